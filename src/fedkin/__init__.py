@@ -1,0 +1,22 @@
+"""fedkin: find who is kin in a federation, without moving the data."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedkin.estimators import FedCRef
+
+__version__ = "0.1.0"
+__all__ = ["FedCRef", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
+    if name in __all__:
+        from fedkin import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'fedkin' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,22 @@
+"""The words every other part of fedkin speaks: client, payload, task, federation, method, record."""
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
+from fedkin.core.federation import Federation, Traffic
+from fedkin.core.method import Method, State
+from fedkin.core.payload import Payload
+from fedkin.core.record import Record
+from fedkin.core.task import Task, task
+
+__all__ = [
+    "Client",
+    "Federation",
+    "FedkinError",
+    "Method",
+    "Payload",
+    "Record",
+    "State",
+    "Task",
+    "Traffic",
+    "task",
+]

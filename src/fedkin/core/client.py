@@ -1,0 +1,36 @@
+"""One site of a federation, as a task sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Client:
+    """A site's data and its private memory.
+
+    Attributes
+    ----------
+    id : int
+        Stable number of the site, ``0..n-1``; never a transport's node id.
+    x : Tensor
+        float32, ``(n, features)`` or ``(n, channels, height, width)``.
+    y : Tensor or None
+        int64 ``(n,)`` labels the site itself holds and may use; ``None`` where data are unlabelled.
+    state : dict of str to Tensor
+        What tasks remember between exchanges. It never leaves the site.
+    rng : torch.Generator
+        Derived by the engine for every exchange from (run seed, client id, exchange number).
+    """
+
+    id: int
+    x: Tensor
+    y: Tensor | None = None
+    state: dict[str, Tensor] = field(default_factory=dict)
+    rng: torch.Generator = field(default_factory=torch.Generator, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.x)

@@ -1,0 +1,93 @@
+"""The federation: the only way to reach clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedkin.core.payload import Payload, payload_bytes, refusal
+from fedkin.core.seeds import derive_generator
+from fedkin.core.task import Task
+
+Shapes = Mapping[str, tuple[int | None, ...]]
+
+
+@dataclass
+class Traffic:
+    """Bytes that crossed so far: `sent` to clients and `received` from them."""
+
+    sent: int = 0
+    received: int = 0
+
+
+class Federation(ABC):
+    """Asks clients to do tasks, counts every byte, and drops replies that cannot be used.
+
+    An engine implements `deliver`; everything a method relies on is here, the same for every engine.
+
+    Parameters
+    ----------
+    ids : sequence of int
+        The clients' stable ids.
+    seed : int
+        Seed of the run; every generator is derived from it.
+
+    Attributes
+    ----------
+    exchange : int
+        How many exchanges have been made; part of a checkpoint, since clients' generators depend on it.
+    traffic : Traffic
+        Bytes by direction, so far.
+    missing : dict of int to str
+        Clients that gave no usable reply in the last exchange, and why.
+    """
+
+    def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
+        self.ids = sorted(ids)
+        self.seed = seed
+        self.exchange = 0
+        self.traffic = Traffic()
+        self.missing: dict[int, str] = {}
+
+    def ask(self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | None = None) -> dict[int, Payload]:
+        """Have the clients in `payloads` do `task`; replies by client id, in order of id.
+
+        A client that failed, timed out, or replied with NaN, infinities or a tensor whose shape is not that of
+        `shapes` is simply absent from the result, and `missing` says why.
+        """
+        self.exchange += 1
+        self.missing = {}
+        sizes: dict[int, int] = {}  # a payload shared by reference is measured once and counted for everyone
+        for payload in payloads.values():
+            size = sizes.setdefault(id(payload), -1)
+            if size < 0:
+                sizes[id(payload)] = payload_bytes(payload)
+            self.traffic.sent += sizes[id(payload)]
+        answers = self.deliver(task, payloads)
+        replies: dict[int, Payload] = {}
+        for client in sorted(payloads):
+            answer = answers.get(client, "no reply")
+            if not isinstance(answer, str):
+                self.traffic.received += payload_bytes(answer)
+                reason = refusal(answer, shapes)
+                if reason is None:
+                    replies[client] = answer
+                    continue
+                answer = reason
+            self.missing[client] = answer
+        return replies
+
+    def all(self, **payload: object) -> dict[int, Payload]:
+        """One payload for every client, shared by reference inside a process."""
+        return dict.fromkeys(self.ids, payload)
+
+    def rng(self, *path: int | str) -> torch.Generator:
+        """The server's generator for `path`; methods name the purpose and the step."""
+        return derive_generator(self.seed, "server", *path)
+
+    @abstractmethod
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Mapping[int, Payload | str]:
+        """Carry out one exchange; for a client that failed, the reason as a string."""

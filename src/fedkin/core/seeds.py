@@ -1,0 +1,29 @@
+"""Random numbers, always derived and never global.
+
+A generator belongs to a path of names below the run's seed, such as ``(seed, "client", 3, 17)``
+for the 17th exchange with client 3. Who asks first, on which thread and with whom, cannot change it.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import torch
+
+
+def derive_seed(seed: int, *path: int | str) -> int:
+    """A 63-bit seed for `path` below the run's `seed`; independent of every other path's."""
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in path]
+    high, low = np.random.SeedSequence([seed, *words]).generate_state(2, np.uint32)
+    return (int(high) << 31) ^ int(low)
+
+
+def derive_generator(seed: int, *path: int | str) -> torch.Generator:
+    """A CPU generator for `path` below the run's `seed`."""
+    return torch.Generator().manual_seed(derive_seed(seed, *path))
+
+
+def draw_seed(rng: torch.Generator) -> int:
+    """The next 31-bit integer of `rng`, for libraries that take a ``random_state``."""
+    return int(torch.randint(2**31 - 1, (), generator=rng))

@@ -1,0 +1,1 @@
+"""Ways to ask clients: in this process, or over a network."""

@@ -1,0 +1,1 @@
+"""Models, each as plain functions of stacked parameters."""

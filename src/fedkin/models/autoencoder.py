@@ -1,0 +1,162 @@
+"""Fully connected autoencoders, many at once.
+
+A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``: one model is one row, a payload
+is a slice of rows, and averaging models is averaging rows. The backward pass is written out by hand, because with
+models this small autograd's bookkeeping costs about as much as the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Autoencoder:
+    """Shape of a mirrored autoencoder with ReLU on every hidden layer, the code included.
+
+    Parameters
+    ----------
+    widths : tuple of int
+        Input, hidden layers and code; the decoder mirrors them. FedCRef (Table 2) uses ``(784, 100, 64, 32)``.
+    output : {"sigmoid", "linear"}
+        "sigmoid" for data in [0, 1], "linear" for standardised data.
+    """
+
+    widths: tuple[int, ...]
+    output: str = "sigmoid"
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of every layer, encoder then decoder."""
+        path = [*self.widths, *reversed(self.widths[:-1])]
+        return list(pairwise(path))
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one model."""
+        return sum(inputs * outputs + outputs for inputs, outputs in self.layers)
+
+    def initial(self, rngs: Sequence[torch.Generator]) -> Tensor:
+        """One model per generator, Glorot-uniform weights and zero biases: ``(len(rngs), size)`` float32."""
+        stack = torch.zeros(len(rngs), self.size)
+        for row, rng in zip(stack, rngs, strict=True):
+            for weight, _ in self.split(row[None]):
+                bound = math.sqrt(6.0 / (weight.shape[1] + weight.shape[2]))
+                weight.uniform_(-bound, bound, generator=rng)
+        return stack
+
+    def split(self, stack: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Views of a stack as (weights ``(K, inputs, outputs)``, biases ``(K, 1, outputs)``) per layer."""
+        views, at = [], 0
+        for inputs, outputs in self.layers:
+            weight = stack[:, at : at + inputs * outputs].unflatten(1, (inputs, outputs))
+            at += inputs * outputs
+            views.append((weight, stack[:, at : at + outputs].unsqueeze(1)))
+            at += outputs
+        return views
+
+    def errors(self, stack: Tensor, x: Tensor) -> Tensor:
+        """Mean squared reconstruction error of every model on every sample.
+
+        Parameters
+        ----------
+        stack : Tensor, (K, size)
+        x : Tensor, (n, features) seen by all models, or (K, n, features) for samples of their own
+
+        Returns
+        -------
+        Tensor, (K, n)
+        """
+        result = torch.empty(len(stack), x.shape[-2])
+        for row, model in enumerate(stack):  # one at a time: a stack's activations would not stay in the cache
+            own = x if x.dim() == 2 else x[row]
+            hidden = own
+            for weight, bias in self._activations(model):
+                hidden = torch.addmm(bias, hidden, weight).relu_()
+            weight, bias = self._last(model)
+            made = torch.addmm(bias, hidden, weight)
+            if self.output == "sigmoid":
+                made.sigmoid_()
+            torch.mean(made.sub_(own).square_(), dim=1, out=result[row])
+        return result
+
+    def _activations(self, model: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [(weight[0], bias[0, 0]) for weight, bias in self.split(model[None])[:-1]]
+
+    def _last(self, model: Tensor) -> tuple[Tensor, Tensor]:
+        weight, bias = self.split(model[None])[-1]
+        return weight[0], bias[0, 0]
+
+
+class Gradient:
+    """Loss and gradient of a stack on one batch per model, with all working memory allocated once.
+
+    Parameters
+    ----------
+    model : Autoencoder
+    stack : Tensor, (K, size)
+        The parameters, read at every call; updated in place by the optimiser between calls.
+    batch_size : int
+    """
+
+    def __init__(self, model: Autoencoder, stack: Tensor, batch_size: int) -> None:
+        count = len(stack)
+        self.model = model
+        self.stack = stack
+        self.gradient = torch.zeros_like(stack)
+        self.batch = torch.zeros(count, batch_size, model.widths[0])
+        self._views = [
+            (w, b, gw, gb) for (w, b), (gw, gb) in zip(model.split(stack), model.split(self.gradient), strict=True)
+        ]
+        self._hidden = [torch.empty(count, batch_size, outputs) for _, outputs in model.layers]
+        self._delta = [torch.empty_like(hidden) for hidden in self._hidden]
+
+    def __call__(self, active: int, weights: Tensor) -> Tensor:
+        """Write the gradient of the first `active` models' mean loss into `gradient`; their rows' weighted errors.
+
+        `weights` is ``(K, batch_size, 1)``: 1/batch length for a sample, 0 for padding, so a short last batch counts
+        as the mean over its own samples.
+        """
+        k = active
+        hidden = self.batch[:k]
+        for (weight, bias, _, _), out in zip(self._views, self._hidden, strict=True):
+            torch.baddbmm(bias[:k], hidden, weight[:k], out=out[:k])
+            hidden = out[:k]
+            if out is not self._hidden[-1]:
+                hidden.relu_()
+        delta = self._delta[-1][:k]
+        if self.model.output == "sigmoid":
+            hidden.sigmoid_()
+        torch.sub(hidden, self.batch[:k], out=delta)
+        loss = torch.linalg.vector_norm(delta, dim=2, keepdim=True).square_().mul_(weights[:k]).sum(dim=(1, 2))
+        delta.mul_(weights[:k])
+        if self.model.output == "sigmoid":
+            torch.ops.aten.sigmoid_backward(delta, hidden, grad_input=delta)
+        self._backward(k)
+        return torch.div(loss, self.model.widths[0])
+
+    def _backward(self, k: int) -> None:
+        scale = 2.0 / self.model.widths[0]
+        self._delta[-1][:k].mul_(scale)
+        for layer in reversed(range(len(self._views))):
+            weight, _, weight_gradient, bias_gradient = self._views[layer]
+            delta = self._delta[layer][:k]
+            below = self._hidden[layer - 1][:k] if layer else self.batch[:k]
+            torch.bmm(below.transpose(1, 2), delta, out=weight_gradient[:k])
+            torch.sum(delta, dim=1, keepdim=True, out=bias_gradient[:k])
+            if layer:
+                passed = self._delta[layer - 1][:k]
+                torch.bmm(delta, weight[:k].transpose(1, 2), out=passed)
+                torch.ops.aten.threshold_backward(passed, below, 0.0, grad_input=passed)
+
+
+def widths_for(features: int) -> tuple[int, ...]:
+    """Layer widths for data of `features` columns: the paper's 784-100-64-32 (Table 2), narrower for narrower data."""
+    code = min(32, max(1, round(features**0.5) + 4), max(1, features // 2))
+    return (features, min(100, 4 * code), min(64, 2 * code), code)
