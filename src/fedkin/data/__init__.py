@@ -1,0 +1,1 @@
+"""From files, names and arrays to the clients of a federation and the truth only the evaluator sees."""

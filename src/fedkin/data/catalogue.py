@@ -1,0 +1,16 @@
+"""What fedkin offers as data, one line each; imports nothing, so that listing it costs nothing."""
+
+EMBEDDED = {
+    "digits": "handwritten digits, 1,797 grey images of 8 x 8, 10 classes",
+    "wine": "chemistry of 178 wines, 13 columns, 3 classes",
+    "iris": "measures of 150 flowers, 4 columns, 3 classes",
+    "breast-cancer": "cell nuclei of 569 biopsies, 30 columns, 2 classes",
+    "blobs": "2,000 points in 20 columns around 5 centres, always the same",
+}
+"""Data sets that need no network and no file, by the name `fedkin.data.load.load` knows them by."""
+
+SCENARIOS = {
+    "label-skew": "one labelled data set dealt out so that each site sees only a few of its classes",
+    "sites": "data that are split already: a folder with one file per site, taken as they are",
+}
+"""Ways to make the clients of a federation; the classes are in `fedkin.data.scenario`."""

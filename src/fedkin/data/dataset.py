@@ -1,0 +1,94 @@
+"""A data set in memory, and labels of any type as class indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+
+LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
+"""Columns and arrays that are taken for labels when none is named, the first that exists."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples and, where there are any, their classes.
+
+    Attributes
+    ----------
+    name : str
+        What the user called it, or the name of its file.
+    x : Tensor
+        float32; images ``(n, channels, height, width)`` in [0, 1], tables ``(n, features)`` as they are.
+    y : Tensor or None
+        int64 ``(n,)``, indices into `classes`.
+    classes : list of str
+        Names of the classes; empty where there are no labels.
+    features : list of str
+        Column names of a table; empty where there are none.
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor | None = None
+    classes: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
+    """Labels of any plain type as indices into their sorted names.
+
+    Parameters
+    ----------
+    values : iterable
+        One integer, boolean, string or whole float per sample.
+    where : str
+        What holds them, as the beginning of an error's sentence.
+
+    Returns
+    -------
+    y : Tensor
+        int64 ``(n,)``.
+    classes : list of str
+        In numerical order if all are numbers, else in alphabetical order.
+
+    Raises
+    ------
+    FedkinError
+        If a label is missing or a fraction.
+    """
+    array = np.asarray(values)
+    labels = array.tolist()
+    if array.ndim != 1:
+        raise FedkinError(f"{where} has shape {array.shape}; labels need one value per sample.")
+    missing = sum(label is None or label != label for label in labels)
+    if missing:
+        raise FedkinError(
+            f"{where} lacks {missing} of {len(labels)} labels; every sample needs one, or none may have any."
+        )
+    if array.dtype.kind == "f":
+        if not all(label.is_integer() for label in labels):
+            raise FedkinError(f"{where} holds fractions, which cannot be class labels.")
+        labels = [int(label) for label in labels]
+    names = [str(label) for label in labels]
+    classes = in_order(names)
+    index = {name: i for i, name in enumerate(classes)}
+    return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """The distinct names, numerically if all are numbers and alphabetically otherwise."""
+    distinct = sorted(set(names))
+    try:
+        return sorted(distinct, key=float)
+    except ValueError:
+        return distinct

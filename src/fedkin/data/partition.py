@@ -1,0 +1,180 @@
+"""Dealing one labelled data set out to clients, and simulated starting labels."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+
+
+def label_skew(
+    y: Tensor,
+    n_clients: int,
+    *,
+    classes_per_client: tuple[int, int],
+    samples_per_class: int,
+    rng: torch.Generator,
+    overlap: float = 0.0,
+) -> list[Tensor]:
+    """Give every client a few classes and the same number of samples of each (FedCRef, section 5.2).
+
+    Client after client, the number of classes K is drawn uniformly from `classes_per_client`, then K distinct classes.
+    The set of classes must be one that no earlier client has, until all sets of that size are taken; from then on
+    sets of that size may be taken once more. Samples of a class are dealt out without replacement. When too few are
+    left for a client, that class (and no other) is dealt out anew, the remaining samples first; so two clients may
+    share a sample, but no client ever holds one twice.
+
+    With an `overlap` of p, each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q samples to a
+    common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it holds.
+
+    Parameters
+    ----------
+    y : Tensor
+        int64 ``(n,)``, class of each sample.
+    n_clients : int
+        At least 1.
+    classes_per_client : (int, int)
+        Least and greatest K, see `class_range`.
+    samples_per_class : int
+        At most the size of the smallest class.
+    rng : torch.Generator
+        Where all draws come from.
+    overlap : float
+        In [0, 1].
+
+    Returns
+    -------
+    list of Tensor
+        Per client, int64 indices into `y`, shuffled.
+
+    Raises
+    ------
+    FedkinError
+        If a number is out of its range.
+    """
+    classes, sizes = torch.unique(y, return_counts=True)
+    low, high = class_range(len(classes), *classes_per_client)
+    _check_at_least_one("clients", n_clients)
+    _check_at_least_one("samples_per_class", samples_per_class)
+    check_fraction("overlap", overlap)
+    if samples_per_class > int(sizes.min()):
+        smallest = int(sizes.min())
+        raise FedkinError(
+            f"samples_per_class is {samples_per_class}, but the smallest class has only {smallest} samples."
+        )
+    members = {int(c): (y == c).nonzero()[:, 0] for c in classes}
+    undealt = {c: members[c][:0] for c in members}
+    used: dict[int, set[tuple[int, ...]]] = {}
+    holdings = []
+    for _ in range(n_clients):
+        size = int(torch.randint(low, high + 1, (), generator=rng))
+        held = {}
+        for c in _new_set(sorted(members), size, used.setdefault(size, set()), rng):
+            held[c], undealt[c] = _deal(members[c], undealt[c], samples_per_class, rng)
+        holdings.append(held)
+    if overlap > 0:
+        _share(holdings, overlap, samples_per_class)
+    together = [torch.cat(list(held.values())) for held in holdings]
+    return [index[torch.randperm(len(index), generator=rng)] for index in together]
+
+
+def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
+    """Least and greatest number of classes per client; by default 2 and half of all, as far as there are so many.
+
+    Raises
+    ------
+    FedkinError
+        Unless ``1 <= low <= high <= n_classes``.
+    """
+    usual = min(n_classes, max(2, n_classes // 2))
+    if high is None:
+        high = max(usual, low or 0)
+    if low is None:
+        low = min(2, high)
+    if high > n_classes:
+        raise FedkinError(f"A client was to have up to {max(low, high)} classes, but the data have only {n_classes}.")
+    if not 1 <= low <= high:
+        raise FedkinError(
+            f"Classes per client were to be {low} to {high}; allowed: 1 <= least <= greatest <= {n_classes}."
+        )
+    return low, high
+
+
+def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
+    """Samples of a class for one client, such that about all of the smallest class are dealt out once; at most 500.
+
+    Rounded to tens, where it is ten or more; never more than the smallest class has.
+    """
+    _check_at_least_one("clients", n_clients)
+    sizes = torch.unique(y, return_counts=True)[1]
+    holders = max(1.0, n_clients * sum(classes_per_client) / 2 / len(sizes))
+    fitting = int(sizes.min()) / holders
+    rounded = round(fitting, -1) if fitting >= 10 else max(1, fitting)
+    return min(500, int(rounded), int(sizes.min()))
+
+
+def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
+    """Starting labels of which a share is wrong: each sample moves to another cluster with probability `dirtiness`.
+
+    Parameters
+    ----------
+    labels : Tensor
+        int64 ``(n,)`` in ``0..K-1``. With K = 1 there is no other cluster, and all stay.
+    dirtiness : float
+        In [0, 1].
+    rng : torch.Generator
+        Decides who moves, and where to: uniformly among the client's other clusters.
+
+    Raises
+    ------
+    FedkinError
+        If `dirtiness` is out of range.
+    """
+    check_fraction("dirtiness", dirtiness)
+    n_clusters = int(labels.max()) + 1 if len(labels) else 0
+    if n_clusters < 2:
+        return labels.clone()
+    moves = torch.rand(labels.shape, generator=rng) < dirtiness
+    distance = torch.randint(1, n_clusters, labels.shape, generator=rng)
+    return torch.where(moves, (labels + distance) % n_clusters, labels)
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Refuse a value outside of [0, 1]."""
+    if not 0 <= value <= 1:
+        raise FedkinError(f"{name} is {value}; allowed: 0 to 1.")
+
+
+def _check_at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise FedkinError(f"{name} is {value}; allowed: 1 or more.")
+
+
+def _new_set(classes: list[int], size: int, used: set[tuple[int, ...]], rng: torch.Generator) -> tuple[int, ...]:
+    if len(used) == math.comb(len(classes), size):
+        used.clear()
+    while True:
+        order = torch.randperm(len(classes), generator=rng)[:size].tolist()
+        chosen = tuple(sorted(classes[position] for position in order))
+        if chosen not in used:
+            used.add(chosen)
+            return chosen
+
+
+def _deal(members: Tensor, undealt: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    if len(undealt) < count:
+        others = members[~torch.isin(members, undealt)]
+        undealt = torch.cat([undealt, others[torch.randperm(len(others), generator=rng)]])
+    return undealt[:count], undealt[count:]
+
+
+def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> None:
+    for c in sorted({c for held in holdings for c in held}):
+        holders = [held for held in holdings if c in held]
+        given = round(overlap * count / (len(holders) + overlap - len(holders) * overlap))
+        pot = torch.cat([held[c][:given] for held in holders])
+        for held in holders:
+            held[c] = torch.unique(torch.cat([held[c][given:], pot]))

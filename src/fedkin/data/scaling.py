@@ -1,0 +1,162 @@
+"""Federated scaling: standardised columns from statistics that sites send, never from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, Task, task
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.data.arrays import check_same_shape
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How samples were scaled, to do the same with new ones.
+
+    Attributes
+    ----------
+    mode : str
+        ``"unit"``: all data lie in [0, 1] and stay as they are. ``"standard"``: mean 0 and variance 1 per column, or
+        per channel of images. ``"none"``: unchanged, whatever they are.
+    shape : tuple of int
+        Of one sample: ``(features,)`` or ``(channels, height, width)``.
+    mean, scale : Tensor
+        float64, one value per column or channel; 0 and 1 unless the mode is ``"standard"``.
+    """
+
+    mode: str
+    shape: tuple[int, ...]
+    mean: Tensor
+    scale: Tensor
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Samples ``(n, *shape)`` as the model saw them in training; `x` itself is not changed.
+
+        Raises
+        ------
+        FedkinError
+            If samples are of another shape.
+        """
+        if tuple(x.shape[1:]) != self.shape:
+            raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")
+        return standardise(x, self.mean, self.scale) if self.mode == "standard" else x
+
+    def tree(self) -> dict[str, Any]:
+        """The fields, ready for `fedkin.core.payload.pack`."""
+        return {"mode": self.mode, "shape": list(self.shape), "mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> Self:
+        """The inverse of `tree`."""
+        return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"])
+
+
+def scale(fed: Federation, mode: str = "auto") -> Scaling:
+    """Scale every client's data in the same way, as if they had been pooled; to be done once per federation.
+
+    Sites send, per column or channel, count, sum, least and greatest value, and then the sum of squared distances
+    from the common mean, which is sound however large the mean is.
+
+    Parameters
+    ----------
+    fed : Federation
+        Its clients' `x` is replaced where the mode comes out as ``"standard"``.
+    mode : {"auto", "standard", "none"}
+        ``"auto"`` leaves data alone that all lie in [0, 1] and standardises others. Constant columns become 0.
+
+    Raises
+    ------
+    FedkinError
+        If sites differ in the shape of their samples, one cannot be reached, or the data are scaled already.
+    """
+    if mode not in ("auto", "standard", "none"):
+        raise unknown_name("scaling", mode, ("auto", "standard", "none"))
+    replies = _ask_every(fed, moments, {})
+    check_same_shape({f"Site {i}": tuple(reply["shape"]) for i, reply in replies.items()})
+    if any(reply["scaled"] for reply in replies.values()):
+        raise FedkinError("The sites' data are scaled already; make a new federation to scale them again.")
+    shape = tuple(next(iter(replies.values()))["shape"])
+    least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
+    greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
+    in_unit = bool((least >= 0).all() and (greatest <= 1).all())
+    if mode == "none" or (mode == "auto" and in_unit):
+        return Scaling("none" if mode == "none" else "unit", shape, torch.zeros_like(least), torch.ones_like(least))
+    count = sum(reply["count"] for reply in replies.values())
+    mean = sum_of(replies, "sum") / count
+    spread = (sum_of(_ask_every(fed, squares, {"mean": mean}), "squares") / count).sqrt()
+    scaling = Scaling("standard", shape, mean, torch.where(least == greatest, 1.0, spread))
+    _ask_every(fed, rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    return scaling
+
+
+def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """``(x - mean) / scale`` per column or channel, in float64 inside and float32 outside."""
+    around = (1, -1) + (1,) * (x.ndim - 2)
+    return ((x - mean.view(around)) / scale.view(around)).float()
+
+
+@task
+def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Count, sum, least and greatest value of each column or channel."""
+    replies: list[Payload] = []
+    for client in clients:
+        x = _by_feature(client.x)
+        reply = {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0)}
+        replies.append({**reply, "shape": list(client.x.shape[1:]), "scaled": "scaling_mean" in client.state})
+    return replies
+
+
+@task
+def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Sum of squared distances from the common mean, per column or channel."""
+    return [
+        {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+@task
+def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Standardise the client's data and remember how; asked a second time, do nothing."""
+    for client, payload in zip(clients, payloads, strict=True):
+        if "scaling_mean" not in client.state:
+            client.state["scaling_mean"], client.state["scaling_scale"] = payload["mean"], payload["scale"]
+            restore_scaling(client)
+    return [{} for _ in clients]
+
+
+def restore_scaling(client: Client) -> None:
+    """Scale a client's freshly loaded data as its state remembers, if it does; for resuming."""
+    if "scaling_mean" in client.state:
+        client.x = standardise(client.x, client.state["scaling_mean"], client.state["scaling_scale"])
+
+
+def sum_of(replies: dict[int, Payload], name: str) -> Tensor:
+    """The sum of one tensor over all replies, in order of client."""
+    return torch.stack([replies[i][name] for i in sorted(replies)]).sum(0)
+
+
+def _by_feature(x: Tensor) -> Tensor:
+    return x.double() if x.ndim == 2 else x.double().movedim(1, -1).flatten(0, -2)
+
+
+def _ask_every(fed: Federation, what: Task, payload: Payload) -> dict[int, Payload]:
+    """Ask until every client has replied: one left unscaled would spoil everything after it."""
+    replies: dict[int, Payload] = {}
+    for _ in range(_ATTEMPTS):
+        waiting = [i for i in fed.ids if i not in replies]
+        if not waiting:
+            break
+        replies.update(fed.ask(what, dict.fromkeys(waiting, payload)))
+    for i in fed.ids:
+        if i not in replies:
+            reason = fed.missing.get(i, "no reply")
+            raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); it cannot be scaled.")
+    return dict(sorted(replies.items()))
