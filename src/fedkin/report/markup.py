@@ -1,0 +1,58 @@
+"""Writing HTML and SVG: every value is escaped, every element closed."""
+
+from __future__ import annotations
+
+import html
+import math
+
+_VOID = {"br", "img", "meta"}
+
+
+def text(value: object) -> str:
+    """`value` as text content, escaped."""
+    return html.escape(str(value), quote=False)
+
+
+def element(name: str, *content: str, **attributes: object) -> str:
+    """An element with `content` that is already markup.
+
+    Underscores in attribute names become hyphens and a trailing one is dropped (``class_``); values are escaped,
+    numbers shortened, ``None`` leaves the attribute out.
+    """
+    written = "".join(f' {_hyphens(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None)
+    return f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{''.join(content)}</{name}>"
+
+
+def short(number: float) -> str:
+    """A coordinate with one decimal at most."""
+    return f"{round(number, 1):g}"
+
+
+def group_mark(group: int, name: str = "") -> str:
+    """A small coloured mark for a group, followed by `name`; the name is what tells groups apart, colour only helps."""
+    return element("span", class_=f"dot {group_class(group)}", aria_hidden="true") + text(name)
+
+
+def group_class(group: int | None) -> str:
+    """The classes that give a group one of 8 colours and one of 3 marks."""
+    return "alone" if group is None else f"c{group % 8} m{group // 8 % 3}"
+
+
+def scrolling(content: str, label: str) -> str:
+    """`content` in a box of its own that scrolls, also by keyboard."""
+    return element("div", content, class_="scroll", role="region", aria_label=label, tabindex=0)
+
+
+def folded(summary: str, content: str) -> str:
+    """`content` behind a line that opens it."""
+    return element("details", element("summary", text(summary)), content)
+
+
+def _hyphens(key: str) -> str:
+    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return short(value) if math.isfinite(value) else "0"
+    return html.escape(str(value))

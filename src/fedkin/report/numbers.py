@@ -1,0 +1,70 @@
+"""Numbers as people read them: on an axis, in a sentence, in a table they will copy from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fedkin.report.view import Unit
+
+_BYTES = ["B", "kB", "MB", "GB", "TB", "PB"]
+
+
+def finite(value: float | None) -> float | None:
+    """`value` as a float, or ``None`` if it is missing, NaN or infinite."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def shown(value: float | None, unit: Unit) -> str:
+    """`value` for reading, with its unit: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.2 MB'``."""
+    number = finite(value)
+    if number is None:
+        return "–"
+    if unit == "bytes":
+        power = _power(abs(number))
+        return f"{number / 1000**power:.{0 if power == 0 else 1}f} {_BYTES[power]}"
+    if unit == "percent":
+        return f"{number:.1f} %"
+    if unit == "share":
+        return f"{number:.3f}"
+    if number.is_integer() and abs(number) < 1e15:
+        return f"{number:.0f}"
+    return f"{number:.1f}" if unit == "count" else f"{number:.4g}"
+
+
+def plain(value: float | None) -> str:
+    """`value` for copying: digits only, an empty cell where there is none."""
+    number = finite(value)
+    if number is None:
+        return ""
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:.6g}"
+
+
+def in_unit(name: str, unit: Unit) -> str:
+    """A table heading that carries the unit, so that the cells can hold bare numbers."""
+    return {"bytes": f"{name} (bytes)", "percent": f"{name} (%)"}.get(unit, name)
+
+
+def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
+    """About `count` round numbers that enclose [low, high]; integers only if `whole`."""
+    if high <= low:
+        low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
+    rough = (high - low) / max(count - 1, 1)
+    base = 10.0 ** math.floor(math.log10(rough))
+    step = next(base * factor for factor in (1, 2, 5, 10) if base * factor >= rough * (1 - 1e-9))
+    step = max(step, 1.0) if whole else step
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [tick * step for tick in range(first, max(last, first + 1) + 1)]
+
+
+def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
+    """One label per tick, all with the same decimals and unit."""
+    power = _power(max(abs(tick) for tick in ticks)) if unit == "bytes" else 0
+    step = (ticks[1] - ticks[0]) / 1000**power
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    ending = {"bytes": f" {_BYTES[power]}", "percent": " %"}.get(unit, "")
+    return [f"{tick / 1000**power:.{decimals}f}{ending}" for tick in ticks]
+
+
+def _power(number: float) -> int:
+    return 0 if number < 1 else min(int(math.log10(number) / 3 + 1e-9), len(_BYTES) - 1)

@@ -1,0 +1,79 @@
+"""What each group looks like: its mean and some members, one PNG sprite per group."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedkin.report.markup import element, group_mark
+from fedkin.report.view import GroupPictures
+
+LARGEST_TILE = 64
+BUDGET = 900_000  # numbers in all tiles of a page together; keeps the page near one megabyte at worst
+
+
+def picture_cards(groups: Sequence[GroupPictures]) -> str:
+    """A card per group with its mean, large, and members, small."""
+    side = _tile_side(groups)
+    return element("div", *(_card(group, side) for group in groups), class_="groups")
+
+
+def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
+    """One row of tiles, the mean first, as a PNG data URI.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (H, W) or (H, W, 3)
+        Values are clipped to [0, 1]; NaN becomes black.
+    members : ndarray, shape (m, H, W) or (m, H, W, 3)
+    side : int
+        Longest side of a tile in pixels; larger images are reduced to it, smaller ones kept.
+    """
+    images = np.concatenate([mean[None], members])
+    pixels = np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
+    height, width = pixels.shape[1:3]
+    scale = min(1.0, side / max(height, width))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    tiles = [Image.fromarray(tile) for tile in pixels]
+    if scale < 1:
+        tiles = [tile.resize(size, Image.Resampling.BOX) for tile in tiles]
+    strip = Image.fromarray(np.concatenate([np.asarray(tile) for tile in tiles], axis=1))
+    file = io.BytesIO()
+    strip.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _card(group: GroupPictures, side: int) -> str:
+    count = len(group.members)
+    tiles = [_tile(at, count) for at in range(count + 1)]
+    height, width = group.mean.shape[:2]
+    label = f"Group {group.group}: its mean image, then {count} of its members"
+    strip = element(
+        "div", *tiles,
+        class_="strip", role="img", aria_label=label,
+        style=f"--sprite:url({sprite(group.mean, group.members, side)});--tiles:{count + 1};--shape:{width}/{height}",
+    )  # fmt: skip
+    title = element("h3", group_mark(group.group, f"Group {group.group}"))
+    facts = element("p", f"{_many(group.size, 'sample')} from {_many(group.sites, 'site')}")
+    return element("figure", element("figcaption", title, facts), strip, class_="card")
+
+
+def _tile(at: int, count: int) -> str:
+    return element("i", style=f"--at:{100 * at / max(count, 1):.6g}%")
+
+
+def _tile_side(groups: Sequence[GroupPictures]) -> int:
+    """The longest side at which all tiles together stay within the budget."""
+    tiles = sum((1 + len(group.members)) * (3 if group.mean.ndim == 3 else 1) for group in groups)
+    return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

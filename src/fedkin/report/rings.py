@@ -1,0 +1,141 @@
+"""Where the nodes of a graph stand: one ring per group, rings on shelves in order of group, lone nodes below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+WIDTH = 400.0
+HEIGHT = 440.0
+SPACINGS = [44.0, 36.0, 30.0, 25.0, 21.0, 18.0, 15.5, 13.0]
+LARGEST_NODE = 7.5
+LARGEST_RING = 84.0
+WIDEST_RING = 172.0  # only for a ring so full that its nodes would touch
+TIGHTEST = 4.2
+GAP = 12.0
+LABEL = 22.0
+NARROWEST = 66.0
+TAG = 9.0  # from a node's edge to the middle of its tag
+
+
+class Place(NamedTuple):
+    """Centre of a node, the largest radius it may have, and the centre of its tag."""
+
+    x: float
+    y: float
+    room: float
+    tag_x: float
+    tag_y: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places by node, labels as (group, x, y), where the lone nodes' part begins, and the height of it all."""
+
+    places: list[Place]
+    labels: list[tuple[int, float, float]]
+    alone: float | None
+    height: float
+
+
+def arrange(groups: Sequence[int | None], tagged: bool) -> Layout:
+    """Place nodes by group, as widely spaced as fits about a square; `tagged` leaves room for a word at each node."""
+    layouts = (_arrange(groups, spacing, tagged) for spacing in SPACINGS)
+    return next((layout for layout in layouts if layout.height <= HEIGHT), _arrange(groups, SPACINGS[-1], tagged))
+
+
+@dataclass(frozen=True)
+class _Ring:
+    group: int
+    members: list[int] = field(repr=False)
+    spacing: float
+    tagged: bool
+
+    @property
+    def radius(self) -> float:
+        if len(self.members) == 1:
+            return 0.0
+        half_turn = 2 * math.sin(math.pi / len(self.members))
+        most = min(max(LARGEST_RING, TIGHTEST / half_turn), WIDEST_RING)
+        return min(self.spacing / half_turn, most)
+
+    @property
+    def node(self) -> float:
+        """The largest radius a node may have without touching its neighbours."""
+        apart = self.spacing if self.radius == 0 else 2 * math.sin(math.pi / len(self.members)) * self.radius
+        return min(LARGEST_NODE, 0.4 * apart)
+
+    @property
+    def reach(self) -> float:
+        return self.radius + self.node + (TAG + 4 if self.tagged else 0)
+
+    @property
+    def width(self) -> float:
+        return max(2 * self.reach + GAP, NARROWEST)
+
+    @property
+    def height(self) -> float:
+        return 2 * self.reach + LABEL
+
+    def place(self, turn: int, x: float, y: float) -> Place:
+        """Where member `turn` stands on a ring around (x, y); its tag points outwards."""
+        angle = 2 * math.pi * turn / len(self.members) - math.pi / 2
+        across, down = math.cos(angle), math.sin(angle)
+        out = self.radius + self.node + TAG
+        return Place(x + self.radius * across, y + self.radius * down, self.node, x + out * across, y + out * down)
+
+
+def _arrange(groups: Sequence[int | None], spacing: float, tagged: bool) -> Layout:
+    present = sorted({group for group in groups if group is not None})
+    members = {group: [at for at, own in enumerate(groups) if own == group] for group in present}
+    places: dict[int, Place] = {}
+    labels: list[tuple[int, float, float]] = []
+    top = 4.0
+    for row in _shelves([_Ring(group, members[group], spacing, tagged) for group in present]):
+        floor = top + max(ring.height for ring in row)
+        spare = (WIDTH - sum(ring.width for ring in row)) / len(row)
+        left = 0.0
+        for ring in row:
+            x, y = left + (spare + ring.width) / 2, floor - LABEL - ring.reach
+            places |= {at: ring.place(turn, x, y) for turn, at in enumerate(ring.members)}
+            labels.append((ring.group, x, floor - 7))
+            left += ring.width + spare
+        top = floor + GAP
+    alone = [at for at, own in enumerate(groups) if own is None]
+    lone_places, bottom = _lone(len(alone), spacing, tagged, top + 27)
+    places |= dict(zip(alone, lone_places, strict=True))
+    start = top if alone else None
+    return Layout([places[at] for at in range(len(groups))], labels, start, bottom if alone else top - GAP + 4)
+
+
+def _lone(count: int, spacing: float, tagged: bool, top: float) -> tuple[list[Place], float]:
+    """Places for lone nodes, row by row, and where they end."""
+    room = min(LARGEST_NODE, 0.4 * spacing)
+    step, down = 2.6 * room, 2.6 * room + (TAG + 3 if tagged else 0)
+    across = int(WIDTH // step)
+    centres = [(step * (turn % across + 0.5), top + room + 2 + down * (turn // across)) for turn in range(count)]
+    return [Place(x, y, room, x, y + room + TAG) for x, y in centres], top + down * math.ceil(count / across) + 4
+
+
+def _shelves(rings: Sequence[_Ring]) -> list[list[_Ring]]:
+    """Rings in order, on as few shelves as hold them, the shelves about equally full."""
+    shelves = _fill(rings, WIDTH)
+    limit = WIDTH - 8
+    while limit > 0 and len(tighter := _fill(rings, limit)) == len(shelves):
+        shelves = tighter
+        limit -= 8
+    return shelves
+
+
+def _fill(rings: Sequence[_Ring], limit: float) -> list[list[_Ring]]:
+    shelves: list[list[_Ring]] = []
+    used = math.inf
+    for ring in rings:
+        if used + ring.width > limit:
+            shelves.append([])
+            used = 0.0
+        shelves[-1].append(ring)
+        used += ring.width
+    return shelves

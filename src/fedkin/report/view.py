@@ -1,0 +1,183 @@
+"""What a report shows, in plain Python and numpy values; free of any method's specifics.
+
+Groups are numbered as in a model's labels. A group keeps its colour and mark wherever it appears in one report, so
+numbers must mean the same in `RunView.graphs`, `RunView.table`, `RunView.pictures` and `RunView.profiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkin.core.errors import FedkinError
+
+Unit = Literal["number", "count", "share", "percent", "bytes"]
+"""How a number is written and where its axis starts; a share lies in [0, 1], a percent in [0, 100]."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity, or a few in the same unit, over the steps of a run.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    x : sequence of float
+        Steps, increasing.
+    series : mapping of str to sequence of (float or None)
+        Values by name, as long as `x`; ``None``, NaN and infinities leave a gap. Drawn in order of name.
+    unit : Unit
+        Of all the series.
+    x_label : str
+        What a step is.
+    """
+
+    title: str
+    caption: str
+    x: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    unit: Unit = "number"
+    x_label: str = "iteration"
+
+    def __post_init__(self) -> None:
+        for name, values in self.series.items():
+            if len(values) != len(self.x):
+                raise FedkinError(
+                    f"Series '{name}' of curve '{self.title}' has {len(values)} values for {len(self.x)} steps."
+                )
+
+
+class Node(NamedTuple):
+    """A local cluster in a graph: its site, its number there, its samples, and its group (``None``: it is alone)."""
+
+    site: str
+    cluster: int
+    size: int
+    group: int | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Local clusters and the associations between them; `edges` are pairs of positions in `nodes`."""
+
+    title: str
+    caption: str
+    nodes: Sequence[Node]
+    edges: Sequence[tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        for edge in self.edges:
+            if not all(0 <= end < len(self.nodes) for end in edge):
+                raise FedkinError(
+                    f"Edge {tuple(edge)} of graph '{self.title}' is not among its {len(self.nodes)} nodes."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTable:
+    """Samples by site and group.
+
+    Attributes
+    ----------
+    sites : sequence of str
+        Rows.
+    groups : sequence of int
+        Columns.
+    counts : ndarray of int, shape (sites, groups)
+    caption : str
+    """
+
+    sites: Sequence[str]
+    groups: Sequence[int]
+    counts: NDArray[np.integer[Any]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape("site × group table", self.counts.shape, (len(self.sites), len(self.groups)))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPictures:
+    """What a group of images looks like.
+
+    Attributes
+    ----------
+    group, size, sites : int
+        Its number, its samples, and the sites that hold some.
+    mean : ndarray of float, shape (H, W) or (H, W, 3)
+        Mean image, in [0, 1].
+    members : ndarray of float, shape (m, H, W) or (m, H, W, 3)
+        Some members, in [0, 1]; 11 or 16 fill a card.
+    """
+
+    group: int
+    size: int
+    sites: int
+    mean: NDArray[np.floating[Any]]
+    members: NDArray[np.floating[Any]]
+
+    def __post_init__(self) -> None:
+        colours = (3,) if self.mean.ndim == 3 else ()
+        _check_shape(f"mean picture of group {self.group}", self.mean.shape, (*self.mean.shape[:2], *colours))
+        _check_shape(f"member pictures of group {self.group}", self.members.shape[1:], self.mean.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """What a group of table rows looks like: the mean of every standardised feature.
+
+    Attributes
+    ----------
+    features : sequence of str
+    groups : sequence of int
+    means : ndarray of float, shape (groups, features)
+        In standard deviations from the mean of all samples; NaN where unknown.
+    caption : str
+    """
+
+    features: Sequence[str]
+    groups: Sequence[int]
+    means: NDArray[np.floating[Any]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape("profile table", self.means.shape, (len(self.groups), len(self.features)))
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """Everything one page shows about a run; an empty field leaves its section out.
+
+    Attributes
+    ----------
+    title : str
+    lead : str
+        One or two sentences in plain language.
+    summary : sequence of (label, value, explanation)
+        Headline numbers in words.
+    notes : sequence of str
+        Sentences: who was missing, what the numbers mean.
+    settings : mapping
+        The resolved configuration, nested or flat, shown folded and in order of name.
+    """
+
+    title: str
+    lead: str = ""
+    summary: Sequence[tuple[str, str, str]] = ()
+    curves: Sequence[Curve] = ()
+    graphs: Sequence[Graph] = ()
+    table: GroupTable | None = None
+    pictures: Sequence[GroupPictures] = ()
+    profiles: Profiles | None = None
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _check_shape(what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise FedkinError(f"The {what} has shape {shape} where {expected} was expected.")

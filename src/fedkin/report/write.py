@@ -1,0 +1,71 @@
+"""A run's report: one HTML file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import FedkinError
+from fedkin.report.charts import line_chart
+from fedkin.report.graphs import draw_graph
+from fedkin.report.markup import folded
+from fedkin.report.page import Section, gallery, headlines, page, sentences
+from fedkin.report.pictures import picture_cards
+from fedkin.report.tables import count_table, profile_table, settings_table
+from fedkin.report.view import RunView
+
+
+def write_report(path: Path, view: RunView) -> None:
+    """Write `view` as one HTML page that needs nothing else; equal views give equal bytes.
+
+    Raises
+    ------
+    FedkinError
+        If the file cannot be written; a previous report then stays as it was.
+    """
+    path = Path(path)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        unfinished.write_text(render(view), encoding="utf-8", newline="\n")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise FedkinError(f"The report '{path}' cannot be written: {error.strerror}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def render(view: RunView) -> str:
+    """The page's HTML."""
+    return page(view.title, view.lead, headlines(view.summary), list(_sections(view)))
+
+
+def _sections(view: RunView) -> Iterator[Section]:
+    if view.graphs:
+        yield Section("associations", "Who is kin", gallery(*map(draw_graph, view.graphs), columns=2))
+    if view.pictures:
+        yield Section("pictures", "What the groups look like", picture_cards(view.pictures))
+    if view.profiles:
+        yield Section("profiles", "What sets the groups apart", profile_table(view.profiles))
+    if view.curves:
+        yield Section("curves", "Step by step", gallery(*map(line_chart, view.curves), columns=3))
+    if view.table:
+        yield Section("table", "Sites and groups", count_table(view.table))
+    if view.notes:
+        yield Section("notes", "Notes", sentences(view.notes))
+    if view.settings:
+        yield Section(
+            "settings", "Settings", folded("Every setting of this run", settings_table(list(_flat(view.settings))))
+        )
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and written values, in order of name."""
+    for name in sorted(settings):
+        value = settings[name]
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)

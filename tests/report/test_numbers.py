@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
+from fedkin.report.view import Unit
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())
+def test_ticks_enclose_the_values_evenly_and_are_few(low: float, span: float, whole: bool) -> None:
+    high = low + span
+    ticks = nice_ticks(low, high, whole=whole)
+    slack = 1e-6 * (ticks[1] - ticks[0])
+    assert ticks[0] <= low + slack
+    assert ticks[-1] >= high - slack
+    assert 2 <= len(ticks) <= 7
+    assert not whole or all(tick.is_integer() for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "words"),
+    [
+        (0.9446, "share", "0.945"),
+        (3.14, "percent", "3.1 %"),
+        (12.0, "count", "12"),
+        (9.8, "count", "9.8"),
+        (999.0, "bytes", "999 B"),
+        (1000.0, "bytes", "1.0 kB"),
+        (41.2e6, "bytes", "41.2 MB"),
+        (None, "share", "–"),
+        (math.nan, "number", "–"),
+        (0.000123456, "number", "0.0001235"),
+    ],
+)
+def test_numbers_are_shown_with_their_unit(value: float | None, unit: Unit, words: str) -> None:
+    assert shown(value, unit) == words
+
+
+def test_plain_numbers_can_be_copied() -> None:
+    assert [plain(value) for value in (1234567.0, 0.25, None, math.inf)] == ["1234567", "0.25", "", ""]
+
+
+def test_tick_labels_share_decimals_and_unit() -> None:
+    assert tick_labels([0, 0.5, 1.0], "share") == ["0.0", "0.5", "1.0"]
+    assert tick_labels([0, 2e7, 4e7], "bytes") == ["0 MB", "20 MB", "40 MB"]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedkin.report import GroupPictures
+from fedkin.report.pictures import picture_cards, sprite
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3)])
+def test_sprite_holds_the_mean_and_then_the_members(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    mean, members = rng.random(shape), rng.random((3, *shape))
+    pixels = decoded(sprite(mean, members, side=64))
+    assert pixels.shape == (5, 16, *shape[2:])
+    np.testing.assert_allclose(pixels[:, 4:8] / 255, members[0], atol=0.5 / 255)
+    np.testing.assert_allclose(pixels[:, :4] / 255, mean, atol=0.5 / 255)
+
+
+def test_values_outside_the_range_are_clipped_and_nan_is_black() -> None:
+    mean = np.array([[-1.0, 2.0], [np.nan, 0.0]])
+    assert decoded(sprite(mean, np.zeros((0, 2, 2)), side=64)).tolist() == [[0, 255], [0, 0]]
+
+
+def test_large_images_are_reduced_without_changing_their_shape() -> None:
+    assert decoded(sprite(np.ones((200, 100)), np.ones((1, 200, 100)), side=20)).shape == (20, 20)
+
+
+def test_many_colour_pictures_stay_small() -> None:
+    noise = np.random.default_rng(0).random((13, 96, 96, 3))
+    groups = [GroupPictures(group, 12, 3, noise[0], noise[1:]) for group in range(60)]
+    assert len(picture_cards(groups)) < 1_400_000
+
+
+def test_a_group_without_members_shows_its_mean() -> None:
+    card = picture_cards([GroupPictures(0, 1, 1, np.ones((2, 2)), np.zeros((0, 2, 2)))])
+    assert card.count("<i ") == 1
+    assert "1 sample from 1 site" in card

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import FedkinError
+from fedkin.report import Curve, Graph, GroupPictures, GroupTable, Node, Profiles, RunView, write_report
+from fedkin.report.write import render
+
+
+class Page(HTMLParser):
+    """A strict reader: every element is closed in order; keeps attributes, headings and visible text."""
+
+    void = frozenset({"meta", "br", "img"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def full_view(groups: int = 3) -> RunView:
+    rng = np.random.default_rng(0)
+    nodes = [Node(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
+    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
+    return RunView(
+        title="A run",
+        lead="What it found.",
+        summary=[("Groups found", str(groups), "across 3 sites")],
+        curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
+        graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
+        table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
+        pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
+        profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
+        notes=["Site 2 was missing once."],
+        settings={"method": {"epochs": 3}, "seed": 0},
+    )
+
+
+@pytest.mark.parametrize("view", [RunView(title="Nothing"), full_view(1), full_view(), full_view(60)])
+def test_page_is_well_formed_and_loads_nothing(view: RunView) -> None:
+    source = render(view)
+    page = Page(source)
+    assert not re.search(r"https?:|//[a-z]|@import", re.sub(r"base64,[^)]*", "", source))
+    addresses = [a.get("href") or a.get("src") or "" for _, a in page.elements if "href" in a or "src" in a]
+    anchors = {a["id"] for a in page.of("section")}
+    assert {address.removeprefix("#") for address in addresses} <= anchors
+    assert all(found.startswith("data:image/png;base64,") for found in re.findall(r"url\((.{30})", source))
+
+
+def test_headings_descend_one_level_at_a_time_and_figures_are_named() -> None:
+    page = Page(render(full_view()))
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(a.get("aria-label") for _, a in page.elements if a.get("role") in ("img", "region"))
+
+
+def test_every_part_of_the_view_is_told_in_words() -> None:
+    words = " ".join(Page(render(full_view())).words)
+    for told in [
+        "A run",
+        "What it found.",
+        "across 3 sites",
+        "Higher is better.",
+        "Tied.",
+        "Who holds what.",
+        "Means.",
+    ]:
+        assert told in words
+    for told in ["Site 2 was missing once.", "method.epochs", "5 samples from 1 site", "Group 2", "weight"]:
+        assert told in words
+
+
+def test_empty_parts_leave_no_section() -> None:
+    assert Page(render(RunView(title="Nothing"))).of("section") == []
+
+
+def test_equal_views_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path) -> None:
+    write_report(tmp_path / "one.html", full_view())
+    view = full_view()
+    write_report(tmp_path / "two.html", replace(view, settings=dict(reversed(view.settings.items()))))
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_names_cannot_break_out_of_the_page() -> None:
+    bad = "</script><script>alert('x')</script>\"><img src=x onerror=1>&amp;"
+    view = RunView(
+        title=bad,
+        lead=bad,
+        summary=[(bad, bad, bad)],
+        curves=[Curve(bad, bad, [0], {bad: [1.0]}, x_label=bad)],
+        graphs=[Graph(bad, bad, [Node(bad, 0, 1, 0), Node(bad, 1, 1, None)], [(0, 1)])],
+        table=GroupTable([bad], [0], np.array([[1]]), bad),
+        profiles=Profiles([bad], [0], np.array([[1.0]]), bad),
+        notes=[bad],
+        settings={bad: {bad: bad}},
+    )
+    page = Page(render(view))
+    assert len(page.of("script")) == 1
+    assert page.of("img") == []
+    assert page.words.count(bad) >= 12
+    assert bad in [a.get("data-site") for _, a in page.elements]
+
+
+def test_sixty_groups_and_three_hundred_nodes_stay_small() -> None:
+    nodes = [Node(f"site {s}", q, 50, q) for s in range(100) for q in range(3)]
+    edges = [(a, b) for a in range(300) for b in range(a) if nodes[a].group == nodes[b].group][:5000]
+    view = replace(full_view(60), graphs=[Graph("Many", "", nodes, edges)] * 2)
+    assert len(render(view).encode()) < 700_000
+
+
+def test_a_failed_write_is_one_sentence_and_keeps_the_old_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, full_view())
+    before = path.read_bytes()
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(FedkinError, match=r"report\.html' cannot be written: No space left on device"):
+        write_report(path, RunView(title="New"))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match="cannot be written: No such file or directory"):
+        write_report(tmp_path / "absent" / "report.html", RunView(title="x"))
