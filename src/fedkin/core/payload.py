@@ -34,7 +34,7 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
             tensors[path] = value.detach().contiguous()
             return {_TENSOR: path}
         if isinstance(value, Mapping):
-            return {_name(key, path): walk(item, f"{path}/{key}") for key, item in value.items()}
+            return {_name(key, path): walk(item, f"{path}/{_escaped(key)}") for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [walk(item, f"{path}/{index}") for index, item in enumerate(value)]
         if value is None or isinstance(value, bool | int | float | str):
@@ -93,6 +93,11 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(item, f"{path}/{index}")
     elif isinstance(value, Tensor | int | float):
         yield path, value
+
+
+def _escaped(key: Any) -> str:
+    """As in a JSON pointer (RFC 6901), so that no two paths are the same."""
+    return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def _name(key: Any, path: str) -> str:

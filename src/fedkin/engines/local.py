@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -32,6 +32,8 @@ class LocalFederation(Federation):
         Probability, in [0, 1), that a client is lost for one exchange. For tests and studies.
     failures : iterable of (int, int)
         Pairs (exchange, client) that are lost on purpose; exchanges count from 1.
+    on_progress : callable, optional
+        Called with (clients done, clients asked) as an exchange goes on.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class LocalFederation(Federation):
         workers: int | None = None,
         drop_rate: float = 0.0,
         failures: Iterable[tuple[int, int]] = (),
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__([client.id for client in clients], seed)
         self.clients = {client.id: client for client in clients}
@@ -50,6 +53,7 @@ class LocalFederation(Federation):
         self.chunk = chunk
         self.workers = workers or len(os.sched_getaffinity(0))
         self.drop_rate = drop_rate
+        self.on_progress = on_progress
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> dict[int, Payload | str]:
@@ -68,6 +72,8 @@ class LocalFederation(Federation):
         try:
             for ids, replies in zip(chunks, pool.map(work, chunks), strict=True):
                 answers.update(zip(ids, replies, strict=True))
+                if self.on_progress:
+                    self.on_progress(len(answers), len(payloads))
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)

@@ -1,0 +1,5 @@
+"""``python -m fedkin`` is ``fedkin``."""
+
+from fedkin.cli import main
+
+main()

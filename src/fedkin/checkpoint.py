@@ -1,0 +1,134 @@
+"""Files that are whole or absent, and the checkpoint a run goes on from.
+
+A checkpoint is one safetensors file: tensors as tensors, everything else as JSON in its header. Being one file, it is
+replaced in one move, so a run killed at any moment finds the last complete one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from fedkin.core import Federation, FedkinError, State, Traffic
+from fedkin.core.payload import pack, unpack
+from fedkin.engines.local import LocalFederation
+
+_TREE = "tree"
+S = TypeVar("S", bound=State)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write `content` to a temporary sibling of `path`, then move it into place; parents are made.
+
+    Raises
+    ------
+    FedkinError
+        If the disk is full or the folder cannot be written; nothing half-written is left.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise FedkinError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
+
+
+def owned(tree: Any) -> Any:
+    """A copy of `tree` as a file would give it back: no tensor a view of another, keys in order, lists for tuples."""
+    tensors, text = pack(tree)
+    return unpack({name: tensor.clone() for name, tensor in tensors.items()}, text)
+
+
+def save_tree(path: Path, tree: Any) -> None:
+    """Write an `owned` tree as one safetensors file; the same tree gives the same bytes."""
+    tensors, text = pack(tree)
+    write_atomically(path, save(tensors, metadata={_TREE: text}))
+
+
+def load_tree(path: Path) -> Any:
+    """The tree that `save_tree` wrote.
+
+    Raises
+    ------
+    FedkinError
+        If the file is absent, unreadable or not written by `save_tree`.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return owned(unpack(tensors, file.metadata()[_TREE]))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FedkinError(f"Cannot read {path}: it is not a file that fedkin wrote ({error}).") from error
+
+
+def snapshot(fed: Federation, state: State) -> dict[str, Any]:
+    """Everything a run needs to go on, as an `owned` tree: the method's state, the exchange counter and traffic, and
+    (local engine) what the clients remember.
+    """
+    clients = fed.clients if isinstance(fed, LocalFederation) else {}
+    tree = {
+        "state": state.tree(),
+        "exchange": fed.exchange,
+        "sent": fed.traffic.sent,
+        "received": fed.traffic.received,
+        "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
+    }
+    return dict(owned(tree))
+
+
+def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
+    """Put `fed` where the snapshot `tree` was taken and return the method's state; both take the tree's tensors over.
+
+    A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
+    gives back, order of keys, memory layout and all, and resuming is exact by construction.
+    """
+    fed.exchange = tree["exchange"]
+    fed.traffic = Traffic(tree["sent"], tree["received"])
+    if isinstance(fed, LocalFederation):
+        for id_, client in fed.clients.items():
+            client.state = tree["clients"][str(id_)]
+    return restore(state_type, tree["state"])
+
+
+def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
+    """A `state_type` from the tree of its fields.
+
+    Raises
+    ------
+    FedkinError
+        If the fields are not those of `state_type`, as after a change of version.
+    """
+    names = {field.name for field in dataclasses.fields(state_type)}
+    if names != tree.keys():
+        raise FedkinError(
+            f"The checkpoint's fields differ from {state_type.__name__}'s in {', '.join(sorted(names ^ tree.keys()))}; "
+            "resume it with the version of fedkin that wrote it."
+        )
+    kinds = get_type_hints(state_type)
+    values: dict[str, Any] = {
+        name: tuple(value) if get_origin(kinds[name]) is tuple else value for name, value in tree.items()
+    }
+    return state_type(**values)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,161 @@
+"""The command ``fedkin``. Nothing heavy is imported before a command needs it.
+
+Bad input, a full disk and the like end with one sentence on stderr and exit code 2; Ctrl-C ends with 130.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from fedkin.config import Config
+
+app = typer.Typer(
+    name="fedkin",
+    help="Find who is kin in a federation, without moving the data.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, of this process or as given; ends in `SystemExit`."""
+    try:
+        app(arguments, prog_name="fedkin")
+    except (OSError, ValueError) as error:
+        from fedkin.core.errors import FedkinError
+
+        if isinstance(error, OSError):
+            place = f" ({error.filename})" if error.filename else ""
+            _stop(f"{error.strerror or error}{place}.", 2)
+        if isinstance(error, FedkinError):
+            _stop(str(error), 2)
+        raise
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.", show_default=False)],
+    data: Annotated[
+        str | None, typer.Option(help="Data set: a name from `fedkin list`, a hub name, a file or a folder.")
+    ] = None,
+    scenario: Annotated[str | None, typer.Option(help="How clients get data: a name from `fedkin list`.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; by default a new one in runs/.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the experiment, such as method.local_epochs=30.")
+    ] = None,
+) -> None:
+    """Run an experiment and write its results to a folder."""
+    overrides = [
+        *([f"data.source={json.dumps(data, ensure_ascii=False)}"] if data is not None else []),
+        *([f"scenario.name={json.dumps(scenario)}"] if scenario is not None else []),
+        *([f"scenario.clients={clients}"] if clients is not None else []),
+        *([f"seed={seed}"] if seed is not None else []),
+        *(settings or []),
+    ]
+    from fedkin.config import load_config
+
+    config = load_config(experiment, overrides)
+    folder = out or _new_folder(config)
+    with _resumable(folder):
+        from fedkin.run import execute
+        from fedkin.terminal import print_outcome, show_progress
+
+        with show_progress() as progress:
+            outcome = execute(config, folder, progress)
+        print_outcome(outcome)
+
+
+@app.command()
+def resume(folder: Folder) -> None:
+    """Go on with a run that was stopped, from its last step."""
+    with _resumable(folder):
+        from fedkin.run import resume as go_on
+        from fedkin.terminal import print_outcome, show_progress
+
+        with show_progress() as progress:
+            outcome = go_on(folder, progress)
+        print_outcome(outcome)
+
+
+@app.command()
+def report(folder: Folder) -> None:
+    """Write a run's report.html again."""
+    from fedkin.run import report as write_again
+
+    print(f"Report: {write_again(folder)}")
+
+
+@app.command()
+def predict(
+    folder: Folder,
+    data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
+) -> None:
+    """Assign new samples to the groups a run found, as CSV: row,group."""
+    from fedkin.checkpoint import write_atomically
+    from fedkin.outputs import csv_of_groups
+    from fedkin.outputs import predict as groups_of
+
+    text = csv_of_groups(groups_of(folder, data, label))
+    if out:
+        write_atomically(out, text)
+    else:
+        sys.stdout.write(text)
+
+
+@app.command("list")
+def list_names() -> None:
+    """List methods, data and scenarios, one line each."""
+    from fedkin import registry
+    from fedkin.data import catalogue
+
+    for title, lines in (
+        ("Methods", {name: entry.summary for name, entry in registry.METHODS.items()}),
+        ("Data", catalogue.EMBEDDED),
+        ("Scenarios", {name: entry.summary for name, entry in registry.SCENARIOS.items()}),
+    ):
+        print(title)
+        for name, summary in lines.items():
+            print(f"  {name:<14} {summary}")
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            _stop(f"Interrupted; go on with `fedkin resume {folder}`.", 130)
+        _stop("Interrupted before anything was written.", 130)
+
+
+def _new_folder(config: Config) -> Path:
+    """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken."""
+    data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(config.data.source).name).strip("-.") or "data"
+    first = Path("runs") / f"{config.method_name}-{data}-seed{config.seed}"
+    folder, count = first, 1
+    while folder.exists():
+        count += 1
+        folder = first.with_name(f"{first.name}-{count}")
+    return folder
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    print(f"fedkin: {sentence}", file=sys.stderr)
+    raise SystemExit(code)

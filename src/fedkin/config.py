@@ -1,0 +1,278 @@
+"""One TOML file is one experiment.
+
+``[method]`` and ``[scenario]`` take the fields of the dataclass that their `name` stands for, so a new method needs no
+code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tomli_w
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    create_model,
+)
+
+from fedkin import registry
+from fedkin.core import FedkinError, Method
+from fedkin.core.errors import unknown_name
+
+_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+_FROM_DATA = ("data", "label")
+"""Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
+
+
+class Data(BaseModel):
+    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled."""
+
+    model_config = _STRICT
+    source: str = "digits"
+    label: str | None = None
+    scaling: Literal["auto", "standard", "none"] = "auto"
+
+
+class Engine(BaseModel):
+    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local.LocalFederation`."""
+
+    model_config = _STRICT
+    name: Literal["local"] = "local"
+    workers: PositiveInt | Literal["auto"] = "auto"
+    chunk: PositiveInt = 2
+    drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    failures: list[tuple[PositiveInt, NonNegativeInt]] = []
+
+
+@dataclass(frozen=True)
+class Config:
+    """An experiment, checked and complete.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of the run, 0 or more.
+    data, engine
+        Their sections.
+    scenario, method
+        Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
+    tables : dict
+        All of it as plain values, every default included.
+    """
+
+    seed: int
+    data: Data
+    scenario: Any
+    method: Method[Any]
+    engine: Engine
+    tables: dict[str, Any]
+
+    @property
+    def method_name(self) -> str:
+        return str(self.tables["method"]["name"])
+
+    def to_toml(self) -> str:
+        """The experiment as TOML text; reading it gives the same experiment."""
+        return tomli_w.dumps(self.tables)
+
+
+def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read an experiment from a TOML file, or take a method's defaults.
+
+    Parameters
+    ----------
+    experiment : str or Path
+        A path that ends in ``.toml``, or the name of a method.
+    overrides : sequence of str
+        ``"section.key=value"``, applied in order; values are TOML, and bare words are strings.
+
+    Raises
+    ------
+    FedkinError
+        If the file cannot be read, or a name, key, type or value is not allowed.
+    """
+    is_file = str(experiment).endswith(".toml")
+    tables = _read(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
+    places = dict.fromkeys(_paths(tables), f"in {experiment}" if is_file else "on the command line")
+    for override in overrides:
+        places[_apply(tables, override)] = "on the command line"
+    return _resolve(tables, places)
+
+
+def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
+    """A method from hyper-parameters given in Python, checked as those of a file are.
+
+    Parameters
+    ----------
+    made : type
+        The method's dataclass.
+    values : dict
+        Its fields by name; those that only Python can give, such as functions, are not checked.
+
+    Raises
+    ------
+    FedkinError
+        If a value's type or range is not allowed.
+    """
+    model = _options(made, made.__name__)
+    plain = {name: _listed(value) for name, value in values.items() if name in model.model_fields}
+    try:
+        checked = model.model_validate_json(json.dumps(plain, default=str))
+    except ValidationError as error:
+        raise _sentence(error, model, values, dict.fromkeys(values, f"in {made.__name__}")) from error
+    others = {name: value for name, value in values.items() if name not in plain}
+    return _build(made, checked, **others)
+
+
+def _listed(value: Any) -> Any:
+    """`value` with NumPy's scalars and arrays as plain numbers and lists."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+
+
+def _paths(tables: dict[str, Any]) -> list[str]:
+    inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
+    return [*tables, *inside]
+
+
+def _apply(tables: dict[str, Any], override: str) -> str:
+    """Set one ``section.key=value`` in `tables` and return its path."""
+    path, equals, text = override.partition("=")
+    *parents, key = path.strip().split(".")
+    if not equals or not key or not all(parents):
+        raise FedkinError(f"--set takes section.key=value, such as method.local_epochs=30, not '{override}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    table = tables
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise FedkinError(f"'{parent}' is not a section, so --set {override} cannot be applied.")
+    table[key] = value
+    return path.strip()
+
+
+def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
+    method = _named(tables, "method", "fedcref", places)
+    scenario = _named(tables, "scenario", "label-skew", places)
+    model = create_model(
+        "Experiment",
+        __config__=_STRICT,
+        seed=(NonNegativeInt, 0),
+        data=(Data, Data()),
+        scenario=(_options(scenario, "label-skew"), Field(default_factory=dict, validate_default=True)),
+        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        engine=(Engine, Engine()),
+    )
+    try:
+        checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
+    except ValidationError as error:
+        raise _sentence(error, model, tables, places) from error
+    return Config(
+        seed=checked.seed,
+        data=checked.data,
+        scenario=_build(scenario, checked.scenario, data=checked.data.source, label=checked.data.label),
+        method=_build(method, checked.method),
+        engine=checked.engine,
+        tables=_plain(checked.model_dump(mode="json")),
+    )
+
+
+def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
+    table = tables.get(section, {})
+    if not isinstance(table, dict):
+        raise FedkinError(f"'{section}' is {table!r} {places[section]}; it should be a section, [{section}].")
+    return registry.resolve(section, str(table.get("name", default)))
+
+
+def _options(made: type[Any], name: str) -> type[BaseModel]:
+    """A pydantic model of the fields of the dataclass `made`, less those that ``[data]`` or only Python can give."""
+    hints = get_type_hints(made, include_extras=True)
+    fields: dict[str, Any] = {"name": (str, name)}
+    for field in dataclasses.fields(made):
+        kind = hints[field.name]
+        if field.name in _FROM_DATA or _is_callable(kind):
+            continue
+        if field.default_factory is not dataclasses.MISSING:
+            fields[field.name] = (kind, Field(default_factory=field.default_factory))
+        else:
+            fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+    return create_model(made.__name__, __config__=_STRICT, **fields)
+
+
+def _is_callable(kind: Any) -> bool:
+    return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
+
+
+def _build(made: type[Any], options: BaseModel, **more: Any) -> Any:
+    return made(**{**{name: value for name, value in options if name != "name"}, **more})
+
+
+def _with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """`tables` with ``None`` for "none" where the field allows it."""
+    read = dict(tables)
+    for name, field in model.model_fields.items():
+        kind, value = field.annotation, read.get(name)
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            read[name] = _with_none(value, kind)
+        elif value == "none" and NoneType in get_args(kind):
+            read[name] = None
+    return read
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return "none" if value is None else value
+
+
+def _sentence(
+    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str]
+) -> FedkinError:
+    """The first complaint of pydantic's, unknown keys before anything else, in one sentence."""
+    problems = error.errors(include_url=False)
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    path = ".".join(str(part) for part in first["loc"][:2])
+    place = places.get(path, places.get(path.split(".")[0], "on the command line"))
+    if first["type"] == "extra_forbidden":
+        return unknown_name(f"key {place}:", path, _allowed(model))
+    if first["type"] == "missing":
+        return FedkinError(f"'{path}' has no default and must be given, as in --set {path}=value.")
+    value: Any = tables
+    for part in path.split("."):
+        value = value[part]
+    same = [problem["msg"] for problem in problems if problem["loc"][:2] == first["loc"][:2]]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
+    for theirs, ours in (("an object", "a section"), ("array", "list")):
+        wanted = wanted.replace(theirs, ours)
+    return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
+
+
+def _allowed(model: type[BaseModel]) -> list[str]:
+    allowed: list[str] = []
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
+        allowed += [f"{name}.{key}" for key in inside] or [name]
+    return allowed

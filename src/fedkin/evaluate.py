@@ -1,0 +1,91 @@
+"""Comparing what a method found with the truth that only a scenario knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fedkin.data.scenario import Population
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
+from fedkin.metrics import (
+    adjusted_rand,
+    clustering_accuracy,
+    match_labels,
+    normalized_mutual_information,
+    pooled,
+)
+
+Evaluator = Callable[[Any, Population, LocalFederation, Any], dict[str, Any]]
+
+
+def evaluator_for(method: Any) -> Evaluator | None:
+    """The function ``(method, population, federation, state) -> metrics`` for a method; ``None`` if it has none."""
+    return _EVALUATORS.get(type(method))
+
+
+def informed(method: Any, population: Population, fed: LocalFederation) -> Any:
+    """`method` with the oracle it asks for by name, if it is an upper bound; any other method as it is."""
+    if isinstance(method, FedCRef) and method.associations == "perfect" and population.truth is not None:
+        truth = population.truth
+
+        def classes(site: int) -> list[int]:
+            labels = fed.clients[site].state["labels"]
+            return _classes(truth[site], labels)
+
+        return dataclasses.replace(method, oracle=classes)
+    return method
+
+
+def evaluate_fedcref(
+    method: FedCRef, population: Population, fed: LocalFederation, state: FedCRefState
+) -> dict[str, Any]:
+    """FedCRef's metrics (section 5.5), and agreement of the groups over all sites.
+
+    Returns
+    -------
+    dict
+        ``accuracy``: ACC of the local clusters, mean over sites, resting ones included. ``wrong``: share of
+        associations between clusters whose matched classes differ. ``ari``, ``nmi``: of the groups of all samples
+        whose site is known. ``target``: number of classes that two or more sites hold. Empty without a truth.
+    """
+    if population.truth is None:
+        return {}
+    truth = population.truth
+    sites = [fed.clients[i] for i in fed.ids if "labels" in fed.clients[i].state]
+    accuracy = [clustering_accuracy(truth[c.id], c.state["labels"]) for c in sites]
+    classes: dict[int, list[int]] = {}
+    for site in {node[0] for node in state.nodes}:
+        own = fed.clients[site].state
+        seen = own["labels"] if site in state.frozen or "previous" not in own else own["previous"]
+        classes[site] = _classes(truth[site], seen)
+    ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
+    known = sorted(int(site) for site in state.groups)
+    groups = [np.array(state.groups[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
+    held = [np.unique(y.numpy()) for y in truth]
+    _, holders = np.unique(np.concatenate(held), return_counts=True)
+    return {
+        "accuracy": float(np.mean(accuracy)),
+        "wrong": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
+        "target": int((holders > 1).sum()),
+        **_agreement([truth[i] for i in known], groups),
+    }
+
+
+def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, float]:
+    if not groups:
+        return {}
+    true, found = pooled(truth), pooled(groups)
+    return {"ari": adjusted_rand(true, found), "nmi": normalized_mutual_information(true, found)}
+
+
+def _classes(truth: Tensor, labels: Tensor) -> list[int]:
+    match = match_labels(truth, labels)
+    return [match[cluster] for cluster in sorted(match)]
+
+
+_EVALUATORS: dict[type, Evaluator] = {FedCRef: evaluate_fedcref}

@@ -1,0 +1,1 @@
+"""Which samples, across sites that may not share them, belong together?"""

@@ -1,0 +1,147 @@
+"""How well found labels agree with true ones; labels are names, so every score ignores how groups are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
+
+from fedkin.core.errors import FedkinError
+
+Labels = NDArray[np.int64]
+
+
+def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Share of samples that carry the right class under the best one-to-one naming of clusters (ACC).
+
+    Parameters
+    ----------
+    truth : array-like of int, shape (n,)
+        True class of each sample.
+    labels : array-like of int, shape (n,)
+        Cluster of each sample. There may be more or fewer clusters than classes; samples of a cluster that is left
+        without a class, or of a class left without a cluster, count as wrong.
+
+    Returns
+    -------
+    float
+        In (0, 1]; 1 exactly when the two partitions are the same.
+
+    Raises
+    ------
+    FedkinError
+        If the two are empty, not integers, or differ in length.
+    """
+    table, _, _ = _contingency(truth, labels)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
+def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
+    """The class that each cluster stands for.
+
+    Clusters and classes are matched one to one so that as many samples as possible agree; a cluster that is left over
+    stands for the class most frequent in it (the smallest such class on ties).
+
+    Returns
+    -------
+    dict of int to int
+        Class by cluster, in order of cluster.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    table, classes, clusters = _contingency(truth, labels)
+    chosen = table.argmax(axis=0)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    chosen[columns] = rows
+    return dict(zip(clusters.tolist(), classes[chosen].tolist(), strict=True))
+
+
+def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Cohen's kappa between the truth and the classes that `match_labels` gives to the clusters.
+
+    Returns
+    -------
+    float
+        At most 1, which means agreement on every sample; 0 means no more agreement than by chance. Where chance alone
+        explains everything, as with one class only, it is 1.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    true, found = _pair(truth, labels)
+    names = match_labels(true, found)
+    named = np.array([names[int(cluster)] for cluster in found])
+    classes = np.union1d(true, named)
+    observed = float(np.mean(true == named))
+    expected = float(sum(np.mean(true == c) * np.mean(named == c) for c in classes))
+    return 1.0 if len(classes) == 1 else (observed - expected) / (1.0 - expected)
+
+
+def adjusted_rand(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Adjusted Rand index, in [-0.5, 1]: 1 for the same partition, 0 in expectation for a random one.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    return float(adjusted_rand_score(*_pair(truth, labels)))
+
+
+def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Mutual information over the arithmetic mean of the two entropies, in [0, 1].
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    return float(min(1.0, normalized_mutual_info_score(*_pair(truth, labels))))
+
+
+def pooled(per_site: Sequence[ArrayLike]) -> Labels:
+    """The labels of all sites as one int64 array, sites in order.
+
+    Labels must be global, the same number meaning the same group everywhere.
+
+    Raises
+    ------
+    FedkinError
+        If there is no site, or a site's labels are not integers.
+    """
+    if not per_site:
+        raise FedkinError("There are no sites to pool labels of.")
+    return np.concatenate([_integers(f"site {index}", labels) for index, labels in enumerate(per_site)])
+
+
+def _contingency(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:
+    """Counts by (class, cluster), and the names of both."""
+    true, found = _pair(truth, labels)
+    table: Labels = np.asarray(contingency_matrix(true, found), dtype=np.int64)
+    return table, np.unique(true), np.unique(found)
+
+
+def _pair(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels]:
+    true, found = _integers("truth", truth), _integers("labels", labels)
+    if len(true) != len(found) or len(true) == 0:
+        raise FedkinError(f"Truth and labels have {len(true)} and {len(found)} samples; they must be equal and not 0.")
+    return true, found
+
+
+def _integers(name: str, values: ArrayLike) -> Labels:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise FedkinError(
+            f"Labels of {name} are {array.dtype} of shape {array.shape}; they must be one row of integers."
+        )
+    return array.astype(np.int64)

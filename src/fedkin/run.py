@@ -1,0 +1,247 @@
+"""A run: the loop from a configuration to a folder of results.
+
+The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per step), ``checkpoint.safetensors`` (replaced
+after every step), and at the end ``labels/site-<id>.csv``, ``result.json`` with ``models.safetensors``, and
+``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
+file but ``timing.jsonl``, the seconds each step took.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.checkpoint import load_tree, save_tree, settle, snapshot, write_atomically
+from fedkin.config import Config, load_config
+from fedkin.core import Client, FedkinError, Method, Record, State
+from fedkin.data.scaling import Scaling, scale
+from fedkin.data.scenario import Population
+from fedkin.engines.local import LocalFederation
+from fedkin.evaluate import evaluator_for, informed
+from fedkin.outputs import write_labels, write_result
+from fedkin.report import write_report
+from fedkin.view import view_of
+
+CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
+    "config.toml",
+    "records.jsonl",
+    "timing.jsonl",
+    "checkpoint.safetensors",
+    "report.html",
+)
+
+Line = dict[str, Any]
+"""One line of ``records.jsonl``: step, answered, missing, values, metrics, and the bytes sent and received so far."""
+
+
+class Progress:
+    """What a run tells while it goes on; this one keeps quiet, `fedkin.terminal` shows it."""
+
+    def phase(self, text: str) -> None:
+        """Something that may take a while begins."""
+
+    def part(self, done: int, total: int) -> None:
+        """`done` of the `total` clients of the present exchange have answered; called from any thread."""
+
+    def step(self, line: Line, seconds: float) -> None:
+        """A step ended and is on disk."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves.
+
+    Attributes
+    ----------
+    folder : Path
+        Where its files are.
+    state : State
+        The method's last state.
+    records : list of dict
+        The lines of ``records.jsonl``.
+    """
+
+    folder: Path
+    state: State
+    records: list[Line]
+
+    @property
+    def report(self) -> Path:
+        """The page that shows it all."""
+        return self.folder / REPORT
+
+
+def execute(config: Config, folder: Path, progress: Progress | None = None) -> Outcome:
+    """Run an experiment into `folder`.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds anything already, the data are refused, or a file cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(file.suffix != ".partial" for file in folder.iterdir())):
+        raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
+    run = Run(config, folder, progress or Progress())
+    write_atomically(folder / CONFIG, config.to_toml())
+    try:
+        return run.finish()
+    except FedkinError:
+        if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
+            (folder / CONFIG).unlink(missing_ok=True)
+        raise
+
+
+def resume(folder: Path, progress: Progress | None = None) -> Outcome:
+    """Go on with the run in `folder` from its last checkpoint; a finished one has its results written again.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds no run, or its files do not fit together.
+    """
+    return _opened(folder, progress or Progress()).finish()
+
+
+def report(folder: Path) -> Path:
+    """Write ``report.html`` of the run in `folder` again, as of its last step; returns the page's path.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds no run that has come to a step.
+    """
+    run = _opened(folder, Progress())
+    if run.last_state() is None:
+        raise FedkinError(f"{folder} has nothing to report yet; go on with `fedkin resume {folder}`.")
+    return run.write_report()
+
+
+class Run:
+    """The loop. Building one reads the data, makes the clients and scales them; `finish` does the rest.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment.
+    folder : Path
+        Where its files are and go.
+    progress : Progress
+        Told what happens.
+    """
+
+    def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
+        self.config, self.folder, self.progress = config, folder, progress
+        progress.phase(f"Reading {config.data.source}")
+        self.population: Population = config.scenario.build(config.seed)
+        self.fed = _federation(config, self.population.clients, progress)
+        self.scaling: Scaling = scale(self.fed, config.data.scaling)
+        self.method: Method[Any] = informed(config.method, self.population, self.fed)
+        self.records: list[str] = []
+        self.timing: list[str] = []
+
+    def finish(self) -> Outcome:
+        """Step until the method has come to its end, then write what it found."""
+        state = self.last_state()
+        if state is None:
+            self.progress.phase("Preparing the clients")
+            state = self._keep(self.method.init(self.fed))
+        while not state.finished:
+            state = self._step(state)
+        self.progress.phase("Writing the results")
+        write_labels(self.folder, self.fed.clients.values())
+        write_result(self.folder, self.config.method_name, self.method.result(state), self.scaling)
+        self.write_report()
+        return Outcome(self.folder, state, [json.loads(line) for line in self.records])
+
+    def last_state(self) -> State | None:
+        """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
+        checkpoint = self.folder / CHECKPOINT
+        if not checkpoint.exists():
+            return None
+        state = settle(self.fed, self.method.state_type, load_tree(checkpoint))
+        self.records = _lines(self.folder / RECORDS)[: state.steps]
+        self.timing = _lines(self.folder / TIMING)[: state.steps]
+        if len(self.records) < state.steps:
+            raise FedkinError(
+                f"{self.folder / RECORDS} has {len(self.records)} lines where the checkpoint has {state.steps} steps; "
+                "the run cannot be resumed."
+            )
+        return state
+
+    def write_report(self) -> Path:
+        """Write the page that shows the run as of its last step."""
+        records = [json.loads(line) for line in self.records]
+        write_report(self.folder / REPORT, view_of(self.config, self.population, self.scaling, records))
+        return self.folder / REPORT
+
+    def _step(self, state: State) -> State:
+        self.progress.phase(f"Step {state.steps + 1}")
+        began = time.perf_counter()
+        state, record = self.method.step(self.fed, state)
+        seconds = time.perf_counter() - began
+        line = self._line(state, record)
+        self.records.append(json.dumps(line))
+        self.timing.append(json.dumps({"step": state.steps, "seconds": round(seconds, 3)}))
+        # The checkpoint comes last: a record too many is cut off again, one too few could not be made up for.
+        write_atomically(self.folder / TIMING, "".join(f"{line}\n" for line in self.timing))
+        write_atomically(self.folder / RECORDS, "".join(f"{line}\n" for line in self.records))
+        state = self._keep(state)
+        self.progress.step(line, seconds)
+        return state
+
+    def _line(self, state: State, record: Record) -> Line:
+        evaluate = evaluator_for(self.method)
+        metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
+        line = {
+            "step": state.steps,
+            "answered": record.answered,
+            "missing": {str(client): reason for client, reason in record.missing.items()},
+            "values": record.values,
+            "metrics": metrics,
+            "sent": self.fed.traffic.sent,
+            "received": self.fed.traffic.received,
+        }
+        finite: Line = _finite(line)
+        return finite
+
+    def _keep(self, state: State) -> State:
+        tree = snapshot(self.fed, state)
+        save_tree(self.folder / CHECKPOINT, tree)
+        return settle(self.fed, self.method.state_type, tree)
+
+
+def _opened(folder: Path, progress: Progress) -> Run:
+    if not (folder / CONFIG).is_file():
+        raise FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
+    return Run(load_config(folder / CONFIG), folder, progress)
+
+
+def _federation(config: Config, clients: Sequence[Client], progress: Progress) -> LocalFederation:
+    engine = config.engine
+    return LocalFederation(
+        clients,
+        seed=config.seed,
+        chunk=engine.chunk,
+        workers=None if engine.workers == "auto" else engine.workers,
+        drop_rate=engine.drop_rate,
+        failures=engine.failures,
+        on_progress=progress.part,
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _finite(value: Any) -> Any:
+    """`value` with ``None`` for numbers that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,44 @@
+"""No test touches the network; tests on real data look below ``FEDKIN_DATA``."""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+os.environ.update(
+    {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+)
+sys.path.append(str(Path(__file__).parent))  # for toy.py
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # typer below 0.21 asks click for names that are on their way out
+    import typer  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data sets, or a skipped test."""
+    folder = os.environ.get("FEDKIN_DATA")
+    if not folder:
+        pytest.skip("FEDKIN_DATA is not set")
+    return Path(folder)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets experiments name the method and the scenario of toy.py."""
+    import toy
+    from fedkin import registry
+
+    monkeypatch.setitem(registry.METHODS, "toy", toy.METHOD)
+    monkeypatch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)

@@ -1,0 +1,67 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core.payload import pack, payload_bytes, refusal, unpack
+
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+)
+tensors = st.integers(0, 4).map(lambda n: torch.arange(n, dtype=torch.float32))
+names = st.text(max_size=5).filter(lambda name: name != "__tensor__")
+trees = st.dictionaries(
+    names,
+    st.recursive(
+        plain | tensors, lambda t: st.lists(t, max_size=3) | st.dictionaries(names, t, max_size=3), max_leaves=6
+    ),
+    max_size=4,
+)
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+@given(trees)
+def test_round_trip(tree):
+    assert same(tree, unpack(*pack(tree)))
+
+
+def test_paths_with_slashes_do_not_collide():
+    tree = {"a/b": torch.zeros(1), "a": {"b": torch.ones(2)}}
+    assert same(tree, unpack(*pack(tree)))
+
+
+def test_only_tensors_and_plain_values_cross():
+    with pytest.raises(TypeError, match="holds a set"):
+        pack({"x": {1, 2}})
+    with pytest.raises(TypeError, match="keys must be strings"):
+        pack({"x": {1: 2}})
+
+
+def test_bytes_are_those_of_tensors_and_text():
+    assert payload_bytes({"x": torch.zeros(10)}) == 40 + len('{"x": {"__tensor__": "/x"}}')
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), torch.tensor([1.0, float("nan")])])
+def test_what_is_not_finite_is_refused_by_name(bad):
+    assert refusal({"fine": 1.0, "deep": [{"bad": bad}]}) == "'deep/0/bad' is not finite"
+
+
+def test_wrong_shapes_are_refused_by_name():
+    reply = {"models": torch.zeros(2, 3)}
+    assert refusal(reply, {"models": (None, 3)}) is None
+    assert refusal(reply, {"models": (None, 4)}) == "'models' has shape (2, 3) where (None, 4) was expected"
+    assert refusal(reply, {"models": (2,)}) is not None
+    assert refusal({}, {"models": (2,)}) == "'models' is absent"

@@ -1,0 +1,27 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core.seeds import derive_generator, derive_seed, draw_seed
+
+paths = st.lists(st.integers(0, 10**6) | st.text(max_size=6), max_size=4)
+
+
+@given(st.integers(0, 2**40), paths)
+def test_the_same_path_gives_the_same_seed(seed, path):
+    assert derive_seed(seed, *path) == derive_seed(seed, *path)
+    assert 0 <= derive_seed(seed, *path) < 2**63
+
+
+def test_other_paths_give_other_seeds():
+    seeds = {
+        derive_seed(seed, "client", client, step) for seed in range(5) for client in range(10) for step in range(10)
+    }
+    assert len(seeds) == 500
+    assert derive_seed(0, "client", 1) != derive_seed(0, "server", 1)
+
+
+def test_generators_do_not_touch_the_global_one():
+    before = torch.random.get_rng_state()
+    draw_seed(derive_generator(0, "x"))
+    assert torch.equal(before, torch.random.get_rng_state())

@@ -1,0 +1,84 @@
+"""Runs the toy experiment in children that are killed, until one comes to the end; prints how many were killed.
+
+``python killing.py ROUNDS FOLDER moves``: the Nth child, with FOLDER/N for its files, dies before its Nth file is moved
+into place, and another goes on after it; until there are no more files to move.
+``python killing.py ROUNDS FOLDER SECONDS``: every child dies so long after its start, a little later each time.
+One process does the slow imports and forks the others.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import toy
+from fedkin import registry
+from fedkin.cli import main
+from fedkin.run import execute  # noqa: F401  (imported once, for all children)
+
+ROUNDS = sys.argv[1]
+registry.METHODS["toy"], registry.SCENARIOS["toy"] = toy.METHOD, toy.SCENARIO
+OPTIONS = ["--scenario", "toy", "--seed", "3", "--set", "engine.drop_rate=0.2", "--set", "method.pause=0.01"]
+os.fsync = lambda handle: None  # it guards against a power cut, not against a kill, and is slow
+
+
+def arguments(folder: Path) -> list[str]:
+    if (folder / "config.toml").exists():
+        return ["resume", str(folder)]
+    return ["run", "toy", "--out", str(folder), *OPTIONS, "--set", f"method.rounds={ROUNDS}"]
+
+
+def start(folder: Path, moves: int | None = None) -> int:
+    """A child that does the experiment, or dies by its own hand before file number `moves` is moved."""
+    child = os.fork()
+    if child:
+        return child
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if moves is not None:
+        replace, done = os.replace, []
+
+        def counted(*names: str) -> None:
+            done.append(names)
+            if len(done) == moves:
+                os.kill(os.getpid(), signal.SIGKILL)
+            replace(*names)
+
+        os.replace = counted
+    try:
+        main(arguments(folder))
+    except SystemExit as end:
+        os._exit(end.code or 0)
+    os._exit(1)
+
+
+def ended(child: int) -> bool:
+    """Wait for a child; whether it came to the end, rather than being killed."""
+    _, status = os.waitpid(child, 0)
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "a child failed"
+    return os.WIFEXITED(status)
+
+
+def kill_before_every_move(folder: Path) -> int:
+    kills = 0
+    while not ended(start(folder / str(kills), moves=kills + 1)):
+        assert ended(start(folder / str(kills)))
+        kills += 1
+    return kills
+
+
+def kill_at(folder: Path, seconds: float) -> int:
+    kills = 0
+    while True:
+        child = start(folder)
+        time.sleep(seconds * 1.1**kills)
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            return kills
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills += 1
+
+
+if __name__ == "__main__":
+    where, how = Path(sys.argv[2]), sys.argv[3]
+    print(kill_before_every_move(where) if how == "moves" else kill_at(where, float(how)))

@@ -1,0 +1,226 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import Client, FedkinError, Federation
+from fedkin.core.payload import pack
+from fedkin.data.scenario import LabelSkew
+from fedkin.engines.local import LocalFederation
+from fedkin.evaluate import evaluate_fedcref, informed
+from fedkin.methods.federated_clustering.fedcref import FedCRef
+from fedkin.methods.federated_clustering.fedcref_tasks import cluster_refine, percentile_difference
+
+QUICK = FedCRef(rounds=3, min_steps=120, max_iterations=3)
+
+
+def population(initial="dirty", clients=5, **options):
+    return LabelSkew(clients=clients, samples_per_class=24, initial=initial, dirtiness=0.2, **options).build(0)
+
+
+def run(method, people, steps=99, **engine):
+    fed = LocalFederation(people.clients, seed=0, **engine)
+    method = informed(method, people, fed)
+    state, records = method.init(fed), []
+    while not state.finished and state.steps < steps:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return fed, state, records
+
+
+def algorithm_2(errors, n_clusters):
+    """The paper's loop, line by line."""
+    models, rest = list(range(len(errors))), list(range(errors.shape[1]))
+    labels, selected = [-1] * errors.shape[1], []
+    for _ in range(n_clusters):
+        if not models or not rest:
+            break
+        best = {k: min(models, key=lambda m, k=k: errors[m, k]) for k in rest}
+        most = max(models, key=lambda m: (sum(choice == m for choice in best.values()), -m))
+        for k in [k for k in rest if best[k] == most]:
+            labels[k] = len(selected)
+            rest.remove(k)
+        selected.append(most)
+        models.remove(most)
+    for k in rest:
+        labels[k] = min(range(len(selected)), key=lambda p: errors[selected[p], k])
+    return labels, selected
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(0, 10**6))
+def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
+    errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
+    labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters)
+    expected, order = algorithm_2(errors, n_clusters)
+    assert labels.tolist() == expected
+    assert selected == order[: len(selected)]
+
+
+def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
+    generator = np.random.default_rng(0)
+    own, foreign = generator.random(40), generator.random((3, 40))
+    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
+    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
+    np.testing.assert_allclose(ours.numpy(), expected)
+
+
+def test_a_pair_without_any_difference_is_associated():
+    own = torch.rand(9)
+    assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]
+
+
+def test_groups_are_found_across_sites():
+    people = LabelSkew(clients=6, initial="dirty").build(0)
+    fed, state, records = run(FedCRef(rounds=8, max_iterations=3), people)
+    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    assert metrics["accuracy"] > 0.93
+    assert metrics["wrong"] == 0.0
+    assert metrics["ari"] > 0.85
+    assert records[0].values["communities"] == metrics["target"]
+    for client in people.clients:
+        assert torch.equal(client.state["groups"], torch.tensor(state.groups[str(client.id)])[client.state["labels"]])
+
+
+def exchanges(chunk, method, monkeypatch):
+    """Every exchange of a short run: task, and replies by client."""
+    seen = []
+    ask = Federation.ask
+
+    def listen(fed, task, payloads, shapes=None):
+        replies = ask(fed, task, payloads, shapes)
+        seen.append((task.name, {i: pack(reply) for i, reply in replies.items()}))
+        return replies
+
+    monkeypatch.setattr(Federation, "ask", listen)
+    _, state, _ = run(method, population("method"), steps=2, chunk=chunk)
+    monkeypatch.undo()
+    return seen, state
+
+
+@pytest.mark.parametrize("rule", ["held-out", "paper"])
+def test_for_every_task_one_client_at_a_time_is_all_at_once(rule, monkeypatch):
+    method = dataclasses.replace(QUICK, associations=rule, threshold=0.5, initial="kmeans", max_iterations=2)
+    alone, first = exchanges(1, method, monkeypatch)
+    together, second = exchanges(99, method, monkeypatch)
+    assert {name.rpartition(".")[2] for name, _ in alone} == {
+        "describe", "start", "train_clusters", "score", "train_community", "refine", "finish",
+    }  # fmt: skip
+    assert [name for name, _ in alone] == [name for name, _ in together]
+    for (_, one), (_, all_) in zip(alone, together, strict=True):
+        assert one.keys() == all_.keys()
+        for i in one:
+            assert one[i][1] == all_[i][1]
+            for name, tensor in one[i][0].items():
+                torch.testing.assert_close(tensor, all_[i][0][name], rtol=0, atol=1e-5)
+    assert first.groups == second.groups
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    (_, first, _), (_, second, _) = run(QUICK, population()), run(QUICK, population())
+    (tensors, text), (others, other_text) = pack(first.tree()), pack(second.tree())
+    assert text == other_text
+    assert all(torch.equal(tensors[k].nan_to_num(-1), others[k].nan_to_num(-1)) for k in tensors)
+
+
+def test_neither_samples_nor_labels_leave_a_site(monkeypatch):
+    seen, _ = exchanges(2, QUICK, monkeypatch)
+    sizes = {len(client) for client in population("method").clients}
+    for _, replies in seen:
+        for tensors, _ in replies.values():
+            assert not any(set(tensor.shape) & sizes for tensor in tensors.values())
+
+
+def test_the_papers_rule_and_the_upper_bound():
+    people = population("true")
+    _, state, _ = run(dataclasses.replace(QUICK, associations="perfect"), people)
+    fed, bound, _ = run(dataclasses.replace(QUICK, associations="perfect", max_iterations=1), population("true"))
+    assert evaluate_fedcref(QUICK, people, fed, bound)["wrong"] == 0.0
+    assert bound.models == {} or next(iter(bound.models.values())).shape[1] == 1
+    assert len(state.communities) == evaluate_fedcref(QUICK, people, fed, bound)["target"]
+    _, none, records = run(dataclasses.replace(QUICK, associations="paper", threshold=0.0), population("true"))
+    assert none.communities == []
+    assert records[0].values["isolated"] == records[0].values["clusters"]
+
+
+def test_the_upper_bound_needs_the_truth():
+    fed = LocalFederation(population().clients)
+    method = dataclasses.replace(QUICK, associations="perfect")
+    with pytest.raises(FedkinError, match="needs the true classes"):
+        method.step(fed, method.init(fed))
+
+
+def test_stable_sites_train_once_more_and_rest():
+    method = dataclasses.replace(QUICK, stability=0.0, max_iterations=5)
+    _, state, _ = run(method, population())
+    assert state.steps == 1
+    assert state.stable == [0, 1, 2, 3, 4]
+    method = dataclasses.replace(QUICK, stability=0.9, max_iterations=4, patience=9)
+    _, state, records = run(method, population())
+    active = [record.values["active"] for record in records]
+    assert active == sorted(active, reverse=True)
+    assert set(state.frozen) <= set(state.stable)
+
+
+def test_it_settles_when_nothing_changes():
+    method = dataclasses.replace(QUICK, stability=1.0, patience=2, max_iterations=9, tolerance=9.0)
+    _, state, _ = run(method, population())
+    assert state.steps == 3
+
+
+def test_lost_sites_are_named_and_get_their_groups_in_the_end():
+    people = population()
+    _, state, records = run(QUICK, people, failures=[(3, 1), *((n, 4) for n in range(1, 10))])
+    assert records[0].missing == {1: "lost on purpose", 4: "lost on purpose"}
+    assert records[0].answered == [0, 2, 3]
+    assert [1, 0] not in [node for node in state.nodes] or state.steps > 1
+    assert all("groups" in client.state for client in people.clients if client.id != 4 or "labels" in client.state)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 100))
+def test_it_survives_any_loss(seed):
+    people = population()
+    fed = LocalFederation(people.clients, seed=seed, drop_rate=0.3)
+    state = QUICK.init(fed)
+    while not state.finished:
+        state, record = QUICK.step(fed, state)
+        assert set(record.missing) | set(record.answered) == set(fed.ids)
+    assert QUICK.result(state)["models"].isfinite().all()
+
+
+def test_everyone_lost_is_no_crash():
+    people = population()
+    fed = LocalFederation(people.clients, failures=[(n, i) for n in range(3, 60) for i in range(5)])
+    state = QUICK.init(fed)
+    state, record = QUICK.step(fed, state)
+    assert record.answered == []
+    assert state.communities == []
+
+
+def test_sites_may_be_as_small_as_a_sample():
+    x = torch.rand(12, 5, generator=torch.Generator().manual_seed(0))
+    people = [Client(0, x[:1]), Client(1, x[1:3]), Client(2, x[3:])]
+    fed = LocalFederation(people)
+    state = QUICK.init(fed)
+    while not state.finished:
+        state, _ = QUICK.step(fed, state)
+    assert [len(client.state["groups"]) for client in people] == [1, 2, 9]
+
+
+def test_sites_must_agree_on_their_features():
+    fed = LocalFederation([Client(0, torch.rand(5, 3)), Client(1, torch.rand(5, 4))])
+    with pytest.raises(FedkinError, match=r"these have \[3, 4\]"):
+        QUICK.init(fed)
+
+
+def test_new_samples_go_to_the_group_that_knows_them():
+    people = population("true", clients=4)
+    _, state, _ = run(dataclasses.replace(QUICK, rounds=10), people)
+    result = QUICK.result(state)
+    for client in people.clients:
+        groups = FedCRef.predict(result, client.x)
+        assert (groups == client.state["groups"]).float().mean() > 0.6
+    assert result["n_groups"] == len(result["communities"]) == len(result["models"])

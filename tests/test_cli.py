@@ -1,0 +1,168 @@
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkin.cli import main
+
+TESTS = Path(__file__).parent
+HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx", "pydantic", "numpy", "rich")
+
+
+def fedkin(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: None) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("argument", ["--help", "list"])
+def test_light_commands_import_nothing_heavy(argument: str) -> None:
+    code = f"""
+import sys
+from fedkin.cli import main
+try:
+    main([{argument!r}])
+except SystemExit as end:
+    print(end.code, [name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "0 []\n"
+    assert ("fedcref" if argument == "list" else "predict") in done.stdout
+
+
+def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line for line in lines if not line.startswith("  ")} == {"Methods", "Data", "Scenarios"}
+    assert [line.split()[0] for line in lines[:2]] == ["Methods", "fedcref"]
+    assert max(map(len, lines)) <= 120
+
+
+def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
+    folder = "runs/toy-c-d-seed4"
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.splitlines()[0].split() == ["steps", "4"]
+    assert shown.out.splitlines()[-1] == f"Report: {folder}/report.html"
+    assert 'source = "a b/c=d"' in (tmp_path / folder / "config.toml").read_text()
+    assert fedkin("run", f"{folder}/config.toml") == 0
+    assert (tmp_path / f"{folder}-2" / "result.json").read_bytes() == (tmp_path / folder / "result.json").read_bytes()
+    assert fedkin("resume", folder) == 0
+    assert fedkin("report", folder) == 0
+    capsys.readouterr()
+    np.savez(tmp_path / "new.npz", x=np.array([[-9.0, 0.0], [9.0, 0.0]], dtype=np.float32))
+    assert fedkin("predict", folder, "new.npz") == 0
+    assert capsys.readouterr().out == "row,group\n0,0\n1,1\n"
+    assert fedkin("predict", folder, "new.npz", "--out", "new.csv") == 0
+    assert (tmp_path / "new.csv").read_text() == "row,group\n0,0\n1,1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("run nothing", "Unknown method 'nothing'; "),
+        ("run wine.csv", "Unknown method 'wine.csv'; "),
+        ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
+        ("run toy --scenario sites --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
+        ("run mine.toml", "Cannot read mine.toml: No such file or directory."),
+        ("run toy --scenario toy --out .", ". is not an empty folder; "),
+        ("run toy --scenario toy --out notes.txt/run", "Cannot write notes.txt/run/config.toml: Not a directory; "),
+        ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
+        ("resume nowhere", "nowhere holds no run: config.toml is absent."),
+        ("report nowhere", "nowhere holds no run: config.toml is absent."),
+        ("predict nowhere wine", "nowhere holds no result to predict with; "),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: str, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert fedkin(*arguments.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"fedkin: {sentence}")
+    assert shown.err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_method_that_cannot_predict_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toy import Toy
+
+    assert fedkin("run", "toy", "--scenario", "toy", "--out", "run") == 0
+    monkeypatch.delattr(Toy, "predict")
+    capsys.readouterr()
+    assert fedkin("predict", "run", "wine") == 2
+    assert capsys.readouterr().err == "fedkin: Method 'toy' of run does not assign new samples to groups.\n"
+
+
+def test_an_operating_system_error_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "data.bin")
+
+    monkeypatch.setattr("toy.Blobs.build", refuse)
+    assert fedkin("run", "toy", "--scenario", "toy") == 2
+    assert capsys.readouterr().err == "fedkin: Permission denied (data.bin).\n"
+
+
+def test_wrong_usage_ends_with_2() -> None:
+    assert fedkin("run", "toy", "--seed", "x") == 2
+    assert fedkin("walk") == 2
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start = ["run", "toy", "--scenario", "toy", "--out"]
+    assert fedkin(*start, "whole") == 0
+    monkeypatch.setenv("TOY_INTERRUPT", "2")
+    capsys.readouterr()
+    assert fedkin(*start, "run") == 130
+    assert capsys.readouterr().err == "fedkin: Interrupted; go on with `fedkin resume run`.\n"
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 2
+    monkeypatch.delenv("TOY_INTERRUPT")
+    assert fedkin("resume", "run") == 0
+    for name in ("records.jsonl", "result.json", "models.safetensors", "checkpoint.safetensors", "report.html"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_interrupted_while_reading_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("toy.Blobs.build", interrupt)
+    assert fedkin("run", "toy", "--scenario", "toy") == 130
+    assert capsys.readouterr().err == "fedkin: Interrupted before anything was written.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_control_c_reaches_a_run(tmp_path: Path) -> None:
+    arguments = shlex.split("run toy --scenario toy --out run --set method.rounds=1000 --set method.pause=0.05")
+    process = subprocess.Popen(
+        [sys.executable, str(TESTS / "toy.py"), *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "records.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert complaint == "fedkin: Interrupted; go on with `fedkin resume run`.\n"
+    assert not list((tmp_path / "run").rglob("*.partial"))

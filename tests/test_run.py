@@ -1,0 +1,198 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin import checkpoint
+from fedkin.checkpoint import load_tree
+from fedkin.config import load_config
+from fedkin.core import FedkinError
+from fedkin.run import Outcome, Progress, execute, report, resume
+from toy import METHOD, Toy
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+TESTS = Path(__file__).parent
+OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything a run left that must not differ between two."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    del found["timing.jsonl"]
+    return found
+
+
+def run(folder: Path, *overrides: str) -> Outcome:
+    return execute(load_config("toy", [*OPTIONS, *overrides]), folder)
+
+
+def test_a_run_leaves_everything(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "run")
+    assert set(files(tmp_path / "run")) == {
+        "config.toml",
+        "records.jsonl",
+        "checkpoint.safetensors",
+        "labels/site-0.csv",
+        "labels/site-1.csv",
+        "labels/site-2.csv",
+        "result.json",
+        "models.safetensors",
+        "report.html",
+    }
+    lines = [json.loads(line) for line in (outcome.folder / "records.jsonl").read_text().splitlines()]
+    assert lines == outcome.records
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert lines[0]["values"]["undefined"] is None
+    assert all(sorted([*line["answered"], *map(int, line["missing"])]) == [0, 1, 2] for line in lines)
+    assert any(line["missing"] for line in lines)
+    assert lines[-1]["sent"] > lines[0]["sent"] > 0
+    rows = (outcome.folder / "labels" / "site-0.csv").read_text().splitlines()
+    assert rows[0] == "row,group"
+    assert len(rows) == 7
+    assert outcome.report.is_file()
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -> None:
+    found = {}
+    for name, chunk in (("one", 1), ("again", 1), ("all", 3)):
+        run(tmp_path / name, f"engine.chunk={chunk}")
+        found[name] = files(tmp_path / name)
+    assert found["one"] == found["again"]
+    different = {name for name, content in found["one"].items() if content != found["all"][name]}
+    assert different == {"config.toml", "report.html"}
+
+
+def killed(*arguments: str) -> int:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = [sys.executable, str(TESTS / "killing.py"), *arguments]
+    return int(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def test_killed_before_any_file_is_in_place_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=2")
+    kills = killed("2", str(tmp_path / "killed"), "moves")
+    assert kills > 1 + 1 + 3 * 2 + 3
+    for number in range(kills):
+        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"killed before move {number + 1}"
+
+
+def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=6")
+    assert killed("6", str(tmp_path / "killed"), "0.02") > 3
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_full_disk_stops_a_run_that_then_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "whole")
+    real, room = os.replace, 8
+
+    def replace(*names: Path) -> None:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.os, "replace", replace)
+        with pytest.raises(FedkinError, match="No space left on device"):
+            run(tmp_path / "full")
+    assert not list((tmp_path / "full").rglob("*.partial"))
+    resume(tmp_path / "full")
+    assert files(tmp_path / "full") == files(tmp_path / "whole")
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    before = files(tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink()
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == before
+
+
+def test_a_report_is_written_again(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "run")
+    page = outcome.report.read_bytes()
+    outcome.report.unlink()
+    assert report(tmp_path / "run").read_bytes() == page
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_lost_records_are_told(content: str | None, tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    records = tmp_path / "run" / "records.jsonl"
+    records.unlink() if content is None else records.write_text(content)
+    with pytest.raises(FedkinError, match="has 0 lines where the checkpoint has 4 steps"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FedkinError, match="is not an empty folder; give another --out, or `fedkin resume` it"):
+        run(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_refused_data_leave_no_folder(tmp_path: Path) -> None:
+    config = load_config("toy", ["data.source=nowhere.csv"])
+    with pytest.raises(FedkinError, match=r"nowhere\.csv"):
+        execute(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise FedkinError("Not today.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Toy, "init", refuse)
+        with pytest.raises(FedkinError, match="Not today"):
+            run(tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+    run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("ask", [resume, report])
+def test_a_folder_without_a_run_is_told(ask, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
+        ask(tmp_path)
+
+
+def test_nothing_to_report_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(load_config("toy", OPTIONS).to_toml())
+    with pytest.raises(FedkinError, match="nothing to report yet; go on with `fedkin resume"):
+        report(tmp_path)
+
+
+def test_progress_is_told_within_a_step(tmp_path: Path) -> None:
+    told: list[tuple] = []
+
+    class Watch(Progress):
+        def phase(self, text: str) -> None:
+            told.append((text,))
+
+        def part(self, done: int, total: int) -> None:
+            told.append((done, total))
+
+        def step(self, line: dict, seconds: float) -> None:
+            told.append((line["step"], "done", seconds >= 0))
+
+    execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
+    step = told[told.index(("Step 1",)) :]
+    assert step == [("Step 1",), (1, 3), (2, 3), (3, 3), (1, "done", True), ("Writing the results",)]
+
+
+def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(method, population, fed, state):
+        return {"truths": sum(map(len, population.truth)), "place": float(fed.clients[0].state["place"][0])}
+
+    monkeypatch.setattr("fedkin.run.evaluator_for", lambda method: evaluate if isinstance(method, Toy) else None)
+    records = run(tmp_path / "run").records
+    assert [line["metrics"]["truths"] for line in records] == [18] * 4
+    assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4
+    assert METHOD.target not in (tmp_path / "run" / "records.jsonl").read_text()

@@ -1,0 +1,54 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import State
+from fedkin.run import Outcome
+from fedkin.terminal import Bar, Quiet, print_outcome, show_progress
+
+LINE = {
+    "step": 3,
+    "answered": [0],
+    "missing": {"1": "no reply", "4": "no reply"},
+    "values": {"groups": 4, "accuracy": 0.1, "cut": None, "sizes": [1, 2]},
+    "metrics": {"accuracy": 0.98765},
+    "sent": 1_234_567,
+    "received": 5_000_000_000_000,
+}
+
+
+def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar() as bar:
+        bar.phase("Step 3")
+        bar.part(1, 2)
+        assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
+        bar.step(LINE, 2.51)
+    shown = capsys.readouterr()
+    assert "step 3  accuracy 0.988  groups 4  2.5 s\n" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_a_terminal_gets_a_bar(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert isinstance(show_progress(), Bar if terminal else Quiet)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_outcome_is_a_small_table(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "dumb")  # a terminal without bold print
+    print_outcome(Outcome(Path("runs/x"), State(), [LINE]))
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows == [
+        "steps 3",
+        "accuracy 0.988",
+        "groups 4",
+        "sites missing in the last step 1, 4",
+        "sent to sites 1.23 MB",
+        "received from sites 5 TB",
+        "Report: runs/x/report.html",
+    ]
