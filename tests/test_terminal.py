@@ -25,7 +25,7 @@ def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
         assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
         bar.step(LINE, 2.51)
     shown = capsys.readouterr()
-    assert "step 3  accuracy 0.988  groups 4  2.5 s\n" in shown.err
+    assert "Step 3 · 2.5 s · Groups found 4 · Accuracy (ACC) 0.988\n" in shown.err
     assert shown.out == ""
 
 
@@ -44,11 +44,23 @@ def test_the_outcome_is_a_small_table(
     print_outcome(Outcome(Path("runs/x"), State(), [LINE]))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert rows == [
-        "steps 3",
-        "accuracy 0.988",
-        "groups 4",
-        "sites missing in the last step 1, 4",
-        "sent to sites 1.23 MB",
-        "received from sites 5 TB",
+        "Groups found 4",
+        "Accuracy (ACC) 0.988",
+        "Missing in the last step site 1, 4",
+        "Sent to the sites 1.23 MB",
+        "Received from them 5 TB",
+        "Steps 3",
         "Report: runs/x/report.html",
     ]
+
+
+def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
+    print_outcome(Outcome(tmp_path, State(), [LINE]))
+    assert "Time in steps" in (line := capsys.readouterr().out.splitlines()[-2])
+    assert line.endswith("  11.2 s")
+
+
+def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    print_outcome(Outcome(Path("runs/x"), State(), []))
+    assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"

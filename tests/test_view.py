@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ import torch
 from fedkin.config import Config, load_config
 from fedkin.core import Client
 from fedkin.data.scaling import Scaling
-from fedkin.data.scenario import Population
+from fedkin.data.scenario import LabelSkew, Population, Sites
 from fedkin.report import RunView
 from fedkin.view import view_of
 
@@ -35,11 +37,41 @@ def test_groups_are_counted_per_site(config: Config) -> None:
     assert (table.sites, table.groups, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
 
 
-def test_tables_show_the_mean_of_each_column(config: Config) -> None:
-    shown = view(config, torch.arange(12.0).view(4, 3), scaling("standard", (3,)))
-    assert shown.pictures == ()
+def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -> None:
+    x = torch.tensor([[-3.0, 0.0, 0.1], [1.0, 1.0, 0.1], [1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
+    profiles = view(config, x, scaling("none", (3,))).profiles
+    assert profiles is not None
+    assert profiles.features == ["column 1", "column 2", "column 3"]
+    pooled = np.concatenate([x, x[:2]]).astype(np.float64)
+    labels = np.array([0, 2, 2, 2, 0, 2])
+    z = (pooled - pooled.mean(0)) / np.array([*pooled.std(0)[:2], np.inf])
+    np.testing.assert_allclose(profiles.means, [z[labels == 0].mean(0), z[labels == 2].mean(0)], atol=1e-12)
+
+
+def test_columns_have_their_names(config: Config) -> None:
+    clients = [Client(0, torch.rand(4, 2), state={"groups": torch.tensor([0, 0, 1, 1])})]
+    shown = view_of(config, Population(clients, None, [], ["age", "height"]), scaling("none", (2,)), [])
     assert shown.profiles is not None
-    np.testing.assert_allclose(shown.profiles.means, [[0, 1, 2], [5.25, 6.25, 7.25]])
+    assert shown.profiles.features == ["age", "height"]
+
+
+def test_a_scenario_knows_its_columns(tmp_path: Path) -> None:
+    assert LabelSkew(data="wine").build(0).features[:2] == ["alcohol", "malic_acid"]
+    assert LabelSkew(data="digits").build(0).features == []
+    (tmp_path / "a.csv").write_text("age,label\n1,x\n")
+    assert Sites(str(tmp_path)).build().features == ["age"]
+    assert Sites([[[1.0]]]).build().features == []
+
+
+def test_of_many_columns_those_that_stand_out_are_shown_in_order(config: Config) -> None:
+    x = torch.zeros(4, 100)
+    x[:, 90] = torch.tensor([9.0, 0.0, 0.0, 0.0])
+    x[:, 30] = torch.tensor([0.0, 1.0, 1.0, 1.0])
+    profiles = view(config, x, scaling("none", (100,))).profiles
+    assert profiles is not None
+    assert len(profiles.features) == 40
+    assert [name for name in profiles.features if name in ("column 31", "column 91")] == ["column 31", "column 91"]
+    assert "the 40 of 100 columns" in profiles.caption
 
 
 @pytest.mark.parametrize(("channels", "shape"), [(1, (5, 4)), (2, (5, 4)), (3, (5, 4, 3))])
@@ -56,22 +88,102 @@ def test_images_show_mean_and_members_as_they_were(config: Config, channels: int
 
 def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     records = (
-        record(1, values={"links": 3}, metrics={"accuracy": 0.5}),
-        record(2, values={"links": 4, "cut": None}, metrics={"accuracy": None}, missing={"1": "no reply"}),
+        record(1, values={"links": 3, "isolated": 4, "clusters": 9}, metrics={"wrong": 0.5, "accuracy": 0.25}),
+        record(
+            2,
+            values={"links": 4, "isolated": 0, "clusters": 8, "cut": None},
+            metrics={"wrong": 0.125, "accuracy": None},
+            missing={"1": "no reply"},
+        ),
     )
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
-    assert [(curve.title, curve.unit) for curve in shown.curves] == [
-        ("accuracy", "number"),
-        ("links", "count"),
-        ("traffic", "bytes"),
+    assert [(curve.title, curve.unit, curve.series) for curve in shown.curves] == [
+        ("Left alone", "count", {"Left alone": [4, 0]}),
+        ("Accuracy (ACC)", "share", {"Accuracy (ACC)": [0.25, None]}),
+        ("Wrongly joined", "percent", {"Wrongly joined": [50.0, 12.5]}),
+        ("Links", "count", {"Links": [3, 4]}),
+        ("Traffic", "bytes", {"sent": [5, 5], "received": [1, 1]}),
     ]
-    assert shown.curves[0].series == {"accuracy": [0.5, None]}
-    assert [row[:2] for row in shown.summary] == [("links", "4"), ("traffic", "0.0 MB")]
-    assert shown.notes == ["Step 2: site 1 was missing (no reply)."]
-    assert shown.lead == "3 sites hold 10 samples that never left them; 2 groups were found across them, in 2 steps."
-    assert shown.profiles is None
+    assert [row[:2] for row in shown.summary] == [
+        ("Left alone", "0 of 8"),
+        ("Wrongly joined", "12.5 %"),
+        ("Links", "4"),
+        ("Traffic", "12 B"),
+    ]
+    assert [row[2].partition("; ")[2] for row in shown.summary] == [
+        "after the first step 4 of 9",
+        "after the first step 50.0 %",
+        "after the first step 3",
+        "",
+    ]
+    assert shown.notes[-1] == "Step 2: site 1 was missing (no reply)."
+    assert shown.lead == "3 sites hold 10 samples, which never left them. In 2 steps, 2 groups were found across them."
+    assert shown.title == "Toy on digits"
+
+
+def test_true_classes_are_told_beside_what_was_found(config: Config) -> None:
+    found = {"groups": 3, "communities": 4}
+    shown = view(
+        config,
+        torch.zeros(4, 3),
+        scaling("none", (3,)),
+        *[record(i, values=found, metrics={"target": 5}) for i in (1, 2)],
+    )
+    assert shown.summary[0][1] == "3"
+    assert shown.summary[0][2].endswith("; true classes: 5")
+    assert shown.curves[0].series == {"Communities": [4, 4], "True classes": [5, 5]}
+    assert len(shown.curves) == 2
 
 
 def test_a_run_without_steps_has_a_page(config: Config) -> None:
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)))
-    assert (shown.curves, shown.summary, shown.notes) == ([], [], [])
+    assert (shown.curves, shown.summary, shown.notes, shown.graphs) == ([], [], [], [])
+
+
+def graph(nodes: list, communities: list, **lineage: object) -> dict:
+    return {"nodes": nodes, "edges": [[0, 1]], "communities": communities, **lineage}
+
+
+def test_the_first_and_the_last_graph_are_drawn(config: Config) -> None:
+    first = graph([[0, 0, 5], [1, 0, 6], [2, 0, 7], [3, 0, 8], [4, 0, 9]], [[0, 1], [2, 4]])
+    last = graph([[0, 0, 5], [1, 0, 6]], [[0, 1]])
+    records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, last), (3, last))]
+    shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
+    assert [g.title for g in shown.graphs] == ["After step 1", "After step 3"]
+    assert [node.group for node in shown.graphs[0].nodes] == [0, 0, 1, None, 1]
+    assert [tuple(node)[:3] for node in shown.graphs[1].nodes] == [("0", 0, 5), ("1", 0, 6)]
+    assert shown.graphs[0].caption == "2 communities, each numbered by size in each drawing; 1 local cluster alone."
+    assert shown.graphs[1].caption == "1 community, each numbered by size in each drawing; none alone."
+
+
+def test_one_step_is_one_graph(config: Config) -> None:
+    shown = view(
+        config,
+        torch.zeros(4, 3),
+        scaling("none", (3,)),
+        record(1, values={"graph": graph([[0, 0, 1], [1, 0, 1]], [[0, 1]])}),
+    )
+    assert len(shown.graphs) == 1
+
+
+def test_communities_have_the_number_of_the_group_they_became(config: Config) -> None:
+    nodes = [[site, cluster, 10] for site in range(4) for cluster in range(2)]  # position is 2 * site + cluster
+    first = graph(
+        nodes, [[0, 2], [1, 3], [4, 6], [5, 7]],
+        groups=[0, 1, 2, None],
+        next={"0": [1, 0], "1": [1, 0], "2": [2], "3": [2, 0]},
+    )  # fmt: skip
+    middle = graph(
+        [[0, 0, 10], [0, 1, 10], [1, 0, 10], [1, 1, 3], [2, 0, 20], [3, 0, 10], [3, 1, 10]],
+        [[4, 5], [1, 3, 6], [0, 2]],
+        groups=[0, 1, 2],
+        next={"0": [1, 2], "1": [1, 2], "2": [0], "3": [0, 1]},
+    )
+    nodes = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1], [2, 0, 1], [3, 0, 1], [3, 1, 1]]
+    last = graph(nodes, [[0, 2, 6], [4, 5], [1, 3]], groups=[0, 1, 2], next={})
+    records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, middle), (3, last))]
+    shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
+    assert [node.group for node in shown.graphs[1].nodes] == [0, 2, 0, 2, 1, 1, 0]
+    # Group 0 of the first went into the middle's second community, whose group 1 went into the last one's first.
+    assert [node.group for node in shown.graphs[0].nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
+    assert "the number of the group it became" in shown.graphs[0].caption

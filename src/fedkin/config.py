@@ -130,7 +130,7 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
     try:
         checked = model.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
-        raise _sentence(error, model, values, dict.fromkeys(values, f"in {made.__name__}")) from error
+        raise _sentence(error, model, values, dict.fromkeys(values, f"in {made.__name__}"), depth=1) from error
     others = {name: value for name, value in values.items() if name not in plain}
     return _build(made, checked, **others)
 
@@ -248,21 +248,24 @@ def _plain(value: Any) -> Any:
 
 
 def _sentence(
-    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str]
+    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
 ) -> FedkinError:
-    """The first complaint of pydantic's, unknown keys before anything else, in one sentence."""
+    """The first complaint of pydantic's, unknown keys before anything else, in one sentence.
+
+    Keys are `depth` deep: what pydantic names below them are branches of a union and positions in a list.
+    """
     problems = error.errors(include_url=False)
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    path = ".".join(str(part) for part in first["loc"][:2])
+    path = ".".join(str(part) for part in first["loc"][:depth])
     place = places.get(path, places.get(path.split(".")[0], "on the command line"))
     if first["type"] == "extra_forbidden":
-        return unknown_name(f"key {place}:", path, _allowed(model))
+        return unknown_name(f"key {place}:", path, _allowed(model) if "." in path else model.model_fields)
     if first["type"] == "missing":
         return FedkinError(f"'{path}' has no default and must be given, as in --set {path}=value.")
     value: Any = tables
     for part in path.split("."):
         value = value[part]
-    same = [problem["msg"] for problem in problems if problem["loc"][:2] == first["loc"][:2]]
+    same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
     for theirs, ours in (("an object", "a section"), ("array", "list")):
         wanted = wanted.replace(theirs, ours)

@@ -49,9 +49,10 @@ def evaluate_fedcref(
     Returns
     -------
     dict
-        ``accuracy``: ACC of the local clusters, mean over sites, resting ones included. ``wrong``: share of
-        associations between clusters whose matched classes differ. ``ari``, ``nmi``: of the groups of all samples
-        whose site is known. ``target``: number of classes that two or more sites hold. Empty without a truth.
+        ``accuracy``: ACC of the local clusters, mean over the sites that have begun, resting ones included; absent if
+        none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``: of
+        the groups of all samples whose site is known. ``target``: number of classes that two or more sites hold.
+        Empty without a truth.
     """
     if population.truth is None:
         return {}
@@ -61,15 +62,15 @@ def evaluate_fedcref(
     classes: dict[int, list[int]] = {}
     for site in {node[0] for node in state.nodes}:
         own = fed.clients[site].state
-        seen = own["labels"] if site in state.frozen or "previous" not in own else own["previous"]
-        classes[site] = _classes(truth[site], seen)
+        # A site keeps its clusters' models until it refines them; the graph is that of the partition before.
+        classes[site] = _classes(truth[site], own["labels"] if "models" in own else own["previous"])
     ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
     known = sorted(int(site) for site in state.groups)
     groups = [np.array(state.groups[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
     held = [np.unique(y.numpy()) for y in truth]
     _, holders = np.unique(np.concatenate(held), return_counts=True)
     return {
-        "accuracy": float(np.mean(accuracy)),
+        **({"accuracy": float(np.mean(accuracy))} if accuracy else {}),
         "wrong": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
         "target": int((holders > 1).sum()),
         **_agreement([truth[i] for i in known], groups),

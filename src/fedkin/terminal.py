@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
 
-from fedkin.run import Line, Outcome, Progress
+from fedkin.run import TIMING, Line, Outcome, Progress
+from fedkin.wording import measures, size, written
 
 
 class Bar(Progress):
@@ -41,8 +42,8 @@ class Bar(Progress):
         self.display.update(self.task, completed=done, total=total)
 
     def step(self, line: Line, seconds: float) -> None:
-        facts = "  ".join(f"{name} {_short(value)}" for name, value in _numbers(line))
-        self.display.console.print(f"step {line['step']}  {facts}  {seconds:.1f} s", highlight=False)
+        facts = "".join(f" · {name} {value}" for name, value in _headlines(line))
+        self.display.console.print(f"Step {line['step']} · {seconds:.1f} s{facts}", highlight=False)
 
 
 class Quiet(Progress):
@@ -82,27 +83,23 @@ def print_outcome(outcome: Outcome) -> None:
 
 def _rows(outcome: Outcome) -> list[tuple[str, str]]:
     if not outcome.records:
-        return [("steps", "0")]
+        return [("Steps", "0")]
     last = outcome.records[-1]
-    rows = [("steps", str(last["step"]))]
-    rows += [(name.replace("_", " "), _short(value)) for name, value in _numbers(last)]
-    rows += [("sites missing in the last step", ", ".join(last["missing"]))] if last["missing"] else []
-    return [*rows, ("sent to sites", _size(last["sent"])), ("received from sites", _size(last["received"]))]
+    rows = _headlines(last)
+    rows += [("Missing in the last step", "site " + ", ".join(last["missing"]))] if last["missing"] else []
+    rows += [("Sent to the sites", size(last["sent"])), ("Received from them", size(last["received"]))]
+    return [*rows, ("Steps", str(last["step"])), *_time(outcome)]
 
 
-def _numbers(line: Line) -> list[tuple[str, Any]]:
-    """Metrics first, then what the method reports, where they are single numbers; a name is told once."""
-    both = {**line["metrics"], **{name: value for name, value in line["values"].items() if name not in line["metrics"]}}
-    return [(name, value) for name, value in both.items() if isinstance(value, int | float | str)]
+def _headlines(line: Line) -> list[tuple[str, str]]:
+    known = measures(line)
+    names = [n for name, measure in known.items() if measure.headline for n in (name, measure.beside) if n in known]
+    return [(known[name].title, written(line, name, known[name])) for name in names]
 
 
-def _short(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+def _time(outcome: Outcome) -> list[tuple[str, str]]:
+    """How long the steps took, if it was written down."""
+    timing = outcome.folder / TIMING
+    lines = timing.read_text().splitlines() if timing.exists() else []
+    seconds = sum(json.loads(line)["seconds"] for line in lines)
+    return [("Time in steps", f"{seconds:.1f} s")] if lines else []

@@ -198,6 +198,8 @@ def test_everyone_lost_is_no_crash():
     state, record = QUICK.step(fed, state)
     assert record.answered == []
     assert state.communities == []
+    with pytest.raises(FedkinError, match="No site could be reached"):
+        dataclasses.replace(QUICK, max_iterations=2).step(fed, state)
 
 
 def test_sites_may_be_as_small_as_a_sample():

@@ -72,7 +72,7 @@ def read_npz(path: Path, label: str | None = None) -> Dataset:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise FedkinError(f"{where} cannot be read as .npz ({str(error).splitlines()[0]}).") from error
+        raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
     if label is not None and label not in arrays:
         raise unknown_name(f"array of labels in {where}", label, arrays)
     label = label or next((name for name in LABEL_NAMES if name in arrays), None)

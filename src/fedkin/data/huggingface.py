@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def read_huggingface(source: str, name: str, label: str | None = None, split: st
     """
     import datasets
 
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
     where = f"'{name}'"
     try:
         rows = datasets.load_dataset(source, split=split)

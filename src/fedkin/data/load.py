@@ -39,6 +39,8 @@ def load(source: str, label: str | None = None, split: str = "train") -> Dataset
     """
     if source in EMBEDDED:
         _only_train(source, split)
+        if label is not None:
+            raise FedkinError(f"'{source}' is embedded and knows its labels; label = '{label}' is for other data.")
         return _embedded(source)
     path = Path(source).expanduser()
     if path.is_dir():

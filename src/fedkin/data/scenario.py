@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,11 +32,14 @@ class Population:
         Per client, the int64 class of each sample; for the evaluator alone.
     classes : list of str
         Names of the true classes; empty if there are none.
+    features : list of str
+        Column names of a table; empty where there are none.
     """
 
     clients: list[Client]
     truth: list[Tensor] | None
     classes: list[str]
+    features: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -101,7 +104,7 @@ class LabelSkew:
         """
         if self.initial not in _INITIAL:
             raise unknown_name("value for initial", self.initial, _INITIAL)
-        x, y, classes = self._labelled_data()
+        x, y, classes, features = self._labelled_data()
         bounds = class_range(len(torch.unique(y)), self.min_classes, self.max_classes)
         samples = self.samples_per_class
         if samples is None:
@@ -115,17 +118,17 @@ class LabelSkew:
             rng=derive_generator(seed, "partition"),
         )
         clients = [Client(i, x[part], state=self._state(y[part], seed, i)) for i, part in enumerate(parts)]
-        return Population(clients, [y[part] for part in parts], classes)
+        return Population(clients, [y[part] for part in parts], classes, features)
 
-    def _labelled_data(self) -> tuple[Tensor, Tensor, list[str]]:
+    def _labelled_data(self) -> tuple[Tensor, Tensor, list[str], list[str]]:
         dataset = load(self.data, self.label)
         if dataset.y is None:
             raise FedkinError(
                 f"'{self.data}' has no labels to deal its samples out by; name their column with 'label'."
             )
         if self.n_classes is None:
-            return dataset.x, dataset.y, dataset.classes
-        return _most_frequent(dataset, dataset.y, self.n_classes)
+            return dataset.x, dataset.y, dataset.classes, dataset.features
+        return *_most_frequent(dataset, dataset.y, self.n_classes), dataset.features
 
     def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
         held, given = torch.unique(truth, return_inverse=True)
@@ -171,7 +174,7 @@ class Sites:
         labels = [site.y for site in sites if site.y is not None]
         truth = labels if len(labels) == len(sites) else None
         clients = [Client(i, site.x) for i, site in enumerate(sites)]
-        return Population(clients, truth, sites[0].classes if truth else [])
+        return Population(clients, truth, sites[0].classes if truth else [], sites[0].features)
 
 
 def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor, Tensor, list[str]]:

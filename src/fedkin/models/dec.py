@@ -27,9 +27,9 @@ PAPER_CODE = 10
 class DeepEmbeddedClustering:
     """Hyper-parameters of DEC; the defaults are the paper's, except for how the autoencoder is pre-trained.
 
-    The paper pre-trains layer by layer with dropout and then end to end, 150,000 steps of SGD in all, on data scaled but
-    not centred and from weights drawn with standard deviation 0.01. Here Adam trains all layers at once on centred data,
-    from He-scaled weights, in some hundred steps; from the paper's weights so few steps give a useless code.
+    The paper pre-trains layer by layer with dropout and then end to end, 150,000 steps of SGD in all, on data scaled
+    but not centred and from weights drawn with standard deviation 0.01. Here Adam trains all layers at once on centred
+    data, from He-scaled weights, in some hundred steps; from the paper's weights so few steps give a useless code.
 
     Attributes
     ----------

@@ -10,6 +10,8 @@ Where the defaults differ from the paper, its form stays available by name:
   normalised differences of error, which depends on sample size and breaks with noise.
 * ``safeguard="isolated"`` lets a site's own model compete in the refinement only where its cluster found no kin; with
   ``"all"``, as in the paper, a model fitted to a noisy cluster defends that noise against the community's model.
+* ``n_clusters="auto"`` lets a site's number of clusters change with what the communities' models explain; with a number
+  that is known it stays, as in the paper.
 * ``stability`` is stricter: at the paper's 0.8 a site rests while one sample in five still moves.
 
 ``docs/fidelity.md`` lists every ambiguity of the paper and how it is resolved.
@@ -100,9 +102,13 @@ class FedCRef:
     initial : {"auto", "given", "kmeans", "embedding", "dec"}
         How a site makes its first clusters; "auto" takes the labels a site brings, else "embedding".
     n_clusters : int or {"auto", "given"}
-        Local clusters per site: a number, the site's own estimate, or the number the site brings.
+        Local clusters per site: a number, the number the site brings, or with "auto" the site's own estimate, which is
+        revised in every refinement.
     max_clusters : int
-        Largest estimate.
+        Largest first estimate.
+    least_share : float
+        With ``n_clusters="auto"``: a model takes part in a site's new partition if at least this share of an average
+        cluster's samples choose it.
     hidden : tuple of int, optional
         Hidden widths and code of the autoencoder; by default as `widths_for` says: (100, 64, 32) for 784 features.
     local_epochs : int
@@ -138,6 +144,7 @@ class FedCRef:
     initial: Literal["auto", "given", "kmeans", "embedding", "dec"] = "auto"
     n_clusters: Count | Literal["auto", "given"] = "auto"
     max_clusters: Annotated[int, Ge(2)] = 10
+    least_share: Share = 0.5
     hidden: tuple[Count, ...] | None = None
     local_epochs: Count = 20
     rounds: Count = 15
@@ -186,7 +193,8 @@ class FedCRef:
         active = [i for i in trained if i not in frozen]
         groups, agreement = self._refine(fed, state, graph, community_models, active, lost)
         alone = [models[site][cluster, 0] for site, cluster in (graph.nodes[a] for a in graph.isolated)]
-        groups, group_models = _in_use(groups, [*community_models, *alone])
+        used = sorted({group for own in groups.values() for group in own})
+        groups, group_models = _only(used, groups, [*community_models, *alone]) if used else ({}, state.group_models)
 
         stable = sorted({*frozen, *(i for i in agreement if agreement[i] >= self.stability)})
         history = [*state.history, [len(graph.isolated), len(graph.communities)]]
@@ -209,7 +217,7 @@ class FedCRef:
         )
         if state.finished:
             self._tell_sites(fed, state)
-        return state, _record(fed, state, samples, agreement, lost)
+        return state, _record(fed, state, samples, used, agreement, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
         """The groups found: ``models`` ``(groups, size)`` and, by group, its local clusters in ``communities``."""
@@ -316,7 +324,8 @@ class FedCRef:
         own = {
             i: [q for q, group in enumerate(groups[i]) if keep_all or group >= len(graph.communities)] for i in active
         }
-        common = {**fedcref_tasks.spec(state.model), "models": community_models}
+        least_share = self.least_share if self.n_clusters == "auto" else None
+        common = {**fedcref_tasks.spec(state.model), "models": community_models, "least_share": least_share}
         replies = fed.ask(fedcref_tasks.refine, {i: {**common, "own": own[i]} for i in active})
         lost.update(fed.missing)
         for i in fed.missing:
@@ -337,8 +346,8 @@ class FedCRef:
 
     def _tell_sites(self, fed: Federation, state: FedCRefState) -> None:
         """Give every site its clusters' groups; a site that was lost assigns its samples by the groups' models."""
-        if not state.groups:
-            raise FedkinError("No site could be reached in the last iteration, so there are no groups to report.")
+        if not len(state.group_models):
+            raise FedkinError("No site could be reached in any iteration, so no groups were found.")
         by_model = {**fedcref_tasks.spec(state.model), "models": state.group_models}
         waiting: dict[int, Payload] = dict.fromkeys(fed.ids, by_model)
         waiting |= {int(site): {"groups": groups} for site, groups in state.groups.items()}
@@ -374,16 +383,19 @@ def _average(models: Tensor, members: dict[int, list[tuple[int, int]]], replies:
         models[group] = weighted_mean(torch.stack([model for model, _ in parts]), [samples for _, samples in parts])
 
 
-def _in_use(groups: dict[int, list[int]], models: list[Tensor]) -> tuple[dict[int, list[int]], Tensor]:
-    """Groups that still have a cluster, renumbered, and their models."""
-    used = sorted({group for own in groups.values() for group in own})
+def _only(used: list[int], groups: dict[int, list[int]], models: list[Tensor]) -> tuple[dict[int, list[int]], Tensor]:
+    """The groups that still have a cluster, renumbered, and their models."""
     number = {group: index for index, group in enumerate(used)}
-    stack = torch.stack([models[group] for group in used]) if used else torch.zeros(0, 0)
-    return {i: [number[group] for group in own] for i, own in groups.items()}, stack
+    return {i: [number[group] for group in own] for i, own in groups.items()}, torch.stack([models[g] for g in used])
 
 
 def _record(
-    fed: Federation, state: FedCRefState, samples: dict[int, Tensor], agreement: dict[int, float], lost: dict[int, str]
+    fed: Federation,
+    state: FedCRefState,
+    samples: dict[int, Tensor],
+    used: list[int],
+    agreement: dict[int, float],
+    lost: dict[int, str],
 ) -> Record:
     return Record(
         answered=[i for i in fed.ids if i not in lost],
@@ -401,6 +413,8 @@ def _record(
                 "nodes": [[site, cluster, int(samples[site][cluster])] for site, cluster in state.nodes],
                 "edges": state.edges,
                 "communities": state.communities,
+                "groups": [used.index(g) if g in used else None for g in range(len(state.communities))],
+                "next": state.groups,
             },
         },
     )

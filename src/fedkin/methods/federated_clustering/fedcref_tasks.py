@@ -109,7 +109,7 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
         own = _own_errors(model, client.state["models"], x, client.state["halves"])
         errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
-        labels, selected = cluster_refine(errors, len(own))
+        labels, selected = cluster_refine(errors, len(own), payload["least_share"])
         client.state.update(labels=labels, previous=before)
         del client.state["models"]  # they belong to the partition that was
         agreement = clustering_accuracy(before.numpy(), labels.numpy())
@@ -128,16 +128,23 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     return [{} for _ in clients]
 
 
-def cluster_refine(errors: Tensor, n_clusters: int) -> tuple[Tensor, list[int]]:
+def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = None) -> tuple[Tensor, list[int]]:
     """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
 
     The paper takes the most chosen model, removes it together with its samples, and repeats. Removing them changes no
     other sample's choice, so this is the same as taking the `n_clusters` most chosen models at once (ties: lowest
     index) and giving every sample to the best of them. Models nobody chose are not taken.
+
+    With a `least_share` the number is the samples' to decide: every model is taken that at least this share of an
+    average cluster's samples choose, and the most chosen one in any case.
     """
     wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
-    order = torch.argsort(wins, descending=True, stable=True)[:n_clusters]
-    selected = order[wins[order] > 0]
+    order = torch.argsort(wins, descending=True, stable=True)
+    if least_share is None:
+        selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
+    else:
+        enough = wins[order] >= max(1.0, least_share * errors.shape[1] / n_clusters)
+        selected = order[: max(1, int(enough.sum()))]
     return errors[selected].argmin(dim=0), selected.tolist()
 
 

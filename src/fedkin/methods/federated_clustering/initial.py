@@ -29,7 +29,7 @@ HOW = ("dec", "embedding", "kmeans")
 
 COMPONENTS = 50  # principal components that stand for a sample
 PERPLEXITY = 10
-EXAGGERATION = 3
+EXAGGERATION = 4
 MOST_MAPPED = 3000  # further samples join their nearest mapped neighbours
 FEWEST_MAPPED = 30  # fewer samples have too few neighbours to tell; their components serve as the map
 RELATIVE_HEIGHT = 0.3  # of the tallest merge, above which a merge joins two clusters rather than parts of one
