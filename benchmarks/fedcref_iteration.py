@@ -3,7 +3,8 @@
 Runs one iteration on the local engine with synthetic images at the default size (25 sites of 2 to 5 clusters, 500
 samples each) and prints every speed as a ratio measured in the same run: to the matrix-product rate the machine gives
 at that moment, and to a plain PyTorch loop over the same models. Machines are shared and noisy, so the rate is measured
-before, between and after all exchanges, and the loops are timed in alternation.
+before, between and after all exchanges, once by the wall's clock and once by the processor's, which does not count
+waiting for others; and the loops are timed in alternation.
 
     python benchmarks/fedcref_iteration.py --json iteration.json
 """
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time, thread_time
 from timeit import timeit
 from typing import Any
 
@@ -51,32 +52,36 @@ def synthetic_clients(sites: int, samples: int, features: int) -> list[Client]:
     return clients
 
 
+Rates = tuple[float, float]
+
+
 class MachineRate:
     """Matrix products per second, float32, with as many single-threaded loops at once as the engine has workers."""
 
     def __init__(self, workers: int, seconds: float, size: int = 1024) -> None:
         self.workers, self.seconds, self.size = workers, seconds, size
         self.operands = torch.rand(2, size, size)
-        self.measured: list[float] = []
+        self.measured: list[Rates] = []
         torch.mm(*self.operands)  # the first product is slower
         self.spent = 0.0
 
-    def measure(self) -> float:
-        """The rate now, in floating-point operations per second; `spent` adds up what measuring takes."""
+    def measure(self) -> Rates:
+        """Operations per second of all loops, and per processor second; `spent` adds up what measuring takes."""
         start, threads = perf_counter(), torch.get_num_threads()
         torch.set_num_threads(1)
         with ThreadPoolExecutor(self.workers) as pool:
-            self.measured.append(sum(pool.map(self._loop, range(self.workers))))
+            all_rates, processor_rates = zip(*pool.map(self._loop, range(self.workers)), strict=True)
+        self.measured.append((sum(all_rates), statistics.mean(processor_rates)))
         torch.set_num_threads(threads)
         self.spent += perf_counter() - start
         return self.measured[-1]
 
-    def _loop(self, _: int) -> float:
-        product, done, start = torch.empty(self.size, self.size), 0, perf_counter()
+    def _loop(self, _: int) -> Rates:
+        product, done, start, processor = torch.empty(self.size, self.size), 0, perf_counter(), thread_time()
         while perf_counter() < start + self.seconds:
             torch.mm(*self.operands, out=product)
-            done += 1
-        return 2.0 * self.size**3 * done / (perf_counter() - start)
+            done += 2 * self.size**3
+        return done / (perf_counter() - start), done / (thread_time() - processor)
 
 
 def forward_operations(widths: Sequence[int]) -> int:
@@ -111,13 +116,15 @@ class Phase:
     """Exchanges of one task, added up; `rates` are the machine's, just before and after each of them."""
 
     seconds: float
+    processor_seconds: float
     operations: int
-    rates: list[float]
+    rates: list[Rates]
 
-    @property
-    def share(self) -> float:
-        """Achieved share of the machine's matrix-product rate."""
-        return self.operations / self.seconds / statistics.median(self.rates)
+    def report(self) -> dict[str, Any]:
+        """All of it, and the achieved shares of the machine's matrix-product rate."""
+        rate, processor_rate = (statistics.median(column) for column in zip(*self.rates, strict=True))
+        shares = self.operations / self.seconds / rate, self.operations / self.processor_seconds / processor_rate
+        return {**asdict(self), "share": shares[0], "processor_share": shares[1]}
 
 
 class TimedFederation(LocalFederation):
@@ -130,11 +137,12 @@ class TimedFederation(LocalFederation):
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | None = None) -> dict[int, Payload]:
         name = task.name.rpartition(".")[2]
-        phase = self.phases.setdefault(name, Phase(0.0, 0, [self.rate.measure()]))
+        phase = self.phases.setdefault(name, Phase(0.0, 0.0, 0, [self.rate.measure()]))
         phase.operations += sum(operations(name, self.clients[i], payload) for i, payload in payloads.items())
-        start = perf_counter()
+        start, processor = perf_counter(), process_time()
         replies = super().ask(task, payloads, shapes)
         phase.seconds += perf_counter() - start
+        phase.processor_seconds += process_time() - processor
         phase.rates.append(self.rate.measure())
         return replies
 
@@ -143,11 +151,8 @@ def one_iteration(method: FedCRef, clients: Sequence[Client], workers: int, rate
     """Time FedCRef's first iteration, the sites' first clustering excluded."""
     fed = TimedFederation(clients, workers, rate)
     state = method.init(fed)
-    start, spent = perf_counter(), rate.spent
+    start, spent = (perf_counter(), process_time()), rate.spent
     state, _ = method.step(fed, state)
-    seconds = perf_counter() - start - (rate.spent - spent)
-    phases = {name: phase for name, phase in fed.phases.items() if phase.operations}
-    whole = Phase(seconds, sum(phase.operations for phase in phases.values()), rate.measured)
     return {
         "clusters": len(state.nodes),
         "phases": {name: {**asdict(p), "share": p.share} for name, p in [*phases.items(), ("iteration", whole)]},

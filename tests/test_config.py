@@ -81,7 +81,7 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
     [
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
         ("rounds=3", "Unknown key on the command line: 'rounds'; did you mean 'method.rounds'?"),
-        ("engin.chunk=3", "Unknown key on the command line: 'engin'; did you mean 'engine.name'?"),
+        ("engin.chunk=3", "Unknown key on the command line: 'engin'; did you mean 'engine'?"),
         ("method.rounds=many", "'method.rounds' is 'many' on the command line; it should be a valid integer."),
         ("method.rounds=true", "'method.rounds' is True on the command line; it should be a valid integer."),
         ("method.rounds=2.5", "'method.rounds' is 2.5 on the command line; it should be a valid integer."),

@@ -259,7 +259,7 @@ def _sentence(
     path = ".".join(str(part) for part in first["loc"][:depth])
     place = places.get(path, places.get(path.split(".")[0], "on the command line"))
     if first["type"] == "extra_forbidden":
-        return unknown_name(f"key {place}:", path, _allowed(model) if "." in path else model.model_fields)
+        return unknown_name(f"key {place}:", path, [*model.model_fields, *_allowed(model)])
     if first["type"] == "missing":
         return FedkinError(f"'{path}' has no default and must be given, as in --set {path}=value.")
     value: Any = tables

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Client, FedkinError, Federation
+from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.data.scenario import LabelSkew
 from fedkin.engines.local import LocalFederation
@@ -172,11 +172,10 @@ def test_it_settles_when_nothing_changes():
 
 def test_lost_sites_are_named_and_get_their_groups_in_the_end():
     people = population()
-    _, state, records = run(QUICK, people, failures=[(3, 1), *((n, 4) for n in range(1, 10))])
+    _, _, records = run(QUICK, people, failures=[(3, 1), *((n, 4) for n in range(1, 10))])
     assert records[0].missing == {1: "lost on purpose", 4: "lost on purpose"}
     assert records[0].answered == [0, 2, 3]
-    assert [1, 0] not in [node for node in state.nodes] or state.steps > 1
-    assert all("groups" in client.state for client in people.clients if client.id != 4 or "labels" in client.state)
+    assert all("groups" in client.state for client in people.clients)
 
 
 @settings(max_examples=4, deadline=None)

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -80,6 +82,6 @@ def test_samples_of_all_models_or_of_each():
 def test_widths_narrow_towards_a_code_smaller_than_the_data(features):
     first, *hidden = widths_for(features)
     assert first == features
-    assert all(wide >= narrow for wide, narrow in zip(hidden[:-1], hidden[1:], strict=True))
+    assert all(wide >= narrow for wide, narrow in pairwise(hidden))
     assert hidden[-1] < features or features == 1
     assert widths_for(784) == (784, 100, 64, 32)
