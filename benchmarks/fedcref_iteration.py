@@ -2,9 +2,8 @@
 
 Runs one iteration on the local engine with synthetic images at the default size (25 sites of 2 to 5 clusters, 500
 samples each) and prints every speed as a ratio measured in the same run: to the matrix-product rate the machine gives
-at that moment, and to a plain PyTorch loop over the same models. Machines are shared and noisy, so the rate is measured
-before, between and after all exchanges, once by the wall's clock and once by the processor's, which does not count
-waiting for others; and the loops are timed in alternation.
+at that moment, and to a plain PyTorch loop over the same models. Machines are shared and noisy: the rate is measured
+before, between and after all exchanges, by the wall's clock and by the processor's, and loops are timed in alternation.
 
     python benchmarks/fedcref_iteration.py --json iteration.json
 """
@@ -15,17 +14,18 @@ import argparse
 import json
 import os
 import resource
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from timeit import timeit
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedkin.core import Client, Payload, Task
@@ -37,6 +37,12 @@ from fedkin.methods.federated_clustering import fedcref_tasks
 from fedkin.methods.federated_clustering.fedcref import FedCRef
 from fedkin.methods.federated_clustering.kinship import JUDGES
 from fedkin.models.autoencoder import Autoencoder, widths_for
+
+Pair = NDArray[np.float64]  # by the wall's clock, and by the processor's, which rests while a thread must wait
+
+
+def clock(processor: Callable[[], float] = process_time) -> Pair:
+    return np.array([perf_counter(), processor()])
 
 
 def synthetic_clients(sites: int, samples: int, features: int) -> list[Client]:
@@ -52,36 +58,33 @@ def synthetic_clients(sites: int, samples: int, features: int) -> list[Client]:
     return clients
 
 
-Rates = tuple[float, float]
-
-
 class MachineRate:
-    """Matrix products per second, float32, with as many single-threaded loops at once as the engine has workers."""
+    """Float32 matrix products with as many single-threaded loops at once as the engine has workers."""
 
     def __init__(self, workers: int, seconds: float, size: int = 1024) -> None:
         self.workers, self.seconds, self.size = workers, seconds, size
         self.operands = torch.rand(2, size, size)
-        self.measured: list[Rates] = []
         torch.mm(*self.operands)  # the first product is slower
-        self.spent = 0.0
+        self.measured: list[Pair] = []
+        self.spent = np.zeros(2)
 
-    def measure(self) -> Rates:
-        """Operations per second of all loops, and per processor second; `spent` adds up what measuring takes."""
-        start, threads = perf_counter(), torch.get_num_threads()
+    def measure(self) -> Pair:
+        """Operations per second, and per processor second, now; `spent` adds up what measuring takes."""
+        start, threads = clock(), torch.get_num_threads()
         torch.set_num_threads(1)
         with ThreadPoolExecutor(self.workers) as pool:
-            all_rates, processor_rates = zip(*pool.map(self._loop, range(self.workers)), strict=True)
-        self.measured.append((sum(all_rates), statistics.mean(processor_rates)))
+            rates = np.array(list(pool.map(self._loop, range(self.workers))))
         torch.set_num_threads(threads)
-        self.spent += perf_counter() - start
+        self.spent += clock() - start
+        self.measured.append(np.array([rates[:, 0].sum(), rates[:, 1].mean()]))
         return self.measured[-1]
 
-    def _loop(self, _: int) -> Rates:
-        product, done, start, processor = torch.empty(self.size, self.size), 0, perf_counter(), thread_time()
-        while perf_counter() < start + self.seconds:
+    def _loop(self, _: int) -> Pair:
+        product, done, start = torch.empty(self.size, self.size), 0, clock(thread_time)
+        while perf_counter() < start[0] + self.seconds:
             torch.mm(*self.operands, out=product)
             done += 2 * self.size**3
-        return done / (perf_counter() - start), done / (thread_time() - processor)
+        return done / (clock(thread_time) - start)
 
 
 def forward_operations(widths: Sequence[int]) -> int:
@@ -92,39 +95,36 @@ def forward_operations(widths: Sequence[int]) -> int:
 def training_operations(widths: Sequence[int], samples: int, training: Payload) -> int:
     """Operations to train one model: 6 per weight and sample, 4 in the first layer, whose input needs no gradient."""
     plan = Training(**training)
-    epochs = plan.total_steps(samples) // plan.steps(samples)
-    return epochs * samples * (3 * forward_operations(widths) - 2 * widths[0] * widths[1])
+    samples *= plan.total_steps(samples) // plan.steps(samples)
+    return samples * (3 * forward_operations(widths) - 2 * widths[0] * widths[1])
 
 
 def operations(task: str, client: Client, payload: Payload) -> int:
     """Multiplications and additions in the matrix products of one client's reply; padding is not counted."""
     if task not in ("train_clusters", "train_community", "score", "refine"):
         return 0
-    widths: list[int] = payload["widths"]
-    sizes: list[int] = client.state["labels"].bincount().tolist()
+    widths, sizes = payload["widths"], client.state["labels"].bincount().tolist()
     if task == "train_clusters":
         halves = [half for size in sizes for half in (size - size // 2, size // 2)]
         return sum(training_operations(widths, half, payload["training"]) for half in halves)
     if task == "train_community":
         return sum(training_operations(widths, sizes[cluster], payload["training"]) for cluster in payload["clusters"])
     asked = sum(min(size, JUDGES) if task == "score" else size for size in sizes)
-    return asked * (len(sizes) + len(payload["models"])) * forward_operations(widths)
+    return int(asked * (len(sizes) + len(payload["models"])) * forward_operations(widths))
 
 
 @dataclass
 class Phase:
     """Exchanges of one task, added up; `rates` are the machine's, just before and after each of them."""
 
-    seconds: float
-    processor_seconds: float
-    operations: int
-    rates: list[Rates]
+    rates: list[Pair]
+    operations: int = 0
+    seconds: Pair = field(default_factory=lambda: np.zeros(2))
 
     def report(self) -> dict[str, Any]:
-        """All of it, and the achieved shares of the machine's matrix-product rate."""
-        rate, processor_rate = (statistics.median(column) for column in zip(*self.rates, strict=True))
-        shares = self.operations / self.seconds / rate, self.operations / self.processor_seconds / processor_rate
-        return {**asdict(self), "share": shares[0], "processor_share": shares[1]}
+        """Times, and the achieved shares of the machine's matrix-product rate."""
+        shares = self.operations / self.seconds / np.median(self.rates, axis=0)
+        return {"operations": self.operations, "seconds": self.seconds.tolist(), "shares": shares.tolist()}
 
 
 class TimedFederation(LocalFederation):
@@ -132,17 +132,15 @@ class TimedFederation(LocalFederation):
 
     def __init__(self, clients: Sequence[Client], workers: int, rate: MachineRate) -> None:
         super().__init__(clients, workers=workers)
-        self.rate = rate
-        self.phases: dict[str, Phase] = {}
+        self.rate, self.phases = rate, dict[str, Phase]()
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | None = None) -> dict[int, Payload]:
         name = task.name.rpartition(".")[2]
-        phase = self.phases.setdefault(name, Phase(0.0, 0.0, 0, [self.rate.measure()]))
+        phase = self.phases.setdefault(name, Phase([self.rate.measure()]))
         phase.operations += sum(operations(name, self.clients[i], payload) for i, payload in payloads.items())
-        start, processor = perf_counter(), process_time()
+        start = clock()
         replies = super().ask(task, payloads, shapes)
-        phase.seconds += perf_counter() - start
-        phase.processor_seconds += process_time() - processor
+        phase.seconds += clock() - start
         phase.rates.append(self.rate.measure())
         return replies
 
@@ -151,11 +149,14 @@ def one_iteration(method: FedCRef, clients: Sequence[Client], workers: int, rate
     """Time FedCRef's first iteration, the sites' first clustering excluded."""
     fed = TimedFederation(clients, workers, rate)
     state = method.init(fed)
-    start, spent = (perf_counter(), process_time()), rate.spent
+    start = clock() - rate.spent
     state, _ = method.step(fed, state)
+    seconds = clock() - rate.spent - start
+    phases = {name: phase for name, phase in fed.phases.items() if phase.operations}
+    phases["iteration"] = Phase(rate.measured, sum(phase.operations for phase in phases.values()), seconds)
     return {
         "clusters": len(state.nodes),
-        "phases": {name: {**asdict(p), "share": p.share} for name, p in [*phases.items(), ("iteration", whole)]},
+        "phases": {name: phase.report() for name, phase in phases.items()},
         "bytes_sent": fed.traffic.sent,
         "bytes_received": fed.traffic.received,
         "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # Linux counts in KiB
@@ -196,7 +197,7 @@ def ratios_to_plain_loops(method: FedCRef, clients: Sequence[Client], workers: i
     loops: dict[str, Callable[[], None]] = {"fedkin with 1 worker": partial(stacked, 1)}
     for threads in sorted({1, torch.get_num_threads()}):  # leaves torch's default behind
         for adam, fused in (("", False), (", fused Adam", True)):
-            loops[f"plain loop, {threads} torch threads{adam}"] = partial(plain_loop, data, training, threads, fused)
+            loops[f"plain loop, torch threads: {threads}{adam}"] = partial(plain_loop, data, training, threads, fused)
     ratios: dict[str, list[float]] = {name: [] for name in loops}
     for _ in range(pairs):
         for name, loop in loops.items():
@@ -204,24 +205,20 @@ def ratios_to_plain_loops(method: FedCRef, clients: Sequence[Client], workers: i
     return {"models": len(data), "ratios": ratios}
 
 
-def spread(values: Sequence[float], scale: float = 1.0) -> str:
-    """Minimum, median and maximum, as columns."""
-    return "".join(f"{value / scale:10.2f}" for value in (min(values), statistics.median(values), max(values)))
-
-
 def print_report(report: Mapping[str, Any]) -> None:
     data = "{sites} sites, {clusters} clusters of {samples} samples, {features} features"
     print(f"{data}; {{workers}} workers, load {{load_before:.1f}} -> {{load_after:.1f}}".format(**report))
-    print(f"\n{'machine, GFLOP/s':36}{'min':>10}{'median':>10}{'max':>10}")
-    print(f"{'float32 products, 1 thread x workers':36}{spread(report['rates'], 1e9)}")
-    print(f"\n{'one iteration':36}{'seconds':>10}{'GFLOP':>10}{'share':>10}")
+    spread = dict(zip(("GFLOP/s", "GFLOP per processor second"), np.transpose(report["rates"]) / 1e9, strict=True))
+    spread |= {f"times as long: {name}": ratios for name, ratios in report["ratios"].items()}
+    print(f"\n{'machine, and plain loops over fedkin':56}{'min':>10}{'median':>10}{'max':>10}")
+    for name, values in spread.items():
+        print(f"{name:56}{min(values):10.2f}{np.median(values):10.2f}{max(values):10.2f}")
+    print(f"\n{'one iteration':26}{'GFLOP':>10}{'seconds':>10}{'processor':>10}{'share':>10}{'processor':>10}")
     for name, phase in report["phases"].items():
-        print(f"{name:36}{phase['seconds']:10.2f}{phase['operations'] / 1e9:10.1f}{phase['share']:10.1%}")
+        print("{:26}{:10.1f}".format(name, phase["operations"] / 1e9), end="")
+        print("{:10.2f}{:10.2f}{:10.1%}{:10.1%}".format(*phase["seconds"], *phase["shares"]))
     sent, received, memory = (report[name] >> 20 for name in ("bytes_sent", "bytes_received", "peak_memory"))
-    print(f"{sent} MiB sent to sites, {received} MiB received; peak memory {memory} MiB")
-    print(f"\n{'time over fedkin':36}{'min':>10}{'median':>10}{'max':>10}    ({report['models']} models)")
-    for name, ratios in report["ratios"].items():
-        print(f"{name:36}{spread(ratios)}")
+    print(f"\n{sent} MiB sent to sites, {received} MiB received; peak memory {memory} MiB")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,20 +228,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--features", type=int, default=784)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--pairs", type=int, default=3, help="repetitions of each comparison with a plain loop")
-    parser.add_argument("--loop-sites", type=int, default=8, help="sites whose models these comparisons train")
     parser.add_argument("--quick", action="store_true", help="small defaults: does it work?")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     if parser.parse_args(arguments).quick:
-        parser.set_defaults(sites=4, samples=40, features=64, pairs=1, loop_sites=1)
+        parser.set_defaults(sites=4, samples=40, features=64, pairs=1)
     options = parser.parse_args(arguments)
 
     method = FedCRef("given", local_epochs=2, min_steps=0, rounds=2) if options.quick else FedCRef("given")
     clients = synthetic_clients(options.sites, options.samples, options.features)
     rate = MachineRate(options.workers, seconds=0.02 if options.quick else 0.4)
-    report: dict[str, Any] = {**vars(options), "load_before": os.getloadavg()[0], "rates": rate.measured}
+    report: dict[str, Any] = {**vars(options), "load_before": os.getloadavg()[0]}
     report |= one_iteration(method, clients, options.workers, rate)
-    report |= ratios_to_plain_loops(method, clients[: options.loop_sites], options.workers, options.pairs)
-    report["load_after"] = os.getloadavg()[0]
+    report |= ratios_to_plain_loops(method, clients[:8], options.workers, options.pairs)
+    report |= {"rates": np.array(rate.measured).tolist(), "load_after": os.getloadavg()[0]}
     print_report(report)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1, default=str) + "\n")

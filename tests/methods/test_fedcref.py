@@ -55,8 +55,24 @@ def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
     errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
     labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters)
     expected, order = algorithm_2(errors, n_clusters)
-    assert labels.tolist() == expected
-    assert selected == order[: len(selected)]
+    assert [selected[label] for label in labels] == [order[label] for label in expected]
+    assert set(selected) <= set(order)
+
+
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
+def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, least_share, seed):
+    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
+    labels, selected = cluster_refine(errors, n_clusters, least_share)
+    assert labels.unique().tolist() == list(range(len(selected)))
+
+
+def test_samples_may_decide_the_number_of_clusters():
+    errors = torch.ones(4, 100)
+    for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
+        errors[model, list(rows)] = 0.0
+    assert cluster_refine(errors, 4, least_share=0.5)[1] == [0, 1]
+    assert cluster_refine(errors, 2, least_share=0.1)[1] == [0, 1, 2]
+    assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
 
 
 def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
@@ -162,6 +178,17 @@ def test_stable_sites_train_once_more_and_rest():
     active = [record.values["active"] for record in records]
     assert active == sorted(active, reverse=True)
     assert set(state.frozen) <= set(state.stable)
+
+
+def test_models_may_start_from_those_chosen_last():
+    method = dataclasses.replace(QUICK, continuity=True, max_iterations=2)
+    people = population()
+    _, state, _ = run(method, people)
+    for client in people.clients:
+        if client.id not in state.frozen:
+            assert len(client.state["start"]) == client.state["labels"].max() + 1
+    fresh = run(dataclasses.replace(method, continuity=False), population())[1]
+    assert not torch.equal(state.group_models, fresh.group_models)
 
 
 def test_it_settles_when_nothing_changes():

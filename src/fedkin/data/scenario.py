@@ -124,7 +124,8 @@ class LabelSkew:
         dataset = load(self.data, self.label)
         if dataset.y is None:
             raise FedkinError(
-                f"'{self.data}' has no labels to deal its samples out by; name their column with 'label'."
+                f"'{self.data}' has no labels to deal its samples out by; name their column with 'data.label', "
+                "or use the scenario 'sites' if it holds one file per site."
             )
         if self.n_classes is None:
             return dataset.x, dataset.y, dataset.classes, dataset.features

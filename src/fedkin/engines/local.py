@@ -51,7 +51,7 @@ class LocalFederation(Federation):
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
         self.chunk = chunk
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = workers or _cores()
         self.drop_rate = drop_rate
         self.on_progress = on_progress
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
@@ -86,3 +86,8 @@ class LocalFederation(Federation):
             return False
         chance = torch.rand((), generator=derive_generator(self.seed, "drop", client, self.exchange))
         return bool(chance < self.drop_rate)
+
+
+def _cores() -> int:
+    """Cores this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -120,6 +120,8 @@ class FedCRef:
     min_steps : int
         Least number of optimiser steps a cluster's model gets, and a community's at each member, over all rounds.
         It matters for clusters of few samples only.
+    continuity : bool
+        Whether models start from those chosen in the last refinement; as in the authors' code, they start afresh.
     batch_size : int
     learning_rate : float
         Of Adam.
@@ -151,6 +153,7 @@ class FedCRef:
     first_epochs: Count = 2
     round_epochs: Count = 7
     min_steps: Annotated[int, Ge(0)] = 300
+    continuity: bool = False
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     associations: Literal["held-out", "paper", "perfect"] = "held-out"
@@ -158,7 +161,7 @@ class FedCRef:
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Share = 0.2
     safeguard: Literal["auto", "isolated", "all"] = "auto"
-    stability: Share = 0.98
+    stability: Share = 0.95
     tolerance: Annotated[float, Ge(0)] = 0.1
     patience: Count = 3
     max_iterations: Count = 10
@@ -289,6 +292,8 @@ class FedCRef:
     ) -> Tensor:
         """Lines 22-24: one model per community, by federated averaging over its member clusters."""
         models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
+        if self.continuity:
+            _continue(models, state, graph)
         known = _unchanged(state, graph, frozen)
         for group, before in known.items():
             models[group] = state.community_models[before]
@@ -325,7 +330,8 @@ class FedCRef:
             i: [q for q, group in enumerate(groups[i]) if keep_all or group >= len(graph.communities)] for i in active
         }
         least_share = self.least_share if self.n_clusters == "auto" else None
-        common = {**fedcref_tasks.spec(state.model), "models": community_models, "least_share": least_share}
+        options = {"least_share": least_share, "continuity": self.continuity}
+        common = {**fedcref_tasks.spec(state.model), **options, "models": community_models}
         replies = fed.ask(fedcref_tasks.refine, {i: {**common, "own": own[i]} for i in active})
         lost.update(fed.missing)
         for i in fed.missing:
@@ -371,6 +377,15 @@ def _unchanged(state: FedCRefState, graph: Graph, frozen: list[int]) -> dict[int
         for g, members in now.items()
         if str(members) in before and all(site in resting for site, _ in members)
     }
+
+
+def _continue(models: Tensor, state: FedCRefState, graph: Graph) -> None:
+    """Start every community, in place, from the group most of its clusters were in, if they were in any."""
+    for group, community in enumerate(graph.communities):
+        nodes = [graph.nodes[a] for a in community]
+        before = [state.groups[str(site)][cluster] for site, cluster in nodes if str(site) in state.groups]
+        if before:
+            models[group] = state.group_models[max(sorted(set(before)), key=before.count)]
 
 
 def _average(models: Tensor, members: dict[int, list[tuple[int, int]]], replies: dict[int, Payload]) -> None:

@@ -46,7 +46,10 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 @task
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """A fresh model for every local cluster, or one for each half of it; all of them as one stack."""
+    """A model for every local cluster, or one for each half of it; all of them as one stack.
+
+    They start afresh, or from what the site kept as its ``start``: the models it chose in its last refinement.
+    """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
     rngs: list[torch.Generator] = []
@@ -61,9 +64,13 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
                 half = chosen & (client.state["halves"] == replica)
                 data.append(x[half] if replicas > 1 and half.any() else x[chosen])
                 rngs.append(derive_generator(draw_seed(client.rng)))
-    stack, _ = fit(model, model.initial(rngs), data, rngs, Training(**payloads[0]["training"]))
-    parts = stack.split([_n_clusters(client) * replicas for client in clients])
-    for client, part in zip(clients, parts, strict=True):
+    models = model.initial(rngs)
+    counts = [_n_clusters(client) * replicas for client in clients]
+    for client, part in zip(clients, models.split(counts), strict=True):
+        if "start" in client.state:
+            part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
+    stack, _ = fit(model, models, data, rngs, Training(**payloads[0]["training"]))
+    for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
     return [{"models": client.state["models"], "samples": client.state["labels"].bincount()} for client in clients]
 
@@ -110,6 +117,8 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         own = _own_errors(model, client.state["models"], x, client.state["halves"])
         errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
         labels, selected = cluster_refine(errors, len(own), payload["least_share"])
+        if payload["continuity"]:
+            client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
         client.state.update(labels=labels, previous=before)
         del client.state["models"]  # they belong to the partition that was
         agreement = clustering_accuracy(before.numpy(), labels.numpy())
@@ -133,7 +142,8 @@ def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = 
 
     The paper takes the most chosen model, removes it together with its samples, and repeats. Removing them changes no
     other sample's choice, so this is the same as taking the `n_clusters` most chosen models at once (ties: lowest
-    index) and giving every sample to the best of them. Models nobody chose are not taken.
+    index) and giving every sample to the best of them. Models nobody chose are not taken. Clusters are numbered in
+    order of their models, so that a sample two models explain equally well stays with the one it chose.
 
     With a `least_share` the number is the samples' to decide: every model is taken that at least this share of an
     average cluster's samples choose, and the most chosen one in any case.
@@ -145,6 +155,7 @@ def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = 
     else:
         enough = wins[order] >= max(1.0, least_share * errors.shape[1] / n_clusters)
         selected = order[: max(1, int(enough.sum()))]
+    selected = selected.sort().values
     return errors[selected].argmin(dim=0), selected.tolist()
 
 
