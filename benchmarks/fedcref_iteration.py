@@ -71,8 +71,7 @@ class MachineRate:
     def measure(self) -> Pair:
         """Operations per second, and per processor second, now; `spent` adds up what measuring takes."""
         start, threads = clock(), torch.get_num_threads()
-        torch.set_num_threads(1)
-        with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             rates = np.array(list(pool.map(self._loop, range(self.workers))))
         torch.set_num_threads(threads)
         self.spent += clock() - start

@@ -139,7 +139,8 @@ def write_inputs(folder: Path) -> None:
         ),
         (
             "--data unlabelled.csv",
-            "'unlabelled.csv' has no labels to deal its samples out by; name their column with 'label'.",
+            "'unlabelled.csv' has no labels to deal its samples out by; name their column with 'data.label', "
+            "or use the scenario 'sites' if it holds one file per site.",
         ),
         (
             "--data headless.csv",

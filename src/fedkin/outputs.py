@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,15 @@ def csv_of_groups(groups: Tensor) -> str:
     return "row,group\n" + "".join(f"{row},{group}\n" for row, group in enumerate(groups.tolist()))
 
 
-def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Scaling) -> None:
-    """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``."""
-    tensors, text = pack(owned({"method": method, "scaling": scaling.tree(), "result": result}))
+def write_result(
+    folder: Path, method: str, result: dict[str, Any], scaling: Scaling, names: Sequence[str] = ()
+) -> None:
+    """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
+
+    With `names`, the sites' own in order of id, ``result.json`` says which site is which.
+    """
+    tree = {"method": method, "scaling": scaling.tree(), "result": result, "sites": list(names)}
+    tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
     write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
 

@@ -154,7 +154,8 @@ class Run:
             state = self._step(state)
         self.progress.phase("Writing the results")
         write_labels(self.folder, self.fed.clients.values())
-        write_result(self.folder, self.config.method_name, self.method.result(state), self.scaling)
+        found = self.method.result(state)
+        write_result(self.folder, self.config.method_name, found, self.scaling, self.population.names)
         self.write_report()
         return Outcome(self.folder, state, [json.loads(line) for line in self.records])
 

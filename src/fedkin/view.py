@@ -59,7 +59,7 @@ def view_of(config: Config, population: Population, scaling: Scaling, records: S
         summary=_summary(records),
         curves=_curves(records),
         graphs=_graphs(records),
-        table=_table(clients, groups) if groups else None,
+        table=_table(clients, groups, population.names) if groups else None,
         pictures=[_pictures(clients, group, scaling) for group in groups] if is_image else (),
         profiles=_profiles(clients, groups, population.features) if groups and not is_image else None,
         notes=_notes(records),
@@ -162,9 +162,10 @@ def _heir(
     return votes.most_common(1)[0][0] if votes else None
 
 
-def _table(clients: Sequence[Client], groups: Sequence[int]) -> GroupTable:
+def _table(clients: Sequence[Client], groups: Sequence[int], names: Sequence[str]) -> GroupTable:
     counts = torch.stack([_count(client.state["groups"], groups) for client in clients])
-    return GroupTable([str(client.id) for client in clients], groups, counts.numpy(), "Samples of each site by group.")
+    sites = [f"{client.id} ({names[client.id]})" if names else str(client.id) for client in clients]
+    return GroupTable(sites, groups, counts.numpy(), "Samples of each site by group.")
 
 
 def _count(labels: Tensor, groups: Sequence[int]) -> Tensor:

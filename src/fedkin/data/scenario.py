@@ -34,12 +34,15 @@ class Population:
         Names of the true classes; empty if there are none.
     features : list of str
         Column names of a table; empty where there are none.
+    names : list of str
+        What the sites call themselves, such as their file's name; empty where ids are all there is.
     """
 
     clients: list[Client]
     truth: list[Tensor] | None
     classes: list[str]
     features: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -175,7 +178,8 @@ class Sites:
         labels = [site.y for site in sites if site.y is not None]
         truth = labels if len(labels) == len(sites) else None
         clients = [Client(i, site.x) for i, site in enumerate(sites)]
-        return Population(clients, truth, sites[0].classes if truth else [], sites[0].features)
+        classes = sites[0].classes if truth else []
+        return Population(clients, truth, classes, sites[0].features, [site.name for site in sites])
 
 
 def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor, Tensor, list[str]]:
