@@ -160,7 +160,7 @@ def write_inputs(folder: Path) -> None:
         # files that cannot be read
         ("--data empty.csv", "'empty.csv' cannot be read as .csv (No columns to parse from file)."),
         ("--data fake.parquet", "'fake.parquet' cannot be read as .parquet ("),
-        ("--data fake.npz", "'fake.npz' cannot be read as .npz ("),
+        ("--data fake.npz", "'fake.npz' cannot be read as .npz; it must hold plain"),
         ("--data notes.txt", "'notes.txt' is a .txt file; allowed: .npz, .csv, .parquet, or a directory."),
         (
             "--data no-such-data-set",
