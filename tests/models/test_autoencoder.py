@@ -48,7 +48,9 @@ def test_errors_and_gradients_are_autograds(output):
     errors = model.errors(stack, x)
     gradient = Gradient(model, stack, 5)
     gradient.batch.copy_(x)
-    losses = gradient(3, torch.full((3, 5, 1), 1 / 5))
+    weights = torch.full((3, 5, 1), 1 / 5)
+    gradient(3, weights)
+    losses = gradient.losses(weights)
     for k in range(3):
         flat = stack[k].clone().requires_grad_()
         expected = by_hand(model, flat, x[k])

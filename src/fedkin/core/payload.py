@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 Payload = dict[str, Any]
@@ -68,9 +67,8 @@ def refusal(payload: Payload, shapes: Mapping[str, tuple[int | None, ...]] | Non
     of another shape (``None`` in a shape stands for any length).
     """
     for path, value in _leaves(payload):
-        finite = (
-            torch.isfinite(value).all() if isinstance(value, Tensor) else value == value and abs(value) != float("inf")
-        )
+        numbers = _extremes(value) if isinstance(value, Tensor) else (value,)
+        finite = all(number == number and abs(number) != float("inf") for number in numbers)
         if not finite:
             return f"'{path}' is not finite"
     for name, shape in (shapes or {}).items():
@@ -82,6 +80,11 @@ def refusal(payload: Payload, shapes: Mapping[str, tuple[int | None, ...]] | Non
         ):
             return f"'{name}' has shape {tuple(tensor.shape)} where {shape} was expected"
     return None
+
+
+def _extremes(tensor: Tensor) -> tuple[float, ...]:
+    """Least and greatest element, NaN if any is; unlike `torch.isfinite` this needs no memory."""
+    return tuple(map(float, tensor.aminmax())) if tensor.numel() else ()
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -68,7 +68,7 @@ class LocalFederation(Federation):
 
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        pool = ThreadPoolExecutor(self.workers)
+        pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
         try:
             for ids, replies in zip(chunks, pool.map(work, chunks), strict=True):
                 answers.update(zip(ids, replies, strict=True))

@@ -111,49 +111,71 @@ class Gradient:
         self.stack = stack
         self.gradient = torch.zeros_like(stack)
         self.batch = torch.zeros(count, batch_size, model.widths[0])
-        self._views = [
-            (w, b, gw, gb) for (w, b), (gw, gb) in zip(model.split(stack), model.split(self.gradient), strict=True)
-        ]
         self._hidden = [torch.empty(count, batch_size, outputs) for _, outputs in model.layers]
         self._delta = [torch.empty_like(hidden) for hidden in self._hidden]
+        self._layers: list[_Layer] = []
+        self._active = 0
 
-    def __call__(self, active: int, weights: Tensor) -> Tensor:
-        """Write the gradient of the first `active` models' mean loss into `gradient`; their rows' weighted errors.
+    def __call__(self, active: int, weights: Tensor) -> None:
+        """Write the gradient of the first `active` models' mean loss into `gradient`.
 
         `weights` is ``(K, batch_size, 1)``: 1/batch length for a sample, 0 for padding, so a short last batch counts
         as the mean over its own samples.
         """
-        k = active
-        hidden = self.batch[:k]
-        for (weight, bias, _, _), out in zip(self._views, self._hidden, strict=True):
-            torch.baddbmm(bias[:k], hidden, weight[:k], out=out[:k])
-            hidden = out[:k]
-            if out is not self._hidden[-1]:
-                hidden.relu_()
-        delta = self._delta[-1][:k]
+        if active != self._active:
+            self._narrow(active)
+        *inner, last = self._layers
+        for layer in inner:
+            torch.baddbmm(layer.bias, layer.below, layer.weight, out=layer.hidden).relu_()
+        torch.baddbmm(last.bias, last.below, last.weight, out=last.hidden)
         if self.model.output == "sigmoid":
-            hidden.sigmoid_()
-        torch.sub(hidden, self.batch[:k], out=delta)
-        loss = torch.linalg.vector_norm(delta, dim=2, keepdim=True).square_().mul_(weights[:k]).sum(dim=(1, 2))
-        delta.mul_(weights[:k])
+            last.hidden.sigmoid_()
+        torch.sub(last.hidden, self._layers[0].below, out=last.delta).mul_(weights[:active])
         if self.model.output == "sigmoid":
-            torch.ops.aten.sigmoid_backward(delta, hidden, grad_input=delta)
-        self._backward(k)
-        return torch.div(loss, self.model.widths[0])
+            torch.ops.aten.sigmoid_backward(last.delta, last.hidden, grad_input=last.delta)
+        last.delta.mul_(2.0 / self.model.widths[0])
+        for layer in reversed(self._layers):
+            torch.bmm(layer.below_transposed, layer.delta, out=layer.weight_gradient)
+            torch.sum(layer.delta, dim=1, keepdim=True, out=layer.bias_gradient)
+            if layer.delta_below is not None:
+                torch.bmm(layer.delta, layer.weight_transposed, out=layer.delta_below)
+                torch.ops.aten.threshold_backward(layer.delta_below, layer.below, 0.0, grad_input=layer.delta_below)
 
-    def _backward(self, k: int) -> None:
-        scale = 2.0 / self.model.widths[0]
-        self._delta[-1][:k].mul_(scale)
-        for layer in reversed(range(len(self._views))):
-            weight, _, weight_gradient, bias_gradient = self._views[layer]
-            delta = self._delta[layer][:k]
-            below = self._hidden[layer - 1][:k] if layer else self.batch[:k]
-            torch.bmm(below.transpose(1, 2), delta, out=weight_gradient[:k])
-            torch.sum(delta, dim=1, keepdim=True, out=bias_gradient[:k])
-            if layer:
-                passed = self._delta[layer - 1][:k]
-                torch.bmm(delta, weight[:k].transpose(1, 2), out=passed)
-                torch.ops.aten.threshold_backward(passed, below, 0.0, grad_input=passed)
+    def losses(self, weights: Tensor) -> Tensor:
+        """Mean loss of every active model in the last call, which `weights` was given to."""
+        last = self._layers[-1]
+        torch.sub(last.hidden, self._layers[0].below, out=last.delta)
+        squares = torch.linalg.vector_norm(last.delta, dim=2, keepdim=True).square_()
+        return torch.div(squares.mul_(weights[: self._active]).sum(dim=(1, 2)), self.model.widths[0])
+
+    def _narrow(self, active: int) -> None:
+        """Make the views of the first `active` models once; cut at every step, they would cost as much as a layer."""
+        self._active = active
+        views = zip(self.model.split(self.stack[:active]), self.model.split(self.gradient[:active]), strict=True)
+        hidden = [self.batch[:active], *(out[:active] for out in self._hidden)]
+        delta = [None, *(out[:active] for out in self._delta)]
+        self._layers = [
+            _Layer(*parameters, *gradients, hidden[i], hidden[i + 1], self._delta[i][:active], delta[i])
+            for i, (parameters, gradients) in enumerate(views)
+        ]
+
+
+@dataclass
+class _Layer:
+    """One layer of a stack: views of its parameters, their gradient, and what comes in and goes out."""
+
+    weight: Tensor
+    bias: Tensor
+    weight_gradient: Tensor
+    bias_gradient: Tensor
+    below: Tensor
+    hidden: Tensor
+    delta: Tensor
+    delta_below: Tensor | None
+
+    def __post_init__(self) -> None:
+        self.weight_transposed = self.weight.transpose(1, 2)
+        self.below_transposed = self.below.transpose(1, 2)
 
 
 def widths_for(features: int) -> tuple[int, ...]:
