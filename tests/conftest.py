@@ -17,6 +17,10 @@ os.environ.update(
 sys.path.append(str(Path(__file__).parent))  # for toy.py
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fedkin", deadline=None)  # machines are shared: an example may have to wait
+settings.load_profile("fedkin")
 
 with warnings.catch_warnings():
     warnings.simplefilter(

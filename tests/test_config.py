@@ -48,7 +48,7 @@ def test_defaults_of_every_method_survive_being_written(method: str, tmp_path: P
     assert load_config(path) == config
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**62),
     rate=st.floats(allow_nan=False, allow_infinity=False),

@@ -24,7 +24,7 @@ from fedkin.core import Client, FedkinError, Method
 from fedkin.data.arrays import as_tensor
 from fedkin.data.scaling import scale
 from fedkin.data.scenario import Sites
-from fedkin.engines.local import LocalFederation
+from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.methods.federated_clustering import fedcref
 from fedkin.terminal import Bar, Quiet
 
@@ -105,7 +105,7 @@ class SiteClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         method = self._checked_method(clients)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         history: list[dict[str, Any]] = []
-        with Bar() if self.verbose else Quiet() as progress:
+        with one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
             scaling = scale(fed, self.scaling)
             state = method.init(fed)

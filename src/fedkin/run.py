@@ -21,7 +21,7 @@ from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.data.scaling import Scaling, scale
 from fedkin.data.scenario import Population
-from fedkin.engines.local import LocalFederation
+from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.evaluate import evaluator_for, informed
 from fedkin.outputs import write_labels, write_result
 from fedkin.report import write_report
@@ -149,9 +149,11 @@ class Run:
         state = self.last_state()
         if state is None:
             self.progress.phase("Preparing the clients")
-            state = self._keep(self.method.init(self.fed))
+            with one_thread():
+                state = self._keep(self.method.init(self.fed))
         while not state.finished:
-            state = self._step(state)
+            with one_thread():
+                state = self._step(state)
         self.progress.phase("Writing the results")
         write_labels(self.folder, self.fed.clients.values())
         found = self.method.result(state)

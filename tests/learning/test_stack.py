@@ -47,7 +47,7 @@ def test_a_stack_trains_as_torchs_adam_would_each_alone():
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 7), st.integers(0, 30))
 def test_company_changes_nothing(sizes, stack_size, min_steps):
     training = Training(epochs=2, min_steps=min_steps, batch_size=8)

@@ -205,7 +205,7 @@ def test_lost_sites_are_named_and_get_their_groups_in_the_end():
     assert all("groups" in client.state for client in people.clients)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.integers(0, 100))
 def test_it_survives_any_loss(seed):
     people = population()

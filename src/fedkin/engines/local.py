@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.seeds import derive_generator
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch inside: on small tensors its own threads cost far more than they give."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class LocalFederation(Federation):
@@ -66,17 +78,15 @@ class LocalFederation(Federation):
         def work(ids: list[int]) -> list[Payload]:
             return task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
-        try:
-            for ids, replies in zip(chunks, pool.map(work, chunks), strict=True):
-                answers.update(zip(ids, replies, strict=True))
-                if self.on_progress:
-                    self.on_progress(len(answers), len(payloads))
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)
+        with one_thread():
+            pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
+            try:
+                for ids, replies in zip(chunks, pool.map(work, chunks), strict=True):
+                    answers.update(zip(ids, replies, strict=True))
+                    if self.on_progress:
+                        self.on_progress(len(answers), len(payloads))
+            finally:
+                pool.shutdown(cancel_futures=True)
         return answers
 
     def _is_lost(self, client: int) -> bool:
