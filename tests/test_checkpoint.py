@@ -1,12 +1,9 @@
-import errno
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from fedkin import checkpoint
-from fedkin.checkpoint import load_tree, owned, restore, save_tree, settle, snapshot, write_atomically
+from fedkin.checkpoint import load_tree, owned, restore, save_tree, settle, snapshot
 from fedkin.core import FedkinError
 from fedkin.engines.local import LocalFederation
 from toy import Blobs, Toy, ToyState
@@ -63,24 +60,3 @@ def test_what_is_no_checkpoint_is_refused(content: bytes | None, tmp_path: Path)
         (tmp_path / "checkpoint").write_bytes(content)
     with pytest.raises(FedkinError, match=r"^Cannot read .*checkpoint: it is not a file that fedkin wrote"):
         load_tree(tmp_path / "checkpoint")
-
-
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_last_file_whole(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, "old")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(checkpoint.os, function, full)
-    with pytest.raises(FedkinError, match=r"^Cannot write .*file: No space left on device; nothing half-written"):
-        write_atomically(path, "new")
-    assert [file.name for file in tmp_path.iterdir()] == ["file"]
-    assert path.read_text() == "old"
-
-
-def test_an_impossible_folder_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(FedkinError, match=r"^Cannot write .*taken/file: "):
-        write_atomically(tmp_path / "taken" / "file", "new")

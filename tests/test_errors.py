@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin import checkpoint
 from fedkin.cli import main
 from fedkin.methods.federated_clustering import kinship
 
@@ -225,7 +224,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
         real(handle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, "fsync", sync)
+        patch.setattr(os, "fsync", sync)
         assert fedkin(START) == 2
     told = capsys.readouterr()
     assert told.out == ""
@@ -249,11 +248,10 @@ def test_a_full_disk_while_the_report_is_written_leaves_the_old_one(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("fedkin.report.write.os.replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     assert fedkin("report run") == 2
-    assert (
-        capsys.readouterr().err == "fedkin: The report 'run/report.html' cannot be written: No space left on device.\n"
-    )
+    sentence = "Cannot write run/report.html: No space left on device; nothing half-written was left there."
+    assert capsys.readouterr().err == f"fedkin: {sentence}\n"
     assert files(tmp_path) == before
 
 

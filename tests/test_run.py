@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fedkin import checkpoint
 from fedkin.checkpoint import load_tree
 from fedkin.config import load_config
 from fedkin.core import FedkinError
@@ -99,7 +98,7 @@ def test_a_full_disk_stops_a_run_that_then_resumes(tmp_path: Path, monkeypatch: 
         real(*names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, "replace", replace)
+        patch.setattr(os, "replace", replace)
         with pytest.raises(FedkinError, match="No space left on device"):
             run(tmp_path / "full")
     assert not list((tmp_path / "full").rglob("*.partial"))

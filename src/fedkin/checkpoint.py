@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and the checkpoint a run goes on from.
+"""The checkpoint a run goes on from.
 
 A checkpoint is one safetensors file: tensors as tensors, everything else as JSON in its header. Being one file, it is
 replaced in one move, so a run killed at any moment finds the last complete one.
@@ -7,7 +7,6 @@ replaced in one move, so a run killed at any moment finds the last complete one.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -16,36 +15,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from fedkin.core import Federation, FedkinError, State, Traffic
+from fedkin.core.files import write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.engines.local import LocalFederation
 
 _TREE = "tree"
 S = TypeVar("S", bound=State)
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write `content` to a temporary sibling of `path`, then move it into place; parents are made.
-
-    Raises
-    ------
-    FedkinError
-        If the disk is full or the folder cannot be written; nothing half-written is left.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with partial.open("wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise FedkinError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
 
 
 def owned(tree: Any) -> Any:
@@ -124,11 +99,3 @@ def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
         name: tuple(value) if get_origin(kinds[name]) is tuple else value for name, value in tree.items()
     }
     return state_type(**values)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -108,7 +108,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
     """Assign new samples to the groups a run found, as CSV: row,group."""
-    from fedkin.checkpoint import write_atomically
+    from fedkin.core.files import write_atomically
     from fedkin.outputs import csv_of_groups
     from fedkin.outputs import predict as groups_of
 

@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin import registry
-from fedkin.checkpoint import owned, write_atomically
+from fedkin.checkpoint import owned
 from fedkin.core import Client, FedkinError
+from fedkin.core.files import write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.data.load import load
 from fedkin.data.scaling import Scaling

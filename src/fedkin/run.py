@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedkin.checkpoint import load_tree, save_tree, settle, snapshot, write_atomically
+from fedkin.checkpoint import load_tree, save_tree, settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
+from fedkin.core.files import write_atomically
 from fedkin.data.scaling import Scaling, scale
 from fedkin.data.scenario import Population
 from fedkin.engines.local import LocalFederation, one_thread

@@ -149,12 +149,7 @@ def test_a_failed_write_is_one_sentence_and_keeps_the_old_report(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(FedkinError, match=r"report\.html' cannot be written: No space left on device"):
+    with pytest.raises(FedkinError, match=r"Cannot write .*report\.html: No space left on device"):
         write_report(path, RunView(title="New"))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match="cannot be written: No such file or directory"):
-        write_report(tmp_path / "absent" / "report.html", RunView(title="x"))

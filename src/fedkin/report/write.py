@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.files import write_atomically
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
 from fedkin.report.markup import folded
@@ -26,15 +25,7 @@ def write_report(path: Path, view: RunView) -> None:
     FedkinError
         If the file cannot be written; a previous report then stays as it was.
     """
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        unfinished.write_text(render(view), encoding="utf-8", newline="\n")
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise FedkinError(f"The report '{path}' cannot be written: {error.strerror}.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_atomically(Path(path), render(view))
 
 
 def render(view: RunView) -> str:

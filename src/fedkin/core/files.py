@@ -1,0 +1,41 @@
+"""Files that are whole or absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedkin.core.errors import FedkinError
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write `content` to a temporary sibling of `path`, then move it into place; parents are made.
+
+    Raises
+    ------
+    FedkinError
+        If the disk is full or the folder cannot be written; nothing half-written is left.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise FedkinError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
