@@ -45,6 +45,11 @@ def test_useless_replies_are_missing_by_name():
     }
 
 
+def test_shapes_may_depend_on_the_client():
+    fed = federation()
+    assert list(fed.ask(misbehave, {0: {}, 2: {}}, lambda client: {"x": (3 if client == 0 else 2,)})) == [0, 2]
+
+
 def test_a_task_is_found_by_its_name():
     assert Task.named(double.name) is double
     assert double.name.endswith(".double")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.core.task import Task
 
 Shapes = Mapping[str, tuple[int | None, ...]]
+"""Names of tensors a reply must have, and their shapes; ``None`` stands for any length."""
 
 
 @dataclass
@@ -52,11 +53,13 @@ class Federation(ABC):
         self.traffic = Traffic()
         self.missing: dict[int, str] = {}
 
-    def ask(self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | None = None) -> dict[int, Payload]:
+    def ask(
+        self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | Callable[[int], Shapes] | None = None
+    ) -> dict[int, Payload]:
         """Have the clients in `payloads` do `task`; replies by client id, in order of id.
 
         A client that failed, timed out, or replied with NaN, infinities or a tensor whose shape is not that of
-        `shapes` is simply absent from the result, and `missing` says why.
+        `shapes` (the same for all, or a function of the client) is simply absent, and `missing` says why.
         """
         self.exchange += 1
         self.missing = {}
@@ -72,7 +75,7 @@ class Federation(ABC):
             answer = answers.get(client, "no reply")
             if not isinstance(answer, str):
                 self.traffic.received += payload_bytes(answer)
-                reason = refusal(answer, shapes)
+                reason = refusal(answer, shapes(client) if callable(shapes) else shapes)
                 if reason is None:
                     replies[client] = answer
                     continue

@@ -251,7 +251,8 @@ class FedCRef:
         spec = fedcref_tasks.spec(state.model)
         payload = {**self._wish(), **spec, "training": asdict(training), "replicas": replicas}
         asked = dict.fromkeys((i for i in fed.ids if i not in state.frozen), payload)
-        replies = fed.ask(fedcref_tasks.train_clusters, asked, {"models": (None, replicas, state.model.size)})
+        shapes = {"models": (None, replicas, state.model.size), "samples": (None,)}
+        replies = fed.ask(fedcref_tasks.train_clusters, asked, shapes)
         lost.update(fed.missing)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
@@ -279,7 +280,9 @@ class FedCRef:
             rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
             to_trained, to_resting = {**rule, "models": stack}, {**rule, "models": stack[new]}
             asked = {i: to_trained if i in trained else to_resting for i in models}
-            for i, reply in fed.ask(fedcref_tasks.score, asked).items():
+            tried = {i: len(everyone if i in trained else new) for i in models}
+            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": (len(models[i]), tried[i])})
+            for i, reply in replies.items():
                 rows = [a for a in everyone if nodes[a][0] == i]
                 statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
             lost.update(fed.missing)
@@ -309,7 +312,11 @@ class FedCRef:
                 site: {**common, "models": models[[g for g, _ in own]], "clusters": [cluster for _, cluster in own]}
                 for site, own in members.items()
             }
-            replies = fed.ask(fedcref_tasks.train_community, payloads, {"models": (None, state.model.size)})
+            replies = fed.ask(
+                fedcref_tasks.train_community,
+                payloads,
+                lambda i: {"models": (len(members[i]), state.model.size), "samples": (len(members[i]),)},
+            )
             lost.update(fed.missing)
             _average(models, members, replies)
         return models
