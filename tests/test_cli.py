@@ -49,6 +49,32 @@ def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("list") == 0
+    everything = capsys.readouterr().out
+    parts = []
+    for section in ("methods", "data", "scenarios"):
+        assert fedkin("list", section) == 0
+        parts.append(capsys.readouterr().out)
+    assert "".join(parts) == everything
+    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios"]
+
+
+def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedkin import registry
+
+    monkeypatch.delitem(registry.SCENARIOS, "toy")
+    assert fedkin("list", "scenarios", "--preview", "--data", "iris") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    lines = shown.out.splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert names == list(registry.SCENARIOS)
+    after = lines.index(next(line for line in lines if line.startswith("  iid ")))
+    assert lines[after + 1] == "    10 clients; 120 samples to train on; 30 to test; 6 shown"
+    assert lines[after + 2].split() == ["client", "train", "test", "setosa", "versicol", "virginic"]
+
+
 def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
     folder = "runs/toy-c-d-seed4"
@@ -82,6 +108,9 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
         ("resume nowhere", "nowhere holds no run: config.toml is absent."),
         ("report nowhere", "nowhere holds no run: config.toml is absent."),
+        ("list everything", "Unknown section 'everything'; "),
+        ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
+        ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "nowhere holds no result to predict with; "),
     ],
 )

@@ -5,19 +5,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import accuracy_score, cohen_kappa_score, completeness_score, f1_score, homogeneity_score
 
 from fedkin.core.errors import FedkinError
 from fedkin.metrics import (
+    accuracy,
+    adjusted_mutual_information,
     adjusted_rand,
     clustering_accuracy,
     cohen_kappa,
+    completeness,
+    homogeneity,
+    macro_f1,
     match_labels,
     normalized_mutual_information,
     pooled,
+    purity,
 )
 
-SCORES = [clustering_accuracy, cohen_kappa, adjusted_rand, normalized_mutual_information]
+AGREEMENT = [clustering_accuracy, adjusted_rand, normalized_mutual_information, adjusted_mutual_information]
+PARTS = [homogeneity, completeness, purity]
+SCORES = [*AGREEMENT, *PARTS, cohen_kappa, accuracy, macro_f1]
 partitions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
@@ -37,7 +45,7 @@ def test_accuracy_is_the_best_of_all_namings(pairs):
 
 
 @given(partitions, st.permutations(range(4)), st.randoms(use_true_random=False))
-@pytest.mark.parametrize("score", [clustering_accuracy, adjusted_rand, normalized_mutual_information])
+@pytest.mark.parametrize("score", [*AGREEMENT, *PARTS])
 def test_scores_ignore_names_and_order(score, pairs, names, random):
     truth, labels = split(pairs)
     order = random.sample(range(len(truth)), len(truth))
@@ -46,9 +54,7 @@ def test_scores_ignore_names_and_order(score, pairs, names, random):
 
 
 @given(partitions)
-@pytest.mark.parametrize(
-    ("score", "low"), [(clustering_accuracy, 0.0), (adjusted_rand, -0.5), (normalized_mutual_information, 0.0)]
-)
+@pytest.mark.parametrize(("score", "low"), list(zip(AGREEMENT, [0.0, -0.5, 0.0, -1.0], strict=True)))
 def test_scores_stay_in_bounds_and_are_one_only_for_the_same_partition(score, low, pairs):
     truth, labels = split(pairs)
     value = score(truth, labels)
@@ -89,6 +95,35 @@ def test_kappa_is_sklearns_after_matching(pairs):
     named = np.array([names[cluster] for cluster in labels])
     if len(set(truth) | set(named)) > 1:
         assert cohen_kappa(truth, labels) == pytest.approx(cohen_kappa_score(truth, named))
+
+
+@given(partitions)
+def test_a_pure_or_whole_partition_is_one(pairs):
+    truth, labels = split(pairs)
+    one_class_per_cluster = len(set(pairs)) == len(set(labels))
+    one_cluster_per_class = len(set(pairs)) == len(set(truth))
+    assert (purity(truth, labels) == 1) == one_class_per_cluster
+    assert (homogeneity(truth, labels) > 1 - 1e-9) == one_class_per_cluster
+    assert (completeness(truth, labels) > 1 - 1e-9) == one_cluster_per_class
+    assert homogeneity(truth, labels) == pytest.approx(homogeneity_score(truth, labels), abs=1e-12)
+    assert completeness(truth, labels) == pytest.approx(completeness_score(truth, labels), abs=1e-12)
+
+
+def test_purity_lets_clusters_share_a_class():
+    assert purity([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 1]) == pytest.approx((2 + 2) / 6)
+    assert purity([0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 1, 2, 2, 2, 2]) == 0.75
+    assert purity([0, 0, 1, 1], [0, 1, 2, 3]) == 1.0
+
+
+@given(partitions)
+def test_accuracy_and_f1_are_sklearns(pairs):
+    truth, labels = split(pairs)
+    assert accuracy(truth, labels) == pytest.approx(accuracy_score(truth, labels))
+    assert macro_f1(truth, labels) == pytest.approx(f1_score(truth, labels, average="macro"))
+
+
+def test_predicting_an_absent_class_lowers_f1_as_a_class_of_its_own():
+    assert macro_f1([0, 0, 1, 1], [0, 0, 1, 7]) == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
 def test_inputs_may_be_tensors_lists_and_arrays():

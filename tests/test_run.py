@@ -190,7 +190,7 @@ def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def evaluate(method, population, fed, state):
         return {"truths": sum(map(len, population.truth)), "place": float(fed.clients[0].state["place"][0])}
 
-    monkeypatch.setattr("fedkin.run.evaluator_for", lambda method: evaluate if isinstance(method, Toy) else None)
+    monkeypatch.setattr("fedkin.run.evaluator_for", lambda method, models_too: evaluate if isinstance(method, Toy) else None)
     records = run(tmp_path / "run").records
     assert [line["metrics"]["truths"] for line in records] == [18] * 4
     assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4

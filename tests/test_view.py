@@ -6,10 +6,12 @@ import torch
 
 from fedkin.config import Config, load_config
 from fedkin.core import Client
+from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
-from fedkin.data.scenario import LabelSkew, Population, Sites
+from fedkin.data.scenario import LabelSkew, Sites
 from fedkin.report import RunView
 from fedkin.view import view_of
+from fedkin.view.clients import _caption
 
 
 @pytest.fixture
@@ -187,3 +189,130 @@ def test_communities_have_the_number_of_the_group_they_became(config: Config) ->
     # Group 0 of the first went into the middle's second community, whose group 1 went into the last one's first.
     assert [node.group for node in shown.graphs[0].nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
     assert "the number of the group it became" in shown.graphs[0].caption
+
+
+def client_record(step: int, labels: list[int], accuracy: list | None = None, **values: object) -> dict:
+    metrics = {} if accuracy is None else {"client_accuracy": accuracy, "ari": 1.0}
+    return record(step, values={"labels": labels, **values}, metrics=metrics)
+
+
+def grouped(config: Config, *records: dict, groups: list[int] | None = None) -> RunView:
+    clients = [Client(i, torch.zeros(5, 3)) for i in range(4)]
+    hidden = None if groups is None else torch.tensor(groups)
+    return view_of(config, Population(clients, None, [], groups=hidden), scaling("none", (3,)), records)
+
+
+def test_groups_of_clients_are_shown_by_round(config: Config) -> None:
+    shown = grouped(
+        config,
+        client_record(1, [-1, 0, 0, 0], [None, 0.1, 0.2, 0.3]),
+        client_record(2, [-1, 1, 0, 1], [None, 0.5, 0.6, 0.7]),
+        groups=[0, 27, 1, 2],
+    )
+    assert shown.clients is not None
+    assert (shown.clients.clients, shown.clients.steps) == (["0", "1", "2", "3"], [1, 2])
+    assert shown.clients.groups.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
+    assert shown.clients.hidden == ["A", "BB", "B", "C"]
+    assert shown.clients.scores == pytest.approx({0: 0.6, 1: 0.6})
+    assert shown.clients.caption.startswith("After round 2: 2 groups of 1 and 2 clients, 1 client not known yet.")
+    assert shown.lead == (
+        "4 sites hold 20 samples, which never left them. In 2 rounds, 2 groups of clients were found."
+    )
+    assert "no method sees them" in shown.notes[0]
+    spread = next(curve for curve in shown.curves if curve.title == "Accuracy across clients")
+    assert spread.series["median"] == pytest.approx([0.2, 0.6])
+    assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
+    assert {curve.x_label for curve in shown.curves} == {"round"}
+
+
+def test_one_model_for_all_is_told_so(config: Config) -> None:
+    shown = grouped(config, client_record(1, [0, 0, 0, 0]))
+    assert shown.lead.endswith("In 1 round, one model was trained for all of them.")
+    assert shown.clients is not None
+    assert (shown.clients.hidden, shown.clients.scores) == ([], {})
+    assert shown.clients.caption == "After round 1: 1 group of 4 clients."
+
+
+def test_a_model_for_each_is_told_so(config: Config) -> None:
+    shown = grouped(config, client_record(1, [0, 1, 2, 3]))
+    assert shown.lead.endswith("In 1 round, each of them trained a model of its own.")
+
+
+def test_groups_that_nobody_knows_yet_are_none(config: Config) -> None:
+    shown = grouped(config, client_record(1, [-1] * 4))
+    assert shown.lead.endswith("So far: 1 round.")
+
+
+def test_runs_without_groups_of_clients_show_none(config: Config) -> None:
+    assert view(config, torch.zeros(4, 3), scaling("none", (3,)), record(1)).clients is None
+
+
+@pytest.mark.parametrize(("fired", "told"), [((False, True), "round 2"), ((False, False), "not yet")])
+def test_the_trigger_is_a_headline(config: Config, fired: tuple[bool, bool], told: str) -> None:
+    records = [client_record(step, [0, 0, 1, 1], fired=on) for step, on in enumerate(fired, start=1)]
+    assert ("Groups formed", told) in [row[:2] for row in grouped(config, *records).summary]
+
+
+def test_missing_sites_are_told_by_reason(config: Config) -> None:
+    missing = {str(i): "no reply" for i in range(15)} | {"20": "'x' is not finite"}
+    assert grouped(config, record(3, missing=missing)).notes == [
+        "Step 3: sites 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
+        "Step 3: site 20 was missing ('x' is not finite).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ([0, 0, 1, 1], "2 groups of 2 clients each."),
+        ([0, 1, 2, 3], "4 groups of 1 client each."),
+        ([0, 1, 1, 1], "2 groups of 1 and 3 clients."),
+        ([0, 1, 2, 2], "3 groups of 1, 1 and 2 clients."),
+        ([-1, -1, -1, -1], "0 groups, 4 clients not known yet."),
+    ],
+)
+def test_sizes_of_groups_are_told(labels: list[int], told: str) -> None:
+    assert _caption(1, labels, False) == f"After round 1: {told}"
+
+
+def test_sizes_of_many_groups_are_told_by_their_range() -> None:
+    assert _caption(1, [0, *range(20)], False) == "After round 1: 20 groups of 1 to 2 clients."
+
+
+@pytest.mark.parametrize(
+    ("reach", "row"),
+    [
+        (0.5, ("Reached personal accuracy 0.5", "round 2", "after 12 B to the sites and from them")),
+        (0.9, ("Reached personal accuracy 0.9", "no", "not in 3 rounds")),
+    ],
+)
+def test_a_target_is_told(toy: None, reach: float, row: tuple[str, str, str]) -> None:
+    settings = ["scenario.name=toy", "target.metric=personal_accuracy", f"target.reach={reach}"]
+    records = [
+        record(step, values={"labels": [0, 0, 1, 1]}, metrics={"personal_accuracy": 0.3 * step - 0.1})
+        for step in (1, 2, 3)
+    ]
+    assert row in grouped(load_config("toy", settings), *records).summary
+
+
+def test_without_a_target_none_is_told(config: Config) -> None:
+    shown = grouped(config, client_record(1, [0, 0, 1, 1]))
+    assert not any(label.startswith("Reached") for label, *_ in shown.summary)
+
+
+def test_numbers_that_are_not_told_in_every_round_have_unbroken_curves(config: Config) -> None:
+    tried = {2: 0.5, 4: 0.75}
+    records = [
+        record(
+            step,
+            values={"labels": [0, 0, 1, 1]},
+            metrics={"personal_accuracy": tried[step]} if step in tried else {},
+        )
+        for step in range(1, 6)
+    ]
+    shown = grouped(config, *records)
+    curve = next(curve for curve in shown.curves if curve.title == "Personal accuracy")
+    assert (curve.x, curve.series) == ([2, 4], {"Personal accuracy": [0.5, 0.75]})
+    label, value, text = shown.summary[0]
+    assert (label, value) == ("Personal accuracy", "0.750")
+    assert text.endswith("; as of round 4; after round 2 0.500")

@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.wording import MEASURES, measures, scaled, size, written
+from fedkin.wording import MEASURES, formed, many, measures, reached, scaled, size, written
 
 LINE = {
     "values": {"zeta": 3, "isolated": 4, "clusters": 9, "sizes": [1], "done": True},
@@ -59,3 +59,46 @@ def test_what_measures_refer_to_exists() -> None:
 )
 def test_bytes_have_three_digits(count: float, text: str) -> None:
     assert size(count) == text
+
+
+def line(step: int, **changes: dict) -> dict:
+    return {"step": step, "values": {}, "metrics": {}, "sent": 100 * step, "received": step, **changes}
+
+
+def test_numbers_of_client_groups_come_in_order_of_importance() -> None:
+    metrics = dict.fromkeys(["ami", "purity", "ari", "global_accuracy", "personal_accuracy"], 0.5)
+    known = measures(line(1, values={"loss": 1.0, "temperature": 2.0, "groups": 3, "fired": True}, metrics=metrics))
+    assert list(known) == [
+        "personal_accuracy", "global_accuracy", "ari", "purity", "groups", "temperature", "loss", "ami",
+    ]  # fmt: skip
+    assert [name for name, measure in known.items() if measure.headline] == [
+        "personal_accuracy", "global_accuracy", "ari", "groups",
+    ]  # fmt: skip
+
+
+def test_a_target_is_reached_by_the_first_step_that_is_there_and_not_lost_again() -> None:
+    values = [None, 0.5, 0.9, 0.95, 0.8]
+    records = [line(step, metrics={"personal_accuracy": value}) for step, value in enumerate(values, start=1)]
+    assert reached(records, "personal_accuracy", 0.9) == (3, 303)
+    assert reached(records, "personal_accuracy", 0.96) is None
+    assert reached(records, "ari", 0.0) is None
+    assert reached([], "ari", 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        ([False, False, True, False], 3),
+        ([False, True, True, True], 2),
+        ([None, None, 3, 3], 3),
+        ([False, None, False, False], None),
+    ],
+)
+def test_groups_were_formed_when_the_trigger_fired_first(values: list, step: int | None) -> None:
+    records = [line(at, values={"fired": value}) for at, value in enumerate(values, start=1)]
+    assert formed(records) == step
+    assert "fired" not in measures(*records)
+
+
+def test_counts_have_their_noun() -> None:
+    assert [many(1, "group"), many(2000, "group"), many(0, "community")] == ["1 group", "2,000 groups", "0 communities"]

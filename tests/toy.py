@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin import registry
 from fedkin.core import Client, Federation, FedkinError, Record, State, task
-from fedkin.data.scenario import Population
+from fedkin.data.population import Population
 
 METHOD = registry.Entry("toy:Toy", "A federated mean.")
 SCENARIO = registry.Entry("toy:Blobs", "Two blobs.")

@@ -105,34 +105,78 @@ def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
+    client: Annotated[int | None, typer.Option(help="Whose samples, where a method groups clients.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
-    """Assign new samples to the groups a run found, as CSV: row,group."""
+    """Tell the group, or the class by a client's model, of new samples, as CSV."""
     from fedkin.core.files import write_atomically
-    from fedkin.outputs import csv_of_groups
-    from fedkin.outputs import predict as groups_of
+    from fedkin.outputs import predict as predicted
 
-    text = csv_of_groups(groups_of(folder, data, label))
+    text = predicted(folder, data, label, client)
     if out:
         write_atomically(out, text)
     else:
         sys.stdout.write(text)
 
 
+@app.command()
+def assign(
+    folder: Folder,
+    data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
+) -> None:
+    """Tell the group of a client that a run has never seen, by its labelled samples."""
+    from fedkin.outputs import assign as group_of
+
+    print(group_of(folder, data, label))
+
+
 @app.command("list")
-def list_names() -> None:
+def list_names(
+    section: Annotated[
+        str | None, typer.Argument(help="methods, data or scenarios; by default, all.", show_default=False)
+    ] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Show for every scenario who holds what.")] = False,
+    data: Annotated[
+        str | None, typer.Option(help="Data set for --preview; by default, digits.", show_default=False)
+    ] = None,
+) -> None:
     """List methods, data and scenarios, one line each."""
     from fedkin import registry
     from fedkin.data import catalogue
 
-    for title, lines in (
-        ("Methods", {name: entry.summary for name, entry in registry.METHODS.items()}),
-        ("Data", catalogue.EMBEDDED),
-        ("Scenarios", {name: entry.summary for name, entry in registry.SCENARIOS.items()}),
-    ):
-        print(title)
-        for name, summary in lines.items():
-            print(f"  {name:<14} {summary}")
+    sections = {
+        "methods": {name: entry.summary for name, entry in registry.METHODS.items()},
+        "data": catalogue.EMBEDDED,
+        "scenarios": {name: entry.summary for name, entry in registry.SCENARIOS.items()},
+    }
+    if section is not None and section not in sections:
+        from fedkin.core.errors import unknown_name
+
+        raise unknown_name("section", section, sections)
+    shown = [section] if section else list(sections)
+    below = _previews(shown, preview, data)
+    for title in shown:
+        print(title.capitalize())
+        for name, summary in sections[title].items():
+            print(f"  {name:<15}  {summary}")
+            for line in below.get(name, "").splitlines() if title == "scenarios" else ():
+                print(f"    {line}".rstrip())
+            if title == "scenarios" and preview:
+                print()
+
+
+def _previews(shown: list[str], wanted: bool, data: str | None) -> dict[str, str]:
+    """Who holds what, by scenario; nothing unless it is wanted."""
+    if not wanted and data is None:
+        return {}
+    if not wanted or "scenarios" not in shown:
+        _stop("--preview is for `fedkin list scenarios`, and --data for --preview.", 2)
+    from fedkin import registry
+    from fedkin.data.preview import previews
+
+    made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
+    return previews(made, data or "digits")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    FiniteFloat,
     NonNegativeInt,
     PositiveInt,
     ValidationError,
@@ -55,6 +56,25 @@ class Engine(BaseModel):
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
 
 
+class Evaluation(BaseModel):
+    """Section ``[evaluation]``: models are tried on test samples every so many steps, groups are judged in each."""
+
+    model_config = _STRICT
+    every: PositiveInt = 1
+
+
+class Target(BaseModel):
+    """Section ``[target]``: a number of the records to be reached, such as ``personal_accuracy``, and how much of it.
+
+    With `stop`, the run ends when it is reached.
+    """
+
+    model_config = _STRICT
+    metric: str | None = None
+    reach: FiniteFloat | None = None
+    stop: bool = False
+
+
 @dataclass(frozen=True)
 class Config:
     """An experiment, checked and complete.
@@ -63,7 +83,7 @@ class Config:
     ----------
     seed : int
         Seed of the run, 0 or more.
-    data, engine
+    data, engine, evaluation, target
         Their sections.
     scenario, method
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
@@ -76,6 +96,8 @@ class Config:
     scenario: Any
     method: Method[Any]
     engine: Engine
+    evaluation: Evaluation
+    target: Target
     tables: dict[str, Any]
 
     @property
@@ -175,15 +197,18 @@ def _apply(tables: dict[str, Any], override: str) -> str:
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method = _named(tables, "method", "fedcref", places)
-    scenario = _named(tables, "scenario", "label-skew", places)
+    tried_on = registry.METHODS[str(tables.get("method", {}).get("name", "fedcref"))].scenario
+    scenario = _named(tables, "scenario", tried_on, places)
     model = create_model(
         "Experiment",
         __config__=_STRICT,
         seed=(NonNegativeInt, 0),
         data=(Data, Data()),
-        scenario=(_options(scenario, "label-skew"), Field(default_factory=dict, validate_default=True)),
+        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
         method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
         engine=(Engine, Engine()),
+        evaluation=(Evaluation, Evaluation()),
+        target=(Target, Target()),
     )
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
@@ -195,6 +220,8 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         scenario=_build(scenario, checked.scenario, data=checked.data.source, label=checked.data.label),
         method=_build(method, checked.method),
         engine=checked.engine,
+        evaluation=checked.evaluation,
+        target=checked.target,
         tables=_plain(checked.model_dump(mode="json")),
     )
 

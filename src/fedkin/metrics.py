@@ -1,4 +1,8 @@
-"""How well found labels agree with true ones; labels are names, so every score ignores how groups are called."""
+"""How well found labels agree with true ones.
+
+The scores of partitions take labels for names, so how groups are called does not matter; `accuracy` and `macro_f1` are
+for classifiers, whose labels mean the same as the true ones.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import (
+    adjusted_mutual_info_score,
+    adjusted_rand_score,
+    completeness_score,
+    homogeneity_score,
+    normalized_mutual_info_score,
+)
 from sklearn.metrics.cluster import contingency_matrix
 
 from fedkin.core.errors import FedkinError
@@ -107,6 +117,98 @@ def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
         As in `clustering_accuracy`.
     """
     return float(min(1.0, normalized_mutual_info_score(*_pair(truth, labels))))
+
+
+def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Mutual information above what chance gives, over that of the mean entropy (AMI).
+
+    Returns
+    -------
+    float
+        At most 1, which means the same partition; 0 in expectation for a random one.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    return float(min(1.0, adjusted_mutual_info_score(*_pair(truth, labels))))
+
+
+def homogeneity(truth: ArrayLike, labels: ArrayLike) -> float:
+    """How far each cluster holds one class only, in [0, 1]; splitting a class is not punished.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    return float(np.clip(homogeneity_score(*_pair(truth, labels)), 0.0, 1.0))
+
+
+def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
+    """How far each class lies in one cluster only, in [0, 1]; merging classes is not punished.
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    return float(np.clip(completeness_score(*_pair(truth, labels)), 0.0, 1.0))
+
+
+def purity(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Share of samples that carry the most frequent class of their cluster.
+
+    It is 1 whenever every cluster holds a single class, since several clusters may stand for one; it is how the paper
+    behind `gradient-loss` judges groups of clients.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    table, _, _ = _contingency(truth, labels)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Share of samples whose label is their class, in [0, 1].
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    true, found = _pair(truth, labels)
+    return float(np.mean(true == found))
+
+
+def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
+    """Mean F1 of all classes that occur in the truth or among the labels.
+
+    A class that is predicted but not there counts with 0, as in scikit-learn's macro average.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    FedkinError
+        As in `clustering_accuracy`.
+    """
+    true, found = _pair(truth, labels)
+    names, codes = np.unique(np.concatenate([true, found]), return_inverse=True)
+    true, found = codes[: len(true)], codes[len(true) :]
+    hits = np.bincount(true[true == found], minlength=len(names))
+    return float(np.mean(2 * hits / np.bincount(codes)))
 
 
 def pooled(per_site: Sequence[ArrayLike]) -> Labels:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -16,8 +20,11 @@ from fedkin.checkpoint import owned
 from fedkin.core import Client, FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.payload import pack, unpack
+from fedkin.core.seeds import derive_generator
 from fedkin.data.load import load
+from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
+from fedkin.methods.clustered_fl.common import GroupMethod
 
 RESULT, MODELS = "result.json", "models.safetensors"
 
@@ -34,21 +41,77 @@ def csv_of_groups(groups: Tensor) -> str:
     return "row,group\n" + "".join(f"{row},{group}\n" for row, group in enumerate(groups.tolist()))
 
 
-def write_result(
-    folder: Path, method: str, result: dict[str, Any], scaling: Scaling, names: Sequence[str] = ()
-) -> None:
+def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> None:
+    """Write ``clients.csv``, the group of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any."""
+    groups = labels.tolist()
+    columns = [("client", *range(len(groups))), ("group", *groups)]
+    if names:
+        columns.append(("name", *names))
+    write_atomically(folder / "clients.csv", _csv(zip(*columns, strict=True)))
+
+
+def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Scaling, population: Population) -> None:
     """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
 
-    With `names`, the sites' own in order of id, ``result.json`` says which site is which.
+    ``result.json`` also names the sites, in order of id, and the classes, where there are names.
     """
-    tree = {"method": method, "scaling": scaling.tree(), "result": result, "sites": list(names)}
+    tree = {
+        "method": method,
+        "scaling": scaling.tree(),
+        "result": result,
+        "sites": population.names,
+        "classes": population.classes,
+    }
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
     write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
 
 
-def predict(folder: Path, source: str, label: str | None = None) -> Tensor:
-    """The groups of new samples, by the models that the run in `folder` found.
+@dataclass(frozen=True)
+class Found:
+    """What a finished run found, ready for new samples and new clients.
+
+    Attributes
+    ----------
+    folder : Path
+    name : str
+        The method's.
+    method : type
+        Its class, whose static functions take `result`.
+    result : dict
+        What `Method.result` returned.
+    scaling : Scaling
+        How samples were scaled.
+    classes : list of str
+        Names of the classes; may be empty.
+    """
+
+    folder: Path
+    name: str
+    method: type[Any]
+    result: dict[str, Any]
+    scaling: Scaling
+    classes: list[str]
+
+
+def load_found(folder: Path) -> Found:
+    """Read what the run in `folder` found.
+
+    Raises
+    ------
+    FedkinError
+        If it has no result.
+    """
+    try:
+        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
+    method = registry.resolve("method", tree["method"])
+    return Found(folder, tree["method"], method, tree["result"], Scaling.from_tree(tree["scaling"]), tree["classes"])
+
+
+def predict(folder: Path, source: str, label: str | None = None, client: int | None = None) -> str:
+    """New samples by the models that the run in `folder` found, as CSV text.
 
     Parameters
     ----------
@@ -58,24 +121,74 @@ def predict(folder: Path, source: str, label: str | None = None) -> Tensor:
         New samples: a name or path, see `fedkin.data.load.load`.
     label : str, optional
         Their column of labels, which is left out, where the usual names do not tell.
+    client : int, optional
+        Whose samples they are, where a method has a model per group of clients.
 
     Returns
     -------
-    Tensor
-        int64, shape (n,).
+    str
+        Columns ``row`` and ``group``; or ``row`` and ``class``, where a method groups clients.
 
     Raises
     ------
     FedkinError
-        If the run has no result, its method cannot assign new samples, or the data do not fit.
+        If the run has no result, its method cannot be applied to new samples, or the data do not fit.
     """
-    try:
-        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
-    method = registry.resolve("method", tree["method"])
-    if not hasattr(method, "predict"):
-        raise FedkinError(f"Method '{tree['method']}' of {folder} does not assign new samples to groups.")
-    scaling = Scaling.from_tree(tree["scaling"])
-    groups: Tensor = method.predict(tree["result"], scaling.apply(load(source, label).x))
-    return groups
+    found = load_found(folder)
+    if issubclass(found.method, GroupMethod):
+        own = _known_client(found, client)
+        predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), own)
+        return _csv_of_classes(predicted, found.classes)
+    if client is not None:
+        raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; leave --client out.")
+    if not hasattr(found.method, "predict"):
+        raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to groups.")
+    return csv_of_groups(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
+
+
+def assign(folder: Path, source: str, label: str | None = None) -> int:
+    """The group of a client that the run in `folder` has never seen, by its labelled samples in `source`.
+
+    Raises
+    ------
+    FedkinError
+        If the run has no result or its method does not group clients, or the data do not fit or have no labels.
+    """
+    found = load_found(folder)
+    if not issubclass(found.method, GroupMethod):
+        raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; use `fedkin predict`.")
+    data = load(source, label)
+    if data.y is None:
+        raise FedkinError(f"'{source}' has no labels, which a client needs to find its group; name them with --label.")
+    y = _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
+    group: int = found.method.assign(found.result, found.scaling.apply(data.x), y, derive_generator(0, "assign"))
+    return group
+
+
+def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source: str) -> Tensor:
+    """The labels `y` of `classes` as the run numbers the classes it knows."""
+    number = {name: at for at, name in enumerate(known)}
+    for label in y.unique().tolist():
+        if classes[label] not in number:
+            raise FedkinError(f"'{source}' has the class '{classes[label]}', which the run does not know.")
+    return torch.tensor([number.get(name, -1) for name in classes])[y]  # -1 where a class has no sample
+
+
+def _known_client(found: Found, client: int | None) -> int:
+    clients = len(found.result["labels"])
+    if client is None or not 0 <= client < clients:
+        given = "no --client was given" if client is None else f"client {client} does not exist"
+        raise FedkinError(f"{found.folder} has a model per group of clients and {given}; allowed: 0 to {clients - 1}.")
+    return client
+
+
+def _csv_of_classes(predicted: Tensor, classes: Sequence[str]) -> str:
+    names = [classes[one] for one in predicted.tolist()] if classes else predicted.tolist()
+    return _csv([("row", "class"), *enumerate(names)])
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV text, names with commas, quotes or line breaks quoted."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

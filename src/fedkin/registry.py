@@ -13,10 +13,11 @@ Kind = Literal["method", "scenario"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What a name stands for: ``module:Class`` and one line about it."""
+    """What a name stands for: ``module:Class``, one line about it, and the scenario that a method is tried on."""
 
     target: str
     summary: str
+    scenario: str = "label-skew"
 
 
 METHODS = {
@@ -24,11 +25,43 @@ METHODS = {
         "fedkin.methods.federated_clustering.fedcref:FedCRef",
         "Finds the groups across sites, and how many there are, by exchanging small autoencoders.",
     ),
+    **{
+        name: Entry(f"fedkin.methods.clustered_fl.{target}", summary, "label-groups")
+        for name, target, summary in (
+            ("fedavg", "fedavg:FedAvg", "One model for all clients, with FedProx's term if wanted; no groups."),
+            (
+                "fedopt",
+                "fedopt:FedOpt",
+                "One model for all clients, with momentum, Adam, Yogi or Adagrad at the server.",
+            ),
+            ("local", "fedavg:Local", "Every client alone; no federation at all."),
+            ("ifca", "ifca:IFCA", "Clients choose among K models by their loss, in every round."),
+            (
+                "gradient-loss",
+                "gradient_loss:GradientLoss",
+                "Clients choose among K models by loss and gradient together.",
+            ),
+            ("ocfl", "ocfl:OCFL", "Groups clients once, by their updates, when these begin to part; finds how many."),
+            ("sattler", "sattler:Sattler", "Cuts groups of clients in two, again and again, by their updates."),
+            ("hierarchical", "hierarchical:Hierarchical", "Cuts a tree of the clients' updates once (Briggs)."),
+        )
+    },
 }
 
 SCENARIOS = {
-    "label-skew": Entry("fedkin.data.scenario:LabelSkew", catalogue.SCENARIOS["label-skew"]),
-    "sites": Entry("fedkin.data.scenario:Sites", catalogue.SCENARIOS["sites"]),
+    name: Entry(f"fedkin.data.{target}", catalogue.SCENARIOS[name])
+    for name, target in {
+        "label-skew": "scenario:LabelSkew",
+        "sites": "scenario:Sites",
+        "label-groups": "groups:LabelGroups",
+        "missing-classes": "groups:MissingClasses",
+        "rotation": "planted:Rotation",
+        "label-flip": "planted:LabelFlip",
+        "domain": "planted:Domain",
+        "dirichlet": "heterogeneous:Dirichlet",
+        "shards": "heterogeneous:Shards",
+        "iid": "heterogeneous:Iid",
+    }.items()
 }
 
 _TABLES: dict[Kind, dict[str, Entry]] = {"method": METHODS, "scenario": SCENARIOS}

@@ -8,6 +8,7 @@ file but ``timing.jsonl``, the seconds each step took.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -20,13 +21,14 @@ from fedkin.checkpoint import load_tree, save_tree, settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.core.files import write_atomically
+from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale
-from fedkin.data.scenario import Population
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.evaluate import evaluator_for, informed
-from fedkin.outputs import write_labels, write_result
+from fedkin.outputs import write_clients, write_labels, write_result
 from fedkin.report import write_report
 from fedkin.view import view_of
+from fedkin.wording import number
 
 CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "config.toml",
@@ -141,6 +143,7 @@ class Run:
         self.population: Population = config.scenario.build(config.seed)
         self.fed = _federation(config, self.population.clients, progress)
         self.scaling: Scaling = scale(self.fed, config.data.scaling)
+        self.population = self.population.scaled(self.scaling)
         self.method: Method[Any] = informed(config.method, self.population, self.fed)
         self.records: list[str] = []
         self.timing: list[str] = []
@@ -158,7 +161,9 @@ class Run:
         self.progress.phase("Writing the results")
         write_labels(self.folder, self.fed.clients.values())
         found = self.method.result(state)
-        write_result(self.folder, self.config.method_name, found, self.scaling, self.population.names)
+        if "labels" in found:
+            write_clients(self.folder, found["labels"], self.population.names)
+        write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
         self.write_report()
         return Outcome(self.folder, state, [json.loads(line) for line in self.records])
 
@@ -189,6 +194,8 @@ class Run:
         state, record = self.method.step(self.fed, state)
         seconds = time.perf_counter() - began
         line = self._line(state, record)
+        if self._is_enough(line):
+            state = dataclasses.replace(state, finished=True)
         self.records.append(json.dumps(line))
         self.timing.append(json.dumps({"step": state.steps, "seconds": round(seconds, 3)}))
         # The checkpoint comes last: a record too many is cut off again, one too few could not be made up for.
@@ -198,8 +205,17 @@ class Run:
         self.progress.step(line, seconds)
         return state
 
+    def _is_enough(self, line: Line) -> bool:
+        """Whether the target of the run is reached, and the run is to end there."""
+        target = self.config.target
+        if not target.stop or target.metric is None or target.reach is None:
+            return False
+        value = number(line, target.metric)
+        return value is not None and value >= target.reach
+
     def _line(self, state: State, record: Record) -> Line:
-        evaluate = evaluator_for(self.method)
+        models_too = state.finished or state.steps % self.config.evaluation.every == 0
+        evaluate = evaluator_for(self.method, models_too)
         metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
         line = {
             "step": state.steps,

@@ -44,17 +44,52 @@ class Measure:
 
 
 MEASURES = {
-    "groups": Measure(
-        "Groups found", "over all sites; their number was found, not given", "count", beside="target", chart=False
+    "personal_accuracy": Measure(
+        "Personal accuracy", "mean over clients of their group's model on their own test samples", "share"
     ),
+    "global_accuracy": Measure(
+        "Global accuracy", "mean over clients of their group's model on the test samples common to all", "share"
+    ),
+    "ari": Measure(
+        "Agreement (ARI)", "of the groups found with the hidden truth: 1 is the same, 0 is chance", "share"
+    ),
+    "purity": Measure(
+        "Purity", "share of clients that belong to the most frequent hidden group of theirs", "share", headline=False
+    ),
+    "groups": Measure("Groups found", "over all sites together", "count", beside="target", chart=False),
     "communities": Measure(
         "Communities", "sets of kin local clusters of different sites", "count", beside="target", headline=False
+    ),
+    "temperature": Measure(
+        "Temperature", "how far the clients' updates point apart; clients are grouped once it rises", headline=False
+    ),
+    "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
+    "personal_f1": Measure(
+        "Personal F1", "macro average, mean over clients, on their own test samples and on the common ones", "share",
+        beside="global_f1", headline=False,
+    ),
+    "global_f1": Measure(
+        "Global F1", "mean over clients, on the test samples common to all", "share", headline=False, chart=False
+    ),
+    "learning_gap": Measure(
+        "Learning gap", "distance between the F1 on clients' own test samples and on the common ones", "share",
+        headline=False,
+    ),
+    "homogeneity": Measure(
+        "Homogeneity", "how far each group found holds one hidden group only, and each hidden group lies in one",
+        "share", beside="completeness", headline=False,
+    ),
+    "completeness": Measure(
+        "Completeness", "how far each hidden group lies in one group only", "share", headline=False, chart=False
+    ),
+    "ami": Measure(
+        "Agreement (AMI)", "mutual information of the groups found and the hidden ones, above chance", "share",
+        headline=False,
     ),
     "isolated": Measure("Left alone", "local clusters that found no kin at any other site", "count", total="clusters"),
     "accuracy": Measure(
         "Accuracy (ACC)", "share of samples in a local cluster of their own class, mean over sites", "share"
     ),
-    "ari": Measure("Agreement (ARI)", "of all samples' groups with their classes: 1 is the same, 0 is chance", "share"),
     "wrong": Measure(
         "Wrongly joined", "share of the associations that join local clusters of different classes", "percent"
     ),
@@ -64,17 +99,21 @@ MEASURES = {
     "agreement": Measure(
         "Unmoved samples", "samples of the active sites that kept their local cluster", "percent", headline=False
     ),
-    "nmi": Measure("Agreement (NMI)", "mutual information of groups and classes", "share", headline=False, chart=False),
+    "nmi": Measure(
+        "Agreement (NMI)", "mutual information of the groups found and the hidden truth", "share",
+        headline=False, chart=False,
+    ),
     "target": Measure("True classes", "classes that two or more sites hold", "count", headline=False, chart=False),
     "clusters": Measure("Local clusters", "of all sites together", "count", headline=False, chart=False),
     "associations": Measure("Associations", "pairs of kin local clusters", "count", headline=False, chart=False),
     "cut": Measure("Cut", "largest average share of losses within a group", headline=False, chart=False),
-}
+}  # fmt: skip
 
 
 def measures(*lines: Line) -> dict[str, Measure]:
     """Words for every single number in any of these records, the known ones first."""
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
+    named.pop("fired", None)  # a moment, not a measure; `formed` tells it
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
     known = {name: measure for name, measure in MEASURES.items() if name in single}
     return known | {name: _unknown(name, lines) for name in single if name not in known}
@@ -98,6 +137,30 @@ def written(line: Line, name: str, measure: Measure) -> str:
     return text if whole is None else f"{text} of {shown(whole, measure.unit)}"
 
 
+def reached(records: Sequence[Line], metric: str, reach: float) -> tuple[int, int] | None:
+    """The first step at which a number was at least `reach`, and the bytes sent and received until its end.
+
+    ``None`` if that never happened.
+    """
+    for record in records:
+        value = number(record, metric)
+        if value is not None and value >= reach:
+            return record["step"], record["sent"] + record["received"]
+    return None
+
+
+def formed(records: Sequence[Line]) -> int | None:
+    """The step at which a method's trigger fired and groups were formed, by the value ``fired``.
+
+    That is the first record in which it is true, or the number of the step where it is a number itself.
+    """
+    for record in records:
+        fired = record["values"].get("fired")
+        if fired is not None and fired is not False:
+            return int(record["step"] if fired is True else fired)
+    return None
+
+
 def size(count: float) -> str:
     """Bytes with three significant digits."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
@@ -105,6 +168,12 @@ def size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} PB"
+
+
+def many(count: int, noun: str) -> str:
+    """A count with its noun, as in "1 group" and "2 groups"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def _unknown(name: str, lines: Sequence[Line]) -> Measure:

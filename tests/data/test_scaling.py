@@ -154,7 +154,7 @@ def test_a_site_that_never_answers_is_named():
     fed = federation(draw(6, [2, 2], 2), failures=[(exchange, 1) for exchange in range(1, 100)])
     with pytest.raises(FedkinError) as error:
         scale(fed)
-    assert str(error.value) == "Site 1 gave no usable reply in 20 attempts (lost on purpose); it cannot be scaled."
+    assert str(error.value) == "Site 1 gave no usable reply in 20 attempts (lost on purpose); nothing can begin."
 
 
 def test_what_cannot_be_scaled_is_refused():

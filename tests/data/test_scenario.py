@@ -96,14 +96,39 @@ def test_data_without_labels_cannot_be_dealt_out(tmp_path):
     assert str(error.value).startswith(f"'{path}' has no labels to deal its samples out by; name their column")
 
 
-def test_a_folder_of_sites_keeps_its_labels_from_the_method(tmp_path):
+def test_sites_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
+    for name, n in (("a", 10), ("b", 1)):
+        np.savez(tmp_path / f"{name}.npz", x=np.arange(n)[:, None], y=np.arange(n))
+    population = Sites(str(tmp_path), test_share=0.3).build(1)
+    assert [(len(client), len(y)) for client, (_, y) in zip(population.clients, population.tests, strict=True)] == [
+        (7, 3),
+        (1, 0),
+    ]
+    for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
+        assert client.x[:, 0].tolist() == truth.tolist() == client.y.tolist() == sorted(truth.tolist())
+        assert x[:, 0].tolist() == y.tolist()
+        assert not set(y.tolist()) & set(truth.tolist())
+    assert torch.equal(Sites(str(tmp_path), test_share=0.3).build(1).tests[0][1], population.tests[0][1])
+
+
+def test_tests_of_sites_need_labels(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n2\n")
+    with pytest.raises(FedkinError, match=r"test_share is 0.5, but not every site has labels to test against\."):
+        Sites(str(tmp_path), test_share=0.5).build()
+    with pytest.raises(FedkinError, match=r"test_share is -0.5; allowed: 0 to 1\."):
+        Sites(str(tmp_path), test_share=-0.5).build()
+
+
+def test_labels_of_a_folder_of_sites_are_the_clients_own_and_the_truth(tmp_path):
     (tmp_path / "a.csv").write_text("a,kind\n1,dog\n2,cat\n")
     (tmp_path / "b.csv").write_text("a,kind\n3,fish\n")
     population = Sites(str(tmp_path), label="kind").build()
     assert [client.x.tolist() for client in population.clients] == [[[1], [2]], [[3]]]
     assert [truth.tolist() for truth in population.truth] == [[1, 0], [2]]
     assert population.classes == ["cat", "dog", "fish"]
-    assert all(client.y is None and client.state == {} for client in population.clients)
+    assert [client.y.tolist() for client in population.clients] == [[1, 0], [2]]
+    assert all(client.state == {} for client in population.clients)
+    assert population.tests == []
 
 
 def test_labels_at_some_sites_only_are_no_truth(tmp_path):

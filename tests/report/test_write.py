@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import Curve, Graph, GroupPictures, GroupTable, Node, Profiles, RunView, write_report
+from fedkin.report import ClientGroups, Curve, Graph, GroupPictures, GroupTable, Node, Profiles, RunView, write_report
 from fedkin.report.write import render
 
 
@@ -56,6 +56,7 @@ def full_view(groups: int = 3) -> RunView:
         summary=[("Groups found", str(groups), "across 3 sites")],
         curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
         graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
+        clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
         table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
         pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
         profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
@@ -92,6 +93,7 @@ def test_every_part_of_the_view_is_told_in_words() -> None:
         "across 3 sites",
         "Higher is better.",
         "Tied.",
+        "Together.",
         "Who holds what.",
         "Means.",
     ]:

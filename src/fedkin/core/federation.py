@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload, payload_bytes, refusal
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import Task
+
+_ATTEMPTS = 20
 
 Shapes = Mapping[str, tuple[int | None, ...]]
 """Names of tensors a reply must have, and their shapes; ``None`` stands for any length."""
@@ -61,27 +64,53 @@ class Federation(ABC):
         A client that failed, timed out, or replied with NaN, infinities or a tensor whose shape is not that of
         `shapes` (the same for all, or a function of the client) is simply absent, and `missing` says why.
         """
+        return dict(self.stream(task, payloads, shapes))
+
+    def stream(
+        self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | Callable[[int], Shapes] | None = None
+    ) -> Iterator[tuple[int, Payload]]:
+        """`ask`, one (client, reply) after another in order of id, for what need not be held all at once.
+
+        `missing` is complete when the iterator is exhausted, which must be before the next exchange begins.
+        """
         self.exchange += 1
         self.missing = {}
         sizes: dict[int, int] = {}  # a payload shared by reference is measured once and counted for everyone
         for payload in payloads.values():
-            size = sizes.setdefault(id(payload), -1)
-            if size < 0:
+            if id(payload) not in sizes:
                 sizes[id(payload)] = payload_bytes(payload)
             self.traffic.sent += sizes[id(payload)]
-        answers = self.deliver(task, payloads)
+        waiting = dict.fromkeys(sorted(payloads), "no reply")
+        for client, answer in self.deliver(task, payloads):
+            if isinstance(answer, str):
+                waiting[client] = answer
+                continue
+            self.traffic.received += payload_bytes(answer)
+            reason = refusal(answer, shapes(client) if callable(shapes) else shapes)
+            if reason is None:
+                del waiting[client]
+                yield client, answer
+            else:
+                waiting[client] = reason
+        self.missing = waiting
+
+    def insist(self, task: Task, payload: Payload) -> dict[int, Payload]:
+        """Ask every client, again and again until each has replied; for what cannot go on without all of them.
+
+        Raises
+        ------
+        FedkinError
+            If a client has given no usable reply in 20 attempts.
+        """
         replies: dict[int, Payload] = {}
-        for client in sorted(payloads):
-            answer = answers.get(client, "no reply")
-            if not isinstance(answer, str):
-                self.traffic.received += payload_bytes(answer)
-                reason = refusal(answer, shapes(client) if callable(shapes) else shapes)
-                if reason is None:
-                    replies[client] = answer
-                    continue
-                answer = reason
-            self.missing[client] = answer
-        return replies
+        for _ in range(_ATTEMPTS):
+            waiting = [i for i in self.ids if i not in replies]
+            if not waiting:
+                break
+            replies.update(self.stream(task, dict.fromkeys(waiting, payload)))
+        for i, reason in self.missing.items():
+            raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
+        return dict(sorted(replies.items()))
 
     def all(self, **payload: object) -> dict[int, Payload]:
         """One payload for every client, shared by reference inside a process."""
@@ -92,5 +121,7 @@ class Federation(ABC):
         return derive_generator(self.seed, "server", *path)
 
     @abstractmethod
-    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Mapping[int, Payload | str]:
-        """Carry out one exchange; for a client that failed, the reason as a string."""
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
+        """Carry out one exchange: (client, reply), replies in order of id; for a client that failed, the reason as a
+        string.
+        """

@@ -12,5 +12,13 @@ EMBEDDED = {
 SCENARIOS = {
     "label-skew": "one labelled data set dealt out so that each site sees only a few of its classes",
     "sites": "data that are split already: a folder with one file per site, taken as they are",
+    "label-groups": "three groups of clients with classes of their own, apart or overlapping (OCFL)",
+    "missing-classes": "groups of clients that each lack a few of the classes (gradient-loss clustering)",
+    "rotation": "groups of clients whose images are turned by 0, 90, 180 or 270 degrees",
+    "label-flip": "groups of clients that call the same classes by different labels",
+    "domain": "groups of clients from different domains, such as the photos and sketches of PACS",
+    "dirichlet": "every class dealt out in random proportions; no hidden groups",
+    "shards": "every client gets a few blocks of the samples sorted by class; no hidden groups",
+    "iid": "samples dealt out at random; no hidden groups",
 }
-"""Ways to make the clients of a federation; the classes are in `fedkin.data.scenario`."""
+"""Ways to make the clients of a federation; `fedkin.registry` knows their classes."""

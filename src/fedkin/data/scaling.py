@@ -9,11 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Task, task
+from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.data.arrays import check_same_shape
-
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
-    replies = _ask_every(fed, moments, {})
+    replies = fed.insist(moments, {})
     check_same_shape({f"Site {i}": tuple(reply["shape"]) for i, reply in replies.items()})
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The sites' data are scaled already; make a new federation to scale them again.")
@@ -90,9 +88,9 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
         return Scaling("none" if mode == "none" else "unit", shape, torch.zeros_like(least), torch.ones_like(least))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
-    spread = (sum_of(_ask_every(fed, squares, {"mean": mean}), "squares") / count).sqrt()
+    spread = (sum_of(fed.insist(squares, {"mean": mean}), "squares") / count).sqrt()
     scaling = Scaling("standard", shape, mean, torch.where(least == greatest, 1.0, spread))
-    _ask_every(fed, rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
 
@@ -145,18 +143,3 @@ def sum_of(replies: dict[int, Payload], name: str) -> Tensor:
 
 def _by_feature(x: Tensor) -> Tensor:
     return x.double() if x.ndim == 2 else x.double().movedim(1, -1).flatten(0, -2)
-
-
-def _ask_every(fed: Federation, what: Task, payload: Payload) -> dict[int, Payload]:
-    """Ask until every client has replied: one left unscaled would spoil everything after it."""
-    replies: dict[int, Payload] = {}
-    for _ in range(_ATTEMPTS):
-        waiting = [i for i in fed.ids if i not in replies]
-        if not waiting:
-            break
-        replies.update(fed.ask(what, dict.fromkeys(waiting, payload)))
-    for i in fed.ids:
-        if i not in replies:
-            reason = fed.missing.get(i, "no reply")
-            raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); it cannot be scaled.")
-    return dict(sorted(replies.items()))

@@ -1,9 +1,9 @@
-"""Scenarios: the clients of a federation, and the truth that only the evaluator gets."""
+"""Scenarios of FedCRef: unlabelled clients that see a few classes each, and data that are split already."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,49 +11,16 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.method import Share
 from fedkin.core.seeds import derive_generator
 from fedkin.data.arrays import as_tensor, check_same_shape
 from fedkin.data.dataset import Dataset
 from fedkin.data.load import load, load_sites
 from fedkin.data.partition import class_range, dirty, fitting_samples_per_class, label_skew
+from fedkin.data.population import Population
+from fedkin.data.supervised import hold_out
 
 _INITIAL = ("method", "true", "dirty")
-
-
-@dataclass(frozen=True)
-class Population:
-    """Clients, and what is known about them apart from their data.
-
-    Attributes
-    ----------
-    clients : list of Client
-        Ids are ``0..n-1``; `y` is ``None``, for the samples are unlabelled to every method.
-    truth : list of Tensor or None
-        Per client, the int64 class of each sample; for the evaluator alone.
-    classes : list of str
-        Names of the true classes; empty if there are none.
-    features : list of str
-        Column names of a table; empty where there are none.
-    names : list of str
-        What the sites call themselves, such as their file's name; empty where ids are all there is.
-    """
-
-    clients: list[Client]
-    truth: list[Tensor] | None
-    classes: list[str]
-    features: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-
-    @property
-    def kind(self) -> str:
-        """``"image"`` or ``"table"``."""
-        return "table" if self.image_shape is None else "image"
-
-    @property
-    def image_shape(self) -> tuple[int, int, int] | None:
-        """Channels, height and width of images; ``None`` for tables."""
-        x = self.clients[0].x
-        return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
 
 
 @dataclass(frozen=True)
@@ -154,20 +121,46 @@ class Sites:
         A folder with one file per site, see `fedkin.data.load.load_sites`; or one array per site, see
         `fedkin.data.arrays.as_tensor`.
     label : str or None
-        The column or array of labels in every file. Labels become the truth and nothing else, if every file has them.
+        The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
+    test_share : float
+        Share of every site's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     """
 
     data: str | Sequence[Any]
     label: str | None = None
+    test_share: Share = 0.0
 
     def build(self, seed: int = 0) -> Population:
-        """The clients, in order of file name or as listed; nothing here is random.
+        """The clients, in order of file name or as listed; only what is held out is random.
 
         Raises
         ------
         FedkinError
-            If there is no site, or one's data cannot be used or differ in shape from the others'.
+            If there is no site, or one's data cannot be used or differ in shape from the others', or tests are wanted
+            of data without labels.
         """
+        sites = self._sites()
+        labelled = all(site.y is not None for site in sites)
+        if self.test_share > 0 and not labelled:
+            raise FedkinError(f"test_share is {self.test_share}, but not every site has labels to test against.")
+        clients, tests = [], []
+        for i, site in enumerate(sites):
+            rows = torch.arange(len(site))
+            kept, out = hold_out(rows, self.test_share, derive_generator(seed, "test", i))
+            x = site.x[kept] if len(out) else site.x
+            clients.append(Client(i, x, site.y[kept] if labelled and site.y is not None else None))
+            if self.test_share > 0 and site.y is not None:
+                tests.append((site.x[out], site.y[out]))
+        return Population(
+            clients,
+            [client.y for client in clients if client.y is not None] if labelled else None,
+            sites[0].classes if labelled else [],
+            sites[0].features,
+            [site.name for site in sites],
+            tests,
+        )
+
+    def _sites(self) -> list[Dataset]:
         if isinstance(self.data, str):
             sites = load_sites(self.data, self.label)
         else:
@@ -175,11 +168,7 @@ class Sites:
             check_same_shape({site.name: tuple(site.x.shape[1:]) for site in sites})
         if not sites:
             raise FedkinError("The list of sites is empty; at least one is needed.")
-        labels = [site.y for site in sites if site.y is not None]
-        truth = labels if len(labels) == len(sites) else None
-        clients = [Client(i, site.x) for i, site in enumerate(sites)]
-        classes = sites[0].classes if truth else []
-        return Population(clients, truth, classes, sites[0].features, [site.name for site in sites])
+        return sites
 
 
 def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor, Tensor, list[str]]:

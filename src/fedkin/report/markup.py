@@ -38,9 +38,11 @@ def group_class(group: int | None) -> str:
     return "alone" if group is None else f"c{group % 8} m{group // 8 % 3}"
 
 
-def scrolling(content: str, label: str) -> str:
-    """`content` in a box of its own that scrolls, also by keyboard."""
-    return element("div", content, class_="scroll", role="region", aria_label=label, tabindex=0)
+def scrolling(content: str, label: str, tall: bool = False) -> str:
+    """`content` in a box of its own that scrolls, also by keyboard; a `tall` one takes most of the window."""
+    return element(
+        "div", content, class_="scroll tall" if tall else "scroll", role="region", aria_label=label, tabindex=0
+    )
 
 
 def folded(summary: str, content: str) -> str:

@@ -1,7 +1,8 @@
 """What a report shows, in plain Python and numpy values; free of any method's specifics.
 
 Groups are numbered as in a model's labels. A group keeps its colour and mark wherever it appears in one report, so
-numbers must mean the same in `RunView.graphs`, `RunView.table`, `RunView.pictures` and `RunView.profiles`.
+numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures` and
+`RunView.profiles`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,43 @@ class GroupTable:
 
 
 @dataclass(frozen=True, eq=False)
+class ClientGroups:
+    """The group of each client at every step.
+
+    Attributes
+    ----------
+    clients : sequence of str
+        Short names in order of id.
+    steps : sequence of float
+        Increasing.
+    groups : ndarray of int, shape (clients, steps)
+        -1 where a client's group is not known.
+    hidden : sequence of str
+        Name of the hidden group of each client; empty if there are none.
+    scores : mapping of int to float
+        How well each of the last groups does, as `score` says; groups may be absent.
+    caption, score : str
+        What to see; the heading of `scores`.
+    x_label : str
+        What a step is.
+    """
+
+    clients: Sequence[str]
+    steps: Sequence[float]
+    groups: NDArray[np.integer[Any]]
+    hidden: Sequence[str] = ()
+    scores: Mapping[int, float] = field(default_factory=dict)
+    caption: str = ""
+    score: str = "personal accuracy"
+    x_label: str = "round"
+
+    def __post_init__(self) -> None:
+        _check_shape("client × step table of groups", self.groups.shape, (len(self.clients), len(self.steps)))
+        if self.hidden:
+            _check_shape("row of hidden groups", (len(self.hidden),), (len(self.clients),))
+
+
+@dataclass(frozen=True, eq=False)
 class GroupPictures:
     """What a group of images looks like.
 
@@ -171,6 +209,7 @@ class RunView:
     summary: Sequence[tuple[str, str, str]] = ()
     curves: Sequence[Curve] = ()
     graphs: Sequence[Graph] = ()
+    clients: ClientGroups | None = None
     table: GroupTable | None = None
     pictures: Sequence[GroupPictures] = ()
     profiles: Profiles | None = None

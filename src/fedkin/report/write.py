@@ -10,6 +10,7 @@ from typing import Any
 from fedkin.core.files import write_atomically
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
+from fedkin.report.lanes import client_groups
 from fedkin.report.markup import folded
 from fedkin.report.page import Section, gallery, headlines, page, sentences
 from fedkin.report.pictures import picture_cards
@@ -36,6 +37,8 @@ def render(view: RunView) -> str:
 def _sections(view: RunView) -> Iterator[Section]:
     if view.graphs:
         yield Section("associations", "Who is kin", gallery(*map(draw_graph, view.graphs), columns=2))
+    if view.clients:
+        yield Section("clients", "Which clients belong together", client_groups(view.clients))
     if view.pictures:
         yield Section("pictures", "What the groups look like", picture_cards(view.pictures))
     if view.profiles:

@@ -1,15 +1,14 @@
-"""Comparing what a method found with the truth that only a scenario knows."""
+"""Judging groups of samples: FedCRef's local clusters, their associations, and the groups made of them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from fedkin.data.scenario import Population
+from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
 from fedkin.metrics import (
@@ -19,26 +18,6 @@ from fedkin.metrics import (
     normalized_mutual_information,
     pooled,
 )
-
-Evaluator = Callable[[Any, Population, LocalFederation, Any], dict[str, Any]]
-
-
-def evaluator_for(method: Any) -> Evaluator | None:
-    """The function ``(method, population, federation, state) -> metrics`` for a method; ``None`` if it has none."""
-    return _EVALUATORS.get(type(method))
-
-
-def informed(method: Any, population: Population, fed: LocalFederation) -> Any:
-    """`method` with the oracle it asks for by name, if it is an upper bound; any other method as it is."""
-    if isinstance(method, FedCRef) and method.associations == "perfect" and population.truth is not None:
-        truth = population.truth
-
-        def classes(site: int) -> list[int]:
-            labels = fed.clients[site].state["labels"]
-            return _classes(truth[site], labels)
-
-        return dataclasses.replace(method, oracle=classes)
-    return method
 
 
 def evaluate_fedcref(
@@ -63,7 +42,7 @@ def evaluate_fedcref(
     for site in {node[0] for node in state.nodes}:
         own = fed.clients[site].state
         # A site keeps its clusters' models until it refines them; the graph is that of the partition before.
-        classes[site] = _classes(truth[site], own["labels"] if "models" in own else own["previous"])
+        classes[site] = classes_of(truth[site], own["labels"] if "models" in own else own["previous"])
     ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
     known = sorted(int(site) for site in state.groups)
     groups = [np.array(state.groups[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
@@ -84,9 +63,7 @@ def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, floa
     return {"ari": adjusted_rand(true, found), "nmi": normalized_mutual_information(true, found)}
 
 
-def _classes(truth: Tensor, labels: Tensor) -> list[int]:
+def classes_of(truth: Tensor, labels: Tensor) -> list[int]:
+    """The class that each of a site's local clusters stands for, in order of cluster."""
     match = match_labels(truth, labels)
     return [match[cluster] for cluster in sorted(match)]
-
-
-_EVALUATORS: dict[type, Evaluator] = {FedCRef: evaluate_fedcref}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.scenario import Population
+from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.evaluate import evaluate_fedcref, evaluator_for, informed
 from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState

@@ -1,0 +1,252 @@
+"""How fast is the local engine, compared with Flower's own simulation and with plain PyTorch loops?
+
+All contestants run the same FedAvg on the same synthetic images, each in its own process, one after another on the same
+cores. In the regime ``overhead`` a client does five steps on a small perceptron, so that the time goes into everything
+around training; in ``compute`` it trains a LeNet-5 for five epochs. Every round has its time; clients per second are
+those of the later rounds, since the first one pays for starting (in Flower, for Ray). Memory is the most that a
+contestant's processes held at one time, shared pages counted once (proportional set size; Linux only).
+All start from the same model; the last one's loss on the same images shows that they have learned the same.
+
+    python benchmarks/engines.py --regime overhead --flower-python flower/bin/python
+
+Flower lives in an environment of its own: ``python -m venv flower``, then ``flower/bin/pip install torch
+"flwr[simulation]"`` with the same version of torch. Without ``--flower-python`` it is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from flower_fedavg.process_tree import ProcessTree
+from flower_fedavg.workload import REGIMES, Workload, write_data
+
+if TYPE_CHECKING:
+    from fedkin.engines.local import LocalFederation
+    from fedkin.methods.clustered_fl.fedavg import FedAvg
+
+CONTESTANTS = ("fedkin", "flower", "plain-1", "plain-default")
+NAMES = {
+    "fedkin": "fedkin, local engine",
+    "flower": "Flower, simulation",
+    "plain-1": "plain loop, 1 thread",
+    "plain-default": "plain loop, torch's default",
+}
+QUIET = {  # keeps Flower and Ray from reporting home and from installing packages
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+Report = dict[str, Any]
+
+
+def plain_loop(work: Workload) -> Report:
+    """FedAvg by hand with one resident model; the ``seconds`` of its rounds and the last model's ``loss``."""
+    torch.manual_seed(work.seed)
+    model = work.first_model()
+    everyone = {name: value.clone() for name, value in model.state_dict().items()}
+    seconds = []
+    for _ in range(work.rounds):
+        start = perf_counter()
+        sums = {name: torch.zeros_like(value) for name, value in everyone.items()}
+        for client in range(work.clients):
+            model.load_state_dict(everyone)
+            _train(model, *work.client_data(client), work)
+            for name, value in model.state_dict().items():
+                sums[name] += value
+        everyone = {name: value / work.clients for name, value in sums.items()}
+        seconds.append(perf_counter() - start)
+    model.load_state_dict(everyone)
+    return {"seconds": seconds, "loss": work.loss(model)}
+
+
+def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=work.learning_rate)
+    rows: list[Tensor] = []
+    for _ in range(work.local_steps):
+        rows = rows or list(torch.randperm(len(x)).split(work.batch_size))
+        batch = rows.pop(0)
+        loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def local_engine(work: Workload) -> Report:
+    """The same through fedkin, as its users write it."""
+    from fedkin.learning.classifier import Classifier  # not above: plain loops shall not carry fedkin in their memory
+
+    method, fed = federated(work)
+    start_from = nn.utils.parameters_to_vector(work.first_model().parameters()).detach()
+    state = replace(method.init(fed), models=start_from[None])
+    seconds = []
+    while not state.finished:
+        start = perf_counter()
+        state, record = method.step(fed, state)
+        seconds.append(perf_counter() - start)
+        if len(record.answered) != work.clients:
+            raise RuntimeError(f"Only {len(record.answered)} of {work.clients} clients answered.")
+    found = Classifier.of(state.module)
+    return {"seconds": seconds, "loss": work.loss(found.module(state.models[0]))}
+
+
+def federated(work: Workload) -> tuple[FedAvg, LocalFederation]:
+    """The library's method for `work`, and the federation to run it on."""
+    from fedkin.core import Client
+    from fedkin.engines.local import LocalFederation
+    from fedkin.methods.clustered_fl.fedavg import FedAvg
+
+    regime = REGIMES[work.regime]
+    method = FedAvg(
+        module=regime.name,
+        batch_size=work.batch_size,
+        learning_rate=work.learning_rate,
+        participation=1.0,
+        rounds=work.rounds,
+        **({"local_steps": regime.steps} if regime.steps else {"local_epochs": regime.epochs}),
+    )
+    return method, LocalFederation([Client(i, *work.client_data(i)) for i in range(work.clients)], work.seed)
+
+
+def carry_out(contestant: str, work: Workload) -> Report:
+    """Run a contestant in this very process."""
+    if contestant == "fedkin":
+        return local_engine(work)
+    if contestant == "plain-1":
+        torch.set_num_threads(1)
+    return plain_loop(work)
+
+
+def in_processes(contestant: str, work: Workload, folder: Path, flower_python: Path | None, timeout: float) -> Report:
+    """Run a contestant in processes of its own and watch their memory; its report, with ``peak_memory`` in bytes."""
+    report, log = folder / "report.json", folder / "log.txt"
+    report.unlink(missing_ok=True)
+    given = json.dumps(asdict(work))
+    command = [sys.executable, __file__, "--contestant", contestant, given, str(report)]
+    if contestant == "flower":
+        cores = str(len(os.sched_getaffinity(0)))
+        command = [str(flower_python), "-m", "flower_fedavg", given, str(report), cores, str(folder)]
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
+    environment |= {**QUIET, "FLWR_HOME": str(folder / "home"), "PYTHONPATH": str(Path(__file__).resolve().parent)}
+    with log.open("w") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        tree, deadline = ProcessTree(process.pid), perf_counter() + timeout
+        try:
+            while process.poll() is None:
+                if perf_counter() > deadline:
+                    raise SystemExit(f"{NAMES[contestant]} took more than {timeout:.0f} seconds and was ended.")
+                tree.measure()
+                sleep(tree.pause)
+        finally:
+            left = tree.kill()
+            process.wait()
+    if process.returncode or not report.exists():
+        tail = "\n".join(log.read_text().splitlines()[-30:])
+        raise SystemExit(f"{NAMES[contestant]} failed with exit status {process.returncode}:\n{tail}")
+    return {**json.loads(report.read_text()), "peak_memory": tree.peak, "left_behind": left}
+
+
+def summary(work: Workload, reports: Sequence[Report]) -> Report:
+    """One contestant's figures: medians over its runs, and what they are the medians of."""
+    speeds = [work.clients * (work.rounds - 1) / sum(report["seconds"][1:]) for report in reports]
+    return {
+        "clients_per_second": median(speeds),
+        "first_round": median(report["seconds"][0] for report in reports),
+        "later_round": median(seconds for report in reports for seconds in report["seconds"][1:]),
+        "peak_memory": median(report["peak_memory"] for report in reports),
+        "loss": median(report["loss"] for report in reports),
+        "speeds": speeds,
+        "runs": list(reports),
+    }
+
+
+def ratios(results: Mapping[str, Report]) -> dict[str, dict[str, float]]:
+    """For every rival, how many times its speed and which part of its memory fedkin has."""
+    if "fedkin" not in results:
+        return {}
+    ours = results["fedkin"]
+    return {
+        name: {
+            "speed": ours["clients_per_second"] / rival["clients_per_second"],
+            "memory": ours["peak_memory"] / rival["peak_memory"],
+        }
+        for name, rival in results.items()
+        if name != "fedkin"
+    }
+
+
+def print_table(results: Mapping[str, Report]) -> None:
+    compared = ratios(results)
+    print("| contestant | clients/s | first round, s | later round, s | memory, MiB | loss |", end="")
+    print(" fedkin's speed over its | fedkin's memory over its |\n|---|---|---|---|---|---|---|---|")
+    for name, result in results.items():
+        row = (
+            "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {memory:.0f} | {loss:.3f} |"
+        )
+        print(row.format(name=NAMES[name], memory=result["peak_memory"] / 2**20, **result), end="")
+        print(" {speed:.2f} | {memory:.2f} |".format(**compared[name]) if name in compared else " | |")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare, print the table, and one line of JSON with everything measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--regime", choices=sorted(REGIMES), default="overhead")
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=10, help="at least 2, since the first one is set apart")
+    parser.add_argument("--samples", type=int, default=600, help="images per client")
+    parser.add_argument(
+        "--data", choices=["synthetic"], default="synthetic", help="images of MNIST's shape from a seed"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each contestant, taking turns")
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
+    parser.add_argument("--flower-python", type=Path, help="interpreter of an environment with flwr[simulation]")
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a contestant is ended")
+    parser.add_argument("--contestant", nargs=3, help=argparse.SUPPRESS)  # how this script calls itself
+    options = parser.parse_args(arguments)
+    if options.contestant:
+        name, given, path = options.contestant
+        Path(path).write_text(json.dumps(carry_out(name, Workload(**json.loads(given)))))
+        return
+    if min(options.rounds - 1, options.clients - 1, options.samples, options.repeats) < 1:
+        parser.error("--rounds and --clients must be at least 2, --samples and --repeats at least 1")
+    if options.flower_python and not options.flower_python.is_file():
+        parser.error(f"--flower-python {options.flower_python} is not a file; name the interpreter itself")
+    names = [name for name in CONTESTANTS if name in options.contestants]
+    if "flower" in names and options.flower_python is None:
+        print("Flower is left out: --flower-python was not given.", file=sys.stderr)
+        names.remove("flower")
+    with tempfile.TemporaryDirectory(prefix="engines-") as temporary:
+        folder = Path(temporary)
+        sizes = {name: getattr(options, name) for name in ("regime", "clients", "rounds", "samples", "seed")}
+        work = Workload(data=str(folder / "images"), **sizes)
+        write_data(work)
+        reports: dict[str, list[Report]] = {name: [] for name in names}
+        for _ in range(options.repeats):
+            for name in names:
+                reports[name].append(in_processes(name, work, folder, options.flower_python, options.timeout))
+    results = {name: summary(work, reports[name]) for name in names}
+    print_table(results)
+    machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "torch": torch.__version__}
+    print(json.dumps({**sizes, **machine, "load": os.getloadavg()[0], "ratios": ratios(results), "results": results}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""OCFL's table I: agreement of the groups with the hidden ones, for every way of grouping, beside the paper's figures.
+
+The groups of OCFL are fixed once they are formed, and until then training is the same whatever forms them. So one run
+up to that round serves all groupers: they are applied to the distances it ended with.
+
+    python benchmarks/ocfl_table.py run RUNS --data mnist fashion_mnist --clients 15 30 --seeds 0 1 2
+    python benchmarks/ocfl_table.py show RUNS
+
+Runs are ordinary folders in RUNS and are resumed or skipped if they are there already. ``mean ARI`` is over 50 rounds, as
+in the paper: 0 until the groups are formed, and the same from then on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.config import load_config
+from fedkin.data.population import Population
+from fedkin.methods.clustered_fl import groupers
+from fedkin.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
+from fedkin.outputs import load_found
+from fedkin.run import CONFIG, RECORDS, execute, resume
+
+ROUNDS = 50
+SPLITS = {"nb": (False, True), "ni": (False, False), "ob": (True, True), "oi": (True, False)}
+"""Non-overlapping or overlapping classes, balanced or imbalanced: (overlap, balanced)."""
+
+PAPER = {
+    ("mnist", 15): {"kmeans": ".96 .96 .96 .96", "affinity-paper": ".23 .13 .23 .30", "meanshift": ".71 .96 .87 .96",
+                    "hdbscan": ".96 .96 .96 .96"},
+    ("mnist", 30): {"kmeans": ".96 .96 .90 .94", "affinity-paper": ".38 .66 .36 .50", "meanshift": ".85 .94 .87 .94",
+                    "hdbscan": ".92 .98 .94 .94"},
+    ("fashion_mnist", 15): {"kmeans": ".98 .98 .98 .98", "affinity-paper": ".23 .22 .23 .31",
+                            "meanshift": ".98 .98 .98 .98", "hdbscan": ".96 .98 .96 .98"},
+    ("fashion_mnist", 30): {"kmeans": ".96 .98 .96 .96", "affinity-paper": ".39 .66 .37 .51",
+                            "meanshift": ".85 .96 .94 .98", "hdbscan": ".98 .98 .94 .96"},
+}  # fmt: skip
+"""Mean ARI over 50 rounds by (data, clients) and grouper; splits in the order of `SPLITS`."""
+
+
+def main() -> None:
+    """Run the grid, or print its table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--data", nargs="+", default=["mnist", "fashion_mnist"])
+    parser.add_argument("--clients", nargs="+", type=int, default=[15, 30])
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=list(SPLITS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--module", default="lenet5")
+    parser.add_argument("--set", nargs="*", default=[], help="more keys of the experiment, as of `fedkin run`")
+    given = parser.parse_args()
+    if given.what == "show":
+        show(given.runs)
+        return
+    for seed in given.seeds:
+        for data in given.data:
+            for clients in given.clients:
+                for split in given.splits:
+                    folder = given.runs / f"{data}-{clients}-{split}-{given.module}-s{seed}"
+                    to_the_split(folder, data, clients, split, given.module, seed, given.set)
+
+
+def to_the_split(folder: Path, data: str, clients: int, split: str, module: str, seed: int, more: list[str]) -> None:
+    """One run that ends as soon as the clients are grouped."""
+    if (folder / "result.json").exists():
+        return
+    if (folder / CONFIG).exists():
+        resume(folder)
+        return
+    overlap, balanced = SPLITS[split]
+    settings = {
+        "seed": seed, "data.source": data, "scenario.clients": clients, "scenario.overlap": overlap,
+        "scenario.balanced": balanced, "method.module": module, "method.rounds": ROUNDS, "method.local_epochs": 3,
+        "method.learning_rate": 0.01, "evaluation.every": ROUNDS, "target.metric": "splits", "target.reach": 1,
+        "target.stop": True,
+    }  # fmt: skip
+    execute(load_config("ocfl", [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
+
+
+def show(runs: Path) -> None:
+    """Print mean and spread over seeds, beside the paper's figures, as a Markdown table."""
+    scores: dict[tuple[str, int, str, str], dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for folder in sorted(path.parent for path in runs.glob("*/result.json")):
+        data, clients, split, module, _ = folder.name.rsplit("-", 4)
+        for grouper, found in scored(folder).items():
+            scores[data, int(clients), module, split][grouper].append(found)
+    print("| data | clients | model | split | grouper | runs | fired in round | ARI then | mean ARI | paper | AMI | hom. |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for (data, clients, module, split), by_grouper in sorted(scores.items()):
+        for grouper, found in by_grouper.items():
+            paper = PAPER.get((data, clients), {}).get(grouper)
+            cell = paper.split()[list(SPLITS).index(split)] if paper else "–"
+            rounds = "/".join(str(int(one["round"])) if one["round"] < ROUNDS else "never" for one in found)
+            columns = [_spread([one[name] for one in found]) for name in ("ari", "mean", "ami", "homogeneity")]
+            print(
+                f"| {data} | {clients} | {module} | {split} | {grouper} | {len(found)} | {rounds} | {columns[0]} | "
+                f"{columns[1]} | {cell} | {columns[2]} | {columns[3]} |"
+            )
+
+
+def scored(folder: Path) -> dict[str, dict[str, float]]:
+    """By grouper: the round counted from 0, the groups' agreement from then on, and its mean over 50 rounds."""
+    config = load_config(folder / CONFIG)
+    population: Population = config.scenario.build(config.seed)
+    fired = len((folder / RECORDS).read_text().splitlines()) - 1
+    splits = load_found(folder).result["splits"]
+    truth = population.groups
+    if truth is None:
+        raise ValueError(f"{folder} has no hidden groups.")
+    found = {}
+    for name, labels in (groupings(splits[0]["distances"]) if splits else dict.fromkeys(groupings(None))).items():
+        if labels is None:
+            found[name] = {"round": ROUNDS, "ari": 0.0, "mean": 0.0, "ami": 0.0, "homogeneity": 0.0}
+            continue
+        true = truth[splits[0]["clients"]].numpy()
+        ari = adjusted_rand(true, labels)
+        found[name] = {
+            "round": fired, "ari": ari, "mean": ari * (ROUNDS - fired) / ROUNDS,
+            "ami": adjusted_mutual_information(true, labels), "homogeneity": homogeneity(true, labels),
+        }  # fmt: skip
+    return found
+
+
+def groupings(distances: Tensor | None) -> dict[str, Any]:
+    """The groups that every grouper makes of the same distances."""
+    names = ["kmeans", "affinity-paper", "affinity", "meanshift", "hdbscan"]
+    if distances is None:
+        return dict.fromkeys(names)
+    rng = torch.Generator().manual_seed(0)
+    made = [
+        groupers.kmeans(distances, 3, rng),
+        groupers.affinity(distances, "paper", rng),
+        groupers.affinity(distances, "corrected", rng),
+        groupers.meanshift(distances),
+        groupers.hdbscan(distances, 0.2, "group"),
+    ]
+    return dict(zip(names, made, strict=True))
+
+
+def _spread(values: list[float]) -> str:
+    return f"{mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{mean(values):.2f}"
+
+
+if __name__ == "__main__":
+    main()

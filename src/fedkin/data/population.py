@@ -1,0 +1,72 @@
+"""Who takes part in a federation, and the truth about them that only the evaluator gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from fedkin.core.client import Client
+
+
+class Scales(Protocol):
+    """What brings samples to the scale a model was trained on, such as `fedkin.data.scaling.Scaling`."""
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Samples ``(n, ...)`` on the model's scale; `x` itself is not changed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Population:
+    """Clients, and what is known about them apart from their data.
+
+    Attributes
+    ----------
+    clients : list of Client
+        Ids are ``0..n-1``. `y` is int64, indices into `classes`, in supervised scenarios, and ``None`` where samples
+        are unlabelled to every method.
+    truth : list of Tensor or None
+        Per client, the int64 class of each training sample; for the evaluator alone.
+    classes : list of str
+        Names of the true classes; empty if there are none.
+    features : list of str
+        Column names of a table; empty where there are none.
+    names : list of str
+        What the sites call themselves, such as their file's name; empty where ids are all there is.
+    tests : list of (Tensor, Tensor)
+        Per client, held-out samples (float32) and classes (int64) of its own distribution, of which there may be none
+        at a client with hardly any samples; an empty list where nothing is held out. For the evaluator alone.
+    groups : Tensor or None
+        int64 ``(n,)``, the hidden group of each client; for the evaluator alone.
+    common_test : (Tensor, Tensor) or None
+        The data set's official test split, untouched, in scenarios that leave images and labels as they are.
+    """
+
+    clients: list[Client]
+    truth: list[Tensor] | None
+    classes: list[str]
+    features: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    tests: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    groups: Tensor | None = None
+    common_test: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def kind(self) -> str:
+        """``"image"`` or ``"table"``."""
+        return "table" if self.image_shape is None else "image"
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """Channels, height and width of images; ``None`` for tables."""
+        x = self.clients[0].x
+        return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
+
+    def scaled(self, scaling: Scales) -> Population:
+        """The same population with `tests` and `common_test` scaled; clients scale their own data themselves."""
+        tests = [(scaling.apply(x), y) for x, y in self.tests]
+        common = self.common_test and (scaling.apply(self.common_test[0]), self.common_test[1])
+        return dataclasses.replace(self, tests=tests, common_test=common)

@@ -1,0 +1,268 @@
+"""Rules for dealing samples out to clients, as indices; names and parameters are those of flwr-datasets.
+
+Every rule deals a sample at most once and draws from the generator it is given. Where clients get samples in a random
+order, their indices are shuffled.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.seeds import draw_seed
+
+_ATTEMPTS = 1000
+
+
+def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
+    """Samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
+
+    Raises
+    ------
+    FedkinError
+        Unless there is a sample for each part.
+    """
+    _check_partitions(n_samples, num_partitions)
+    return list(torch.randperm(n_samples, generator=rng).tensor_split(num_partitions))
+
+
+def dirichlet_split(
+    y: Tensor,
+    num_partitions: int,
+    alpha: float | Sequence[float],
+    rng: torch.Generator,
+    *,
+    min_partition_size: int = 10,
+    self_balancing: bool = False,
+) -> list[Tensor]:
+    """Each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
+
+    Parameters
+    ----------
+    y : Tensor
+        int64 ``(n,)``, class of each sample; all are dealt.
+    num_partitions : int
+        At least 1.
+    alpha : float or sequence of float
+        Concentration, above 0: small values give every part few classes. One value, or one per part.
+    rng : torch.Generator
+        Where all draws come from.
+    min_partition_size : int
+        Proportions are drawn anew until every part has so many samples, up to 1,000 times.
+    self_balancing : bool
+        A part with more samples than the average gets none of the classes that follow.
+
+    Returns
+    -------
+    list of Tensor
+        Per part, int64 indices into `y`, shuffled.
+
+    Raises
+    ------
+    FedkinError
+        If a parameter is out of its range or no draw gave every part enough.
+    """
+    full = operator.gt if self_balancing else None
+    return deal(y, _dirichlet_counts(y, num_partitions, alpha, rng, min_partition_size, full), rng)
+
+
+def capped_dirichlet(y: Tensor, n_clients: int, alpha: float, rng: torch.Generator, min_size: int = 10) -> list[Tensor]:
+    """The Dirichlet split of Prigent et al. (their code): clients that have reached the average get no more.
+
+    As `dirichlet_split` with `self_balancing`, except that the average itself is enough to be left out. The last
+    classes therefore miss at some clients even where `alpha` is large.
+    """
+    return deal(y, _dirichlet_counts(y, n_clients, alpha, rng, min_size, operator.ge), rng)
+
+
+def shard_split(
+    y: Tensor,
+    num_partitions: int,
+    rng: torch.Generator,
+    *,
+    num_shards_per_partition: int | None = None,
+    shard_size: int | None = None,
+    keep_incomplete_shard: bool = False,
+) -> list[Tensor]:
+    """Random blocks of the samples sorted by class (McMahan et al. 2017); flwr-datasets' ``ShardPartitioner``.
+
+    Parameters
+    ----------
+    y : Tensor
+        int64 ``(n,)``, class of each sample.
+    num_partitions : int
+        At least 1.
+    rng : torch.Generator
+        Where all draws come from.
+    num_shards_per_partition : int, optional
+        Without it, all shards are dealt, and the first parts get one more where they do not divide evenly.
+    shard_size : int, optional
+        Without it, as large as the data allow. One of the two must be given.
+    keep_incomplete_shard : bool
+        Whether the samples left over at the end make a smaller shard; without effect if both numbers are given.
+
+    Returns
+    -------
+    list of Tensor
+        Per part, int64 indices into `y`, shuffled.
+
+    Raises
+    ------
+    FedkinError
+        If a number is missing, out of its range, or asks for more samples than there are.
+    """
+    n, per = len(y), num_shards_per_partition
+    _check_partitions(n, num_partitions)
+    size = _shard_size(n, num_partitions, per, shard_size)
+    both = per is not None and shard_size is not None
+    shards = -(-n // size) if keep_incomplete_shard and not both else n // size
+    if shards < num_partitions:
+        raise FedkinError(f"{n} samples make {shards} shards of {size}, too few for {num_partitions} clients.")
+    used = shards if per is None else num_partitions * per
+    holder = torch.arange(num_partitions).repeat_interleave(_even(used, num_partitions))
+    owner_of_shard = torch.full((shards,), num_partitions)
+    owner_of_shard[torch.randperm(shards, generator=rng)[:used]] = holder
+    mixed = torch.randperm(n, generator=rng)
+    by_class = mixed[y[mixed].argsort(stable=True)][: shards * size]
+    return _gather(by_class, owner_of_shard[torch.arange(len(by_class)) // size], num_partitions, rng)
+
+
+def deal(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
+    """So many random samples of each class to each client.
+
+    Parameters
+    ----------
+    y : Tensor
+        int64 ``(n,)`` in ``0..classes-1``.
+    counts : Tensor
+        int64 ``(classes, clients)``; no row may ask for more than its class has.
+    rng : torch.Generator
+        Decides who gets which sample.
+
+    Returns
+    -------
+    list of Tensor
+        Per client, int64 indices into `y`, shuffled.
+    """
+    mixed = torch.randperm(len(y), generator=rng)
+    by_class = mixed[y[mixed].argsort(stable=True)].split(torch.bincount(y, minlength=len(counts)).tolist())
+    index = torch.cat([members[: int(row.sum())] for members, row in zip(by_class, counts, strict=True)])
+    clients = torch.arange(counts.shape[1])
+    owner = torch.cat([clients.repeat_interleave(row) for row in counts])
+    return _gather(index, owner, counts.shape[1], rng)
+
+
+def deal_alike(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
+    """All samples, each class in the proportions in which clients hold it already; for the tests of a split.
+
+    Parameters
+    ----------
+    y : Tensor
+        int64 ``(n,)``, class of each sample to deal.
+    held : sequence of Tensor
+        Per client, the int64 classes of what it holds. Classes that nobody holds are dealt to nobody.
+    rng : torch.Generator
+        Decides who gets which sample.
+
+    Returns
+    -------
+    list of Tensor
+        Per client, int64 indices into `y`, shuffled; empty where it holds too little for one.
+    """
+    classes = 1 + max(int(own.max()) for own in (y, *held) if len(own))
+    weights = torch.stack([torch.bincount(own, minlength=classes) for own in held], dim=1).double()
+    sizes = torch.bincount(y, minlength=classes)
+    return deal(y, torch.stack([_cut(size, row) for size, row in zip(sizes.tolist(), weights, strict=True)]), rng)
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole parts of `total` in proportion to `weights`, those with the largest remainders rounded up."""
+    quotas = [total * weight / sum(weights) for weight in weights]
+    parts = [int(quota) for quota in quotas]
+    order = sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])
+    for i in order[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def _dirichlet_counts(
+    y: Tensor,
+    n: int,
+    alpha: float | Sequence[float],
+    rng: torch.Generator,
+    least: int,
+    full: Callable[[Tensor, float], Tensor] | None,
+) -> Tensor:
+    """Samples per class and client; `full` tells from sizes and their average who gets no more."""
+    _check_partitions(len(y), n)
+    alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
+    if alphas.shape != (n,) or not (alphas > 0).all():
+        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n} clients.")
+    if n * least > len(y):
+        raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {least} each.")
+    sizes = torch.bincount(y).tolist()
+    draws = np.random.default_rng(draw_seed(rng))
+    for _ in range(_ATTEMPTS):
+        counts, held = [], torch.zeros(n, dtype=torch.int64)
+        for size in sizes:
+            shares = torch.from_numpy(draws.dirichlet(alphas))
+            if full is not None:
+                shares = _without(shares, full(held, len(y) / n))
+            counts.append(_cut(size, shares))
+            held = held + counts[-1]
+        if int(held.min()) >= least:
+            return torch.stack(counts)
+    raise FedkinError(
+        f"No Dirichlet split with alpha {alpha} gave each of {n} clients {least} of {len(y)} samples in {_ATTEMPTS} "
+        "attempts; take fewer clients, a larger alpha or a smaller least size."
+    )
+
+
+def _without(shares: Tensor, left_out: Tensor) -> Tensor:
+    kept = shares.masked_fill(left_out, 0)
+    return kept if float(kept.sum()) > 0 else (~left_out).double()  # tiny alphas can leave nothing to renormalise
+
+
+def _cut(total: int, weights: Tensor) -> Tensor:
+    """`total` samples cut at the rounded-down partial sums of `weights`; all zero if they are."""
+    sums = weights.cumsum(0)
+    if float(sums[-1]) == 0:
+        return torch.zeros(len(weights), dtype=torch.int64)
+    ends = (sums * total / sums[-1]).long()
+    ends[-1] = total  # whatever rounding made of it
+    return ends.diff(prepend=ends.new_zeros(1))
+
+
+def _gather(index: Tensor, owner: Tensor, n: int, rng: torch.Generator) -> list[Tensor]:
+    """Per owner in ``0..n-1`` its indices, shuffled; owner `n` stands for nobody."""
+    mixed = torch.randperm(len(index), generator=rng)
+    order = mixed[owner[mixed].argsort(stable=True)]
+    return list(index[order].split(torch.bincount(owner, minlength=n + 1).tolist())[:n])
+
+
+def _shard_size(n: int, partitions: int, per: int | None, size: int | None) -> int:
+    for name, value in (("num_shards_per_partition", per), ("shard_size", size)):
+        if value is not None and value < 1:
+            raise FedkinError(f"{name} is {value}; allowed: 1 or more.")
+    if per is None:
+        if size is None:
+            raise FedkinError("Shards need num_shards_per_partition, shard_size or both; neither is given.")
+        return size
+    if n < partitions * per * (size or 1):
+        what = f"{per} shards of {size or 1} for each of {partitions} clients"
+        raise FedkinError(f"{what} are {partitions * per * (size or 1)} samples, but there are only {n}.")
+    return size or n // (partitions * per)
+
+
+def _even(total: int, parts: int) -> Tensor:
+    return total // parts + (torch.arange(parts) < total % parts).long()
+
+
+def _check_partitions(n_samples: int, partitions: int) -> None:
+    if not 1 <= partitions <= n_samples:
+        raise FedkinError(f"The number of clients is {partitions}; allowed: 1 to {n_samples}, the number of samples.")

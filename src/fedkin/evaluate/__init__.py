@@ -1,0 +1,49 @@
+"""Comparing what a method found with the truth that only a scenario knows."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from fedkin.data.population import Population
+from fedkin.engines.local import LocalFederation
+from fedkin.evaluate.clients import evaluate_groups
+from fedkin.evaluate.samples import classes_of, evaluate_fedcref
+from fedkin.methods.clustered_fl.common import GroupState
+from fedkin.methods.federated_clustering.fedcref import FedCRef
+
+__all__ = ["Evaluator", "evaluate_fedcref", "evaluate_groups", "evaluator_for", "informed"]
+
+Evaluator = Callable[[Any, Population, LocalFederation, Any], dict[str, Any]]
+
+
+def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
+    """The function ``(method, population, federation, state) -> metrics`` for a method; ``None`` if it has none.
+
+    Parameters
+    ----------
+    method : Method
+        Methods whose state is a `GroupState` are judged by their groups of clients, FedCRef by its groups of samples.
+    models_too : bool
+        Whether models are tried on test samples, too; it takes time, and groups can be judged without.
+    """
+    if isinstance(method, FedCRef):
+        return evaluate_fedcref
+    if issubclass(method.state_type, GroupState):
+        return functools.partial(evaluate_groups, models_too=models_too)
+    return None
+
+
+def informed(method: Any, population: Population, fed: LocalFederation) -> Any:
+    """`method` with the oracle it asks for by name, if it is an upper bound; any other method as it is."""
+    if isinstance(method, FedCRef) and method.associations == "perfect" and population.truth is not None:
+        truth = population.truth
+
+        def classes(site: int) -> list[int]:
+            labels = fed.clients[site].state["labels"]
+            return classes_of(truth[site], labels)
+
+        return dataclasses.replace(method, oracle=classes)
+    return method

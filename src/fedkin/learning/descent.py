@@ -1,0 +1,153 @@
+"""Training of one client's classifier on its own data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.learning.classifier import Classifier
+from fedkin.learning.resident import Resident
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a client trains: shuffled mini-batches, mean cross-entropy, a new optimiser every time.
+
+    Attributes
+    ----------
+    epochs : int
+        Passes over the data.
+    steps : int or None
+        So many optimiser steps instead, however many epochs they take.
+    batch_size : int
+    optimizer : {"sgd", "adam"}
+        Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
+    learning_rate : float
+    momentum : float
+        Of "sgd", in [0, 1).
+    weight_decay : float
+        Added to the gradient as ``weight_decay * w``.
+    proximal : float
+        FedProx's mu: the loss gains ``mu / 2 * ||w - w_start||^2`` (Li et al. 2020, eq. 2).
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    proximal: float = 0.0
+
+
+def descend(
+    classifier: Classifier, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
+) -> tuple[Tensor, float]:
+    """Train from `start`.
+
+    Parameters
+    ----------
+    classifier : Classifier
+    start : Tensor, (size,) float32
+        Not modified.
+    x, y : Tensor, (n, *shape) float32 and (n,) int64, n >= 1
+    rng : torch.Generator
+        Shuffles, and gives dropout its randomness.
+    descent : Descent
+
+    Returns
+    -------
+    model : Tensor, (size,)
+    loss : float
+        Mean training loss over the last epoch, or over the last ``n / batch_size`` steps. NaN if there was nothing to
+        train on, as for a batch norm and a single sample.
+    """
+    with classifier.resident() as resident:
+        resident.load(start, rng)
+        resident.module.train()
+        optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: classifier.parameters], descent)
+        total, per_epoch = _steps(len(x), descent)
+        losses, counts = torch.zeros(total), torch.zeros(total)
+        for step, rows in enumerate(_batches(len(x), total, rng, descent.batch_size)):
+            if len(rows) == 1 and resident.needs_pairs:
+                continue  # a batch norm cannot learn from one sample
+            losses[step] = resident.gradient(x[rows], y[rows])
+            counts[step] = len(rows)
+            optimizer.step()
+        last = slice(max(0, total - per_epoch), total)
+        return resident.vector(), float((losses[last] * counts[last]).sum() / counts[last].sum())
+
+
+def _steps(n: int, descent: Descent) -> tuple[int, int]:
+    """Optimiser steps in all, and in one epoch."""
+    per_epoch = math.ceil(n / descent.batch_size)
+    return descent.steps if descent.steps is not None else descent.epochs * per_epoch, per_epoch
+
+
+def _batches(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:
+    """Row numbers of `total` batches, epoch after epoch in a new order."""
+    while total > 0:
+        for rows in torch.randperm(n, generator=rng).split(batch_size):
+            if total == 0:
+                return
+            total -= 1
+            yield rows
+
+
+class _SGD:
+    """Gradient descent on the trainable part of a resident's vector."""
+
+    def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
+        self.slopes, self.start, self.descent = resident.slopes, start, descent
+        self.values = resident.values[: len(resident.slopes)]
+        self.velocity = torch.zeros_like(self.slopes) if descent.momentum else None
+
+    def step(self) -> None:
+        self._regularise()
+        direction = self.slopes
+        if self.velocity is not None:
+            direction = self.velocity.mul_(self.descent.momentum).add_(self.slopes)
+        self.values.add_(direction, alpha=-self.descent.learning_rate)
+
+    def _regularise(self) -> None:
+        if self.descent.weight_decay:
+            self.slopes.add_(self.values, alpha=self.descent.weight_decay)
+        if self.descent.proximal:
+            self.slopes.add_(self.values, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
+
+
+class _Adam(_SGD):
+    """Adam (Kingma and Ba 2015)."""
+
+    def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
+        super().__init__(resident, start, descent)
+        self.mean, self.square = torch.zeros_like(self.slopes), torch.zeros_like(self.slopes)
+        self.count = torch.zeros(())
+
+    def step(self) -> None:
+        self._regularise()
+        self.count += 1
+        torch._fused_adam_(
+            [self.values],
+            [self.slopes],
+            [self.mean],
+            [self.square],
+            [],
+            [self.count],
+            lr=self.descent.learning_rate,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+_OPTIMIZERS = {"sgd": _SGD, "adam": _Adam}

@@ -1,0 +1,116 @@
+"""A module whose parameters live in one flat vector, so that a model is loaded, stepped and read in one move each.
+
+Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
+parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
+around the arithmetic, so what can be had without changing a result is taken here, whoever wrote the module: pooling
+goes before a monotone activation, images lie channels last, and dropout draws from the client's own generator.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedkin.models.layers import set_generator, with_own_dropout
+
+_MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class Resident:
+    """One module, ready to take any model of its architecture.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Its parameters and floating buffers must be float32. It is copied.
+    channels_last : bool
+        Whether images are given to it channels last.
+
+    Attributes
+    ----------
+    values, slopes : Tensor
+        float32: the model as one vector ``(size,)``, and the gradient of its trainable part ``(parameters,)``.
+    """
+
+    def __init__(self, module: nn.Module, channels_last: bool) -> None:
+        self.module = with_own_dropout(pool_first(copy.deepcopy(module)))
+        self.channels_last = channels_last
+        self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
+        self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
+        self.values = vector_of(self.module)
+        self.slopes = torch.zeros(sum(parameter.numel() for parameter in self.module.parameters()))
+        at = 0
+        for parameter in self.module.parameters():
+            place = slice(at, at + parameter.numel())
+            parameter.data = self.values[place].view_as(parameter)
+            parameter.grad = self.slopes[place].view_as(parameter)
+            at = place.stop
+        for buffer in self.module.buffers():
+            if buffer.is_floating_point():
+                buffer.data = self.values[at : at + buffer.numel()].view_as(buffer)
+                at += buffer.numel()
+
+    def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
+        """Become the model of `vector` ``(size,)``; `rng` is where its dropout draws from."""
+        self.values.copy_(vector)
+        at = len(self.values) - sum(counter.numel() for counter in self._counters)
+        for counter in self._counters:
+            counter.copy_(vector[at : at + counter.numel()].view_as(counter))
+            at += counter.numel()
+        if rng is not None:
+            set_generator(self.module, rng)
+
+    def vector(self) -> Tensor:
+        """A copy of the present model as one vector ``(size,)``."""
+        vector = self.values.clone()
+        at = len(vector) - sum(counter.numel() for counter in self._counters)
+        for counter in self._counters:
+            vector[at : at + counter.numel()] = counter.flatten()
+            at += counter.numel()
+        return vector
+
+    def logits(self, x: Tensor) -> Tensor:
+        """``(n, classes)`` for samples ``(n, *shape)``, in the module's present mode."""
+        logits: Tensor = self.module(_channels_last(x) if self.channels_last else x)
+        return logits
+
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """Write the gradient of the batch's mean cross-entropy into `slopes`; returns that loss, a scalar."""
+        self.slopes.zero_()
+        loss = cross_entropy(self.logits(x), y)
+        loss.backward()
+        return loss.detach()
+
+
+def vector_of(module: nn.Module) -> Tensor:
+    """A module's model as one float32 vector: its parameters, then its floating buffers, then its counters."""
+    buffers = sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())
+    return torch.cat([part.detach().flatten().float() for part in (*module.parameters(), *buffers)])
+
+
+def pool_first(module: nn.Module) -> nn.Module:
+    """`module` with max-pooling before, instead of after, a monotone activation: same values, a quarter of the work.
+
+    Only neighbours in a plain `nn.Sequential` are swapped, in place.
+    """
+    for part in module.modules():
+        if type(part) is nn.Sequential:  # a subclass may have a `forward` of its own
+            for at in range(len(part) - 1):
+                if isinstance(part[at], _MONOTONE) and _is_plain_pooling(part[at + 1]):
+                    part[at], part[at + 1] = part[at + 1], part[at]
+    return module
+
+
+def _is_plain_pooling(module: nn.Module) -> bool:
+    return isinstance(module, nn.MaxPool2d) and not module.return_indices
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    if x.shape[1] > 1:
+        return x.contiguous(memory_format=torch.channels_last)
+    height, width = x.shape[2:]  # one channel lies the same way in memory, but torch goes by the strides
+    return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))

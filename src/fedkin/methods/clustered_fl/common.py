@@ -1,0 +1,248 @@
+"""What all methods of clustered federated learning share: local training, participation, a model per group.
+
+A method says who belongs together; how clients train, what crosses and what a result holds is the same for all. What
+crosses from a client is its `update`, the trained model less the received one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from fedkin.core import Federation, FedkinError, Payload, Record, State
+from fedkin.core.method import Count, Positive
+from fedkin.learning.classifier import Classifier
+from fedkin.learning.descent import Descent
+from fedkin.methods.clustered_fl.tasks import describe, losses_of, train
+from fedkin.models import choose
+
+UNKNOWN = -1
+"""Label of a client whose group is not known yet."""
+
+NotNegative = Annotated[float, Ge(0)]
+Part = Annotated[float, Interval(gt=0, le=1)]
+
+
+@dataclass(frozen=True)
+class GroupState(State):
+    """The server's knowledge.
+
+    Attributes
+    ----------
+    module : dict
+        Plain values that `Classifier.of` makes the architecture from.
+    models : Tensor
+        float32 ``(K, size)``, one model per group.
+    labels : Tensor
+        int64 ``(n,)``, group of each client in order of id; -1 where it is not known yet.
+    """
+
+    module: dict[str, Any] = field(default_factory=dict)
+    models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class GroupMethod:
+    """Hyper-parameters of every method of this family.
+
+    Attributes
+    ----------
+    module : str
+        What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" takes a
+        perceptron for vectors and LeNet-5 for images.
+    rounds : int
+    participation : float
+        Share of the clients that are asked in a round, in (0, 1]; at least one.
+    local_epochs : int
+        Passes of a client over its data in a round.
+    local_steps : int or None
+        So many optimiser steps instead.
+    batch_size : int
+    optimizer : {"sgd", "adam"}
+        The clients'; a new one in every round.
+    learning_rate, momentum, weight_decay : float
+        The clients'.
+    proximal : float
+        FedProx's mu, 0 for none (Li et al. 2020).
+    weighting : {"samples", "clients"}
+        Whether an update counts by its client's number of samples, or all count the same.
+    server_learning_rate : float
+        Factor of the mean update.
+    """
+
+    module: str = "auto"
+    rounds: Count = 30
+    participation: Part = 1.0
+    local_epochs: Count = 3
+    local_steps: Count | None = None
+    batch_size: Count = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Positive = 0.05
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    weight_decay: NotNegative = 0.0
+    proximal: NotNegative = 0.0
+    weighting: Literal["samples", "clients"] = "samples"
+    server_learning_rate: Positive = 1.0
+
+    state_type: ClassVar[type[State]] = GroupState
+
+    def classifier(self, fed: Federation) -> Classifier:
+        """The architecture, made to the clients' data.
+
+        Raises
+        ------
+        FedkinError
+            If a client has no labels, or clients differ in the shape of their samples.
+        """
+        replies = fed.insist(describe, {})
+        first, *others = replies
+        for client in replies:
+            if replies[client]["classes"] == 0:
+                raise FedkinError(
+                    f"Site {client} has no labels, which {type(self).__name__} needs; name their column with "
+                    "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
+                )
+        for client in others:
+            if replies[client]["shape"] != replies[first]["shape"]:
+                raise FedkinError(
+                    f"Samples of site {client} have shape {tuple(replies[client]['shape'])}, those of site {first} "
+                    f"{tuple(replies[first]['shape'])}; all need the same."
+                )
+        shape = tuple(replies[first]["shape"])
+        classes = max(reply["classes"] for reply in replies.values())
+        name = choose(shape) if self.module == "auto" else self.module
+        return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
+
+    def descent(self) -> Descent:
+        """How clients train."""
+        return Descent(
+            epochs=self.local_epochs,
+            steps=self.local_steps,
+            batch_size=self.batch_size,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            proximal=self.proximal,
+        )
+
+    def participants(self, fed: Federation, state: State) -> list[int]:
+        """Clients that are asked in this round, in order of id; drawn from the run's seed."""
+        count = max(1, round(self.participation * len(fed.ids)))
+        if count == len(fed.ids):
+            return list(fed.ids)
+        drawn = torch.randperm(len(fed.ids), generator=fed.rng("participants", state.steps))[:count]
+        return sorted(fed.ids[at] for at in drawn.tolist())
+
+    def trained(
+        self, fed: Federation, state: GroupState, starts: Mapping[int, Tensor]
+    ) -> Iterator[tuple[int, Payload]]:
+        """Have clients train from `starts`, models by client; (client, reply of `tasks.train`) one after another."""
+        training = dataclasses.asdict(self.descent())
+        payloads: dict[int, Payload] = {}  # by identity of the model: what a group shares is one payload
+        asked = {}
+        for client, model in starts.items():
+            key = model.data_ptr()
+            if key not in payloads:
+                payloads[key] = {"module": state.module, "model": model, "training": training}
+            asked[client] = payloads[key]
+        return fed.stream(train, asked, {"update": (state.models.shape[1],)})
+
+    def weight(self, reply: Payload) -> float:
+        """How much an update counts."""
+        return float(reply["samples"]) if self.weighting == "samples" else 1.0
+
+    def finished(self, state: State) -> bool:
+        """Whether the round that is being made is the last."""
+        return state.steps + 1 >= self.rounds
+
+    def result(self, state: Any) -> dict[str, Any]:
+        """Groups of the clients, their models, and all that new clients and new samples need."""
+        return {
+            "n_groups": len(state.models),
+            "labels": state.labels,
+            "models": state.models,
+            "module": state.module,
+            "training": dataclasses.asdict(self.descent()),
+        }
+
+    @staticmethod
+    def model_of(result: Mapping[str, Any], client: int) -> Tensor:
+        """The model ``(size,)`` that serves `client`: its group's; the first, if it never answered."""
+        model: Tensor = result["models"][max(0, int(result["labels"][client]))]
+        return model
+
+    @classmethod
+    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int) -> Tensor:
+        """Class of each of a client's samples, int64 ``(n,)``."""
+        return Classifier.of(result["module"]).logits(cls.model_of(result, client), x).argmax(1)
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], x: Tensor, y: Tensor, rng: torch.Generator) -> int:
+        """Group of a client that was not there: that whose model has the least mean loss on its labelled samples.
+
+        Methods that tell groups apart by updates have a rule of their own.
+        """
+        return int(losses_of(result["models"], Classifier.of(result["module"]), x, y).argmin())
+
+
+class Means:
+    """Weighted means of updates, one per group, summed in double precision as they come in.
+
+    Parameters
+    ----------
+    groups, size : int
+    """
+
+    def __init__(self, groups: int, size: int) -> None:
+        self.size = size
+        self.sums: dict[int, Tensor] = {}
+        self.weights = [0.0] * groups
+
+    def add(self, group: int, update: Tensor, weight: float) -> None:
+        """Take one update ``(size,)`` in."""
+        if group not in self.sums:
+            self.sums[group] = torch.zeros(self.size, dtype=torch.float64)
+        self.sums[group].add_(update, alpha=weight)
+        self.weights[group] += weight
+
+    def of(self, group: int) -> Tensor:
+        """The group's mean update ``(size,)`` in float32; zeros where nobody gave one, so its model stays."""
+        if self.weights[group] == 0.0:
+            return torch.zeros(self.size)
+        return (self.sums[group] / self.weights[group]).float()
+
+    def all(self) -> Tensor:
+        """The mean updates of all groups ``(groups, size)``."""
+        return torch.stack([self.of(group) for group in range(len(self.weights))])
+
+
+def round_record(fed: Federation, losses: Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+    """The record of a round, with what every method of this family reports.
+
+    ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
+    clients; ``sizes``: clients of each; ``labels``: group of each client, -1 unknown.
+    """
+    known = labels[labels >= 0]
+    sizes = known.bincount().tolist()
+    common = {
+        "loss": sum(losses.values()) / len(losses) if losses else None,
+        "groups": sum(size > 0 for size in sizes),
+        "sizes": sizes,
+        "labels": labels.tolist(),
+        "losses": {str(client): loss for client, loss in losses.items()},
+    }
+    return Record(answered=sorted(losses), missing=dict(fed.missing), values=common | values)
+
+
+def renumbered(labels: Sequence[int]) -> list[int]:
+    """`labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(label, len(numbers)) for label in labels]

@@ -1,0 +1,57 @@
+"""Federated averaging, and every client alone: the two bounds that grouping is measured against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from fedkin.core import Federation, Record
+from fedkin.methods.clustered_fl.common import GroupMethod, GroupState, Means, round_record
+
+
+@dataclass(frozen=True)
+class FedAvg(GroupMethod):
+    """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
+
+    def init(self, fed: Federation) -> GroupState:
+        """One new model, and all clients in one group."""
+        classifier = self.classifier(fed)
+        model = classifier.initial(fed.rng("init"))
+        return GroupState(
+            module=classifier.spec(), models=model[None], labels=torch.zeros(len(fed.ids), dtype=torch.int64)
+        )
+
+    def step(self, fed: Federation, state: GroupState) -> tuple[GroupState, Record]:
+        """The clients asked train the model of their group; each group's model moves by its mean update."""
+        losses, means = self.averaged(fed, state)
+        models = state.models + self.server_learning_rate * means.all()
+        after = state.next(models=models, finished=self.finished(state))
+        return after, round_record(fed, losses, state.labels)
+
+    def averaged(self, fed: Federation, state: GroupState) -> tuple[dict[int, float], Means]:
+        """One exchange: the clients' training losses, and the mean update of every group."""
+        means = Means(*state.models.shape)
+        losses = {}
+        group_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
+        models = list(state.models)
+        starts = {client: models[group_of[client]] for client in self.participants(fed, state)}
+        for client, reply in self.trained(fed, state, starts):
+            means.add(group_of[client], reply["update"], self.weight(reply))
+            losses[client] = reply["loss"]
+        return losses, means
+
+
+@dataclass(frozen=True)
+class Local(FedAvg):
+    """Every client alone, from the same start: a group, and a model, for each.
+
+    A bound for comparisons: the models are the server's only so that it can score them.
+    """
+
+    def init(self, fed: Federation) -> GroupState:
+        """One new model, copied for each client."""
+        state = super().init(fed)
+        return GroupState(
+            module=state.module, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids))
+        )

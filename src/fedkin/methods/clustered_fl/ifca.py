@@ -1,0 +1,172 @@
+"""IFCA, the iterative federated clustering algorithm (Ghosh, Chung, Yin, Ramchandran 2020; algorithm 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
+from fedkin.core.method import Count
+from fedkin.learning.classifier import Classifier
+from fedkin.learning.descent import Descent, descend
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, round_record
+from fedkin.methods.clustered_fl.tasks import labels_of, losses, losses_of
+
+
+@dataclass(frozen=True)
+class IFCA(GroupMethod):
+    """K models; in every round each client takes the one with the least loss on its data and trains it.
+
+    A round is one exchange: all K models go down; the client's choice, its update and its losses come back.
+
+    Attributes
+    ----------
+    n_clusters : int
+        K.
+    identity : {"all", "batch"}
+        Loss on all of the client's data, or on one batch, to choose by.
+    averaging : {"models", "gradients"}
+        Option II of the algorithm: clients train, a group's model becomes its members' mean. Option I: clients send one
+        gradient (of what `identity` names), and a group's sum of them is divided by the number of *all* that answered.
+    start : {"random", "kmeans"}
+        K models drawn alike; or, as k-means++ seeds, each trained by one client, the next client being drawn in
+        proportion to its loss under the models so far (as in HypCluster; Mansour et al. 2020).
+    shared_layers : int
+        So many leading parameter tensors are one for all groups (section 5 of the paper). A convolution has two,
+        weights and biases.
+    empty : {"keep", "reseed"}
+        A group that has lost all its clients keeps its model, as in the paper; or it takes over the model of the client
+        whose loss was greatest.
+    """
+
+    n_clusters: Count = 3
+    identity: Literal["all", "batch"] = "all"
+    averaging: Literal["models", "gradients"] = "models"
+    start: Literal["random", "kmeans"] = "random"
+    shared_layers: Annotated[int, Ge(0)] = 0
+    empty: Literal["keep", "reseed"] = "keep"
+
+    def init(self, fed: Federation) -> GroupState:
+        """K models, nobody in a group yet."""
+        classifier = self.classifier(fed)
+        unknown = torch.full((len(fed.ids),), UNKNOWN)
+        first = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
+        state = GroupState(module=classifier.spec(), models=first, labels=unknown)
+        models = self._seeded(fed, state) if self.start == "kmeans" else first
+        shared = classifier.leading(self.shared_layers)
+        models[:, :shared] = models[0, :shared]
+        return dataclasses.replace(state, models=models)
+
+    def step(self, fed: Federation, state: GroupState) -> tuple[GroupState, Record]:
+        """Clients choose a model and train it; each model moves by the mean update of those that chose it."""
+        payload = {
+            "module": state.module,
+            "models": state.models,
+            "training": dataclasses.asdict(self.descent()),
+            "identity": self.identity,
+            "averaging": self.averaging,
+        }
+        asked = dict.fromkeys(self.participants(fed, state), payload)
+        groups, size = state.models.shape
+        means, everyone = Means(groups, size), Means(1, size)
+        labels, found, worst = state.labels.clone(), {}, _Worst(groups)
+        position = {client: at for at, client in enumerate(fed.ids)}
+        for client, reply in fed.stream(choose_and_train, asked, {"update": (size,)}):
+            group = int(reply["group"])
+            labels[position[client]] = group
+            means.add(group, reply["update"], self.weight(reply))
+            everyone.add(0, reply["update"], self.weight(reply))
+            worst.see(reply["loss"], client, state.models[group] + reply["update"])
+            found[client] = reply["loss"]
+        models = self._moved(state, means, everyone)
+        if self.empty == "reseed" and found:
+            models = worst.reseeded(models, labels)
+        after = state.next(models=models, labels=labels, finished=self.finished(state))
+        return after, round_record(fed, found, labels)
+
+    def _moved(self, state: GroupState, means: Means, everyone: Means) -> Tensor:
+        """Every group's model after the round; `everyone` is the mean over all groups together."""
+        updates: Tensor = means.all()
+        if self.averaging == "gradients" and everyone.weights[0]:
+            updates = updates * (torch.tensor(means.weights) / everyone.weights[0]).unsqueeze(1)
+        shared = Classifier.of(state.module).leading(self.shared_layers)
+        updates[:, :shared] = everyone.of(0)[:shared]
+        return state.models + self.server_learning_rate * updates
+
+    def _seeded(self, fed: Federation, state: GroupState) -> Tensor:
+        """K models, each trained from the first by one client (see `start`)."""
+        models: list[Tensor] = []
+        chances = dict.fromkeys(fed.ids, 1.0)
+        for k in range(self.n_clusters):
+            if models:
+                payload = {"module": state.module, "models": torch.stack(models)}
+                chances = {
+                    i: float(r["losses"].min()) for i, r in fed.ask(losses, dict.fromkeys(fed.ids, payload)).items()
+                }
+            models.append(self._trained_by_one(fed, state, chances, k))
+        return torch.stack(models)
+
+    def _trained_by_one(self, fed: Federation, state: GroupState, chances: dict[int, float], k: int) -> Tensor:
+        """The first model as trained by one client, drawn by `chances`; if it fails, another is drawn."""
+        clients, weights = list(chances), torch.tensor(list(chances.values()))
+        if not clients or not weights.sum() > 0:
+            raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
+        start = state.models[0]
+        for at in torch.multinomial(weights, int((weights > 0).sum()), generator=fed.rng("seeding", k)).tolist():
+            replies = dict(self.trained(fed, state, {clients[at]: start}))
+            if replies:
+                update: Tensor = replies[clients[at]]["update"]
+                return start + update
+        raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
+
+
+@task
+def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Choose the model with the least loss, then train it or take one gradient of it."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
+        x, y = client.x, labels_of(client)
+        if payload["identity"] == "batch":
+            rows = torch.randperm(len(x), generator=client.rng)[: descent.batch_size]
+            judged = losses_of(payload["models"], classifier, x[rows], y[rows])
+        else:
+            rows = torch.arange(len(x))
+            judged = losses_of(payload["models"], classifier, x, y)
+        group = int(judged.argmin())
+        start = payload["models"][group]
+        if payload["averaging"] == "gradients":
+            one = dataclasses.replace(descent, steps=1, batch_size=len(rows))
+            model, loss = descend(classifier, start, x[rows], y[rows], client.rng, one)
+        else:
+            model, loss = descend(classifier, start, x, y, client.rng, descent)
+        replies.append(
+            {"group": group, "update": model.sub_(start), "samples": len(client), "loss": loss, "losses": judged}
+        )
+    return replies
+
+
+class _Worst:
+    """The trained models of the clients with the greatest losses, as many as there are groups."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.kept: list[tuple[float, int, Tensor]] = []
+
+    def see(self, loss: float, client: int, model: Tensor) -> None:
+        """Take notice of a client's model."""
+        self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.groups]
+
+    def reseeded(self, models: Tensor, labels: Tensor) -> Tensor:
+        """`models` in which groups without a client have taken over these, the worst first."""
+        sizes = labels[labels >= 0].bincount(minlength=len(models))
+        models = models.clone()
+        for group, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):
+            models[group] = model
+        return models

@@ -1,0 +1,102 @@
+"""OCFL, one-shot clustered federated learning (Zuziak, Pellungrini, Rinzivillo; algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from fedkin.core import Federation, State
+from fedkin.core.method import Count, Share
+from fedkin.methods.clustered_fl import groupers
+from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, cosine_distances
+
+
+@dataclass(frozen=True)
+class OCFLState(SplitState):
+    """With the temperature of the round before; ``None`` in the first."""
+
+    temperature: float | None = None
+
+
+@dataclass(frozen=True)
+class OCFL(ByUpdates):
+    """Trains one model until the clients' updates begin to part, then groups the clients, once.
+
+    ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *temperature* is its
+    Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1] and 0.5 where all are orthogonal. While the common model still
+    learns what all clients share it falls; once their ways part it rises, and that is the moment.
+
+    Attributes
+    ----------
+    grouper : {"hdbscan", "kmeans", "meanshift", "affinity"}
+        What groups the clients by Gamma. Only "kmeans" needs their number.
+    n_clusters : int
+        For "kmeans".
+    trigger : {"first-rise", "printed"}
+        "first-rise" groups at the first strict rise of the temperature, never in the first round, as the authors' code
+        does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
+        temperature not below the last, which is always the first round.
+    similarity : {"corrected", "paper"}
+        For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
+    smallest_group : float
+        For "hdbscan": least share of the clients in a group, at least 2 clients (20 % in the paper).
+    noise : {"group", "nearest"}
+        For "hdbscan": whether clients without a group become one, as in the paper, or join the nearest.
+    compare : {"parameters", "floats", "everything"}
+        What of an update is compared; the authors' code takes the whole state.
+    """
+
+    grouper: groupers.Grouper = "hdbscan"
+    n_clusters: Count = 3
+    trigger: Literal["first-rise", "printed"] = "first-rise"
+    similarity: groupers.Similarity = "corrected"
+    smallest_group: Share = 0.2
+    noise: groupers.Noise = "group"
+    weighting: Literal["samples", "clients"] = "clients"
+
+    state_type: ClassVar[type[State]] = OCFLState
+
+    def watching(self, state: OCFLState) -> bool:
+        """Until the clients are grouped."""
+        return not state.splits
+
+    def divided(
+        self, fed: Federation, state: OCFLState, part: Round
+    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        """Everyone at once, when the temperature says so."""
+        distances = cosine_distances(part.compared)
+        now = temperature(distances)
+        values = {"temperature": now}
+        if not self.fires(state.temperature, now):
+            return None, distances, values
+        return self.grouped(fed, state, distances), distances, values
+
+    def kept(self, state: OCFLState, values: dict[str, Any]) -> dict[str, Any]:
+        """The temperature, for the next round."""
+        return {"temperature": values.get("temperature", state.temperature)}
+
+    def fires(self, before: float | None, now: float) -> bool:
+        """Whether clients are to be grouped, by the temperatures of the last round, if any, and of this one."""
+        if self.trigger == "printed":
+            return before is None or now >= before
+        return before is not None and now > before
+
+    def grouped(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
+        """The part of each client, by Gamma."""
+        rng = fed.rng("grouper", state.steps)
+        if self.grouper == "kmeans":
+            return groupers.kmeans(distances, self.n_clusters, rng)
+        if self.grouper == "meanshift":
+            return groupers.meanshift(distances)
+        if self.grouper == "affinity":
+            return groupers.affinity(distances, self.similarity, rng)
+        return groupers.hdbscan(distances, self.smallest_group, self.noise)
+
+
+def temperature(distances: Tensor) -> float:
+    """Clustering temperature of a matrix of cosine distances (eq. 4), in [0, 1]; 0 of a single client."""
+    n = len(distances)
+    return float(distances.norm()) / math.sqrt(4 * n * (n - 1)) if n > 1 else 0.0

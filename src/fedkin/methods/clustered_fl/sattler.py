@@ -1,0 +1,136 @@
+"""Clustered federated learning by recursive bipartition (Sattler, Müller, Samek 2020; algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge
+from sklearn.cluster import AgglomerativeClustering
+from torch import Tensor
+
+from fedkin.core import Federation, Record, State
+from fedkin.methods.clustered_fl.common import NotNegative
+from fedkin.methods.clustered_fl.tasks import losses
+from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, cosine_distances
+
+
+@dataclass(frozen=True)
+class SattlerState(SplitState):
+    """With what norms are measured by, and the clients' choices among cached models.
+
+    Attributes
+    ----------
+    first_norm : float or None
+        Greatest norm of an update in the first round.
+    choices : dict of str to int
+        By client, the position in `splits` of the cached model that serves it better than its group's; set at the end.
+    """
+
+    first_norm: float | None = None
+    choices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sattler(ByUpdates):
+    """Trains one model; whenever a group's model rests while some of its clients still pull, the group is cut in two.
+
+    A group is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
+    update is above `largest_above` (epsilon 2), it has more than two clients, and it is `cooldown` rounds old. The cut
+    is the one of complete linkage on the cosine between updates, and it is tried in every group, every round. A group
+    that is cut leaves its model in the cache; at the end every client takes the model, its group's or one cached on its
+    way there, that has the least loss on its data.
+
+    Attributes
+    ----------
+    mean_below, largest_above : float
+        epsilon 1 and epsilon 2.
+    norms : {"relative", "absolute"}
+        Whether these are shares of the greatest norm in the first round, so that they need not be found anew for every
+        model and learning rate; or lengths, as in the paper (0.4 and 1.6 there).
+    cooldown : int
+        Rounds before the first cut, and before a new group is cut in turn (20, and only before the first, in the code
+        of OCFL's comparison).
+    cache : bool
+        Whether clients may go back to a cached model at the end, which takes one more exchange.
+    """
+
+    mean_below: NotNegative = 0.3
+    largest_above: NotNegative = 0.2
+    norms: Literal["relative", "absolute"] = "relative"
+    cooldown: Annotated[int, Ge(0)] = 5
+    cache: bool = True
+
+    state_type: ClassVar[type[State]] = SattlerState
+
+    def watching(self, state: SattlerState) -> bool:
+        """Always."""
+        return True
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """As `ByUpdates.step`; the last round also asks clients which cached model serves them best."""
+        after, record = super().step(fed, state)
+        if self.cache and after.finished and after.splits:
+            after = dataclasses.replace(after, choices=self._best_cached(fed, after))
+        return after, record
+
+    def divided(
+        self, fed: Federation, state: SattlerState, part: Round
+    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        """Two halves, if the group has come to rest and its clients have not."""
+        weights = torch.tensor(part.weights)
+        mean = float((weights @ part.compared / weights.sum()).norm())
+        largest = float(part.compared.norm(dim=1).max())
+        distances = cosine_distances(part.compared)
+        values = {"norms": {str(part.group): [mean, largest]}}
+        unit = (state.first_norm or largest) if self.norms == "relative" else 1.0
+        born = max((split["round"] for split in state.splits if part.group in split["groups"]), default=0)
+        rested = state.steps - born >= self.cooldown
+        parted = mean < self.mean_below * unit and largest > self.largest_above * unit
+        if not (rested and parted and len(part.clients) > 2):
+            return None, distances, values
+        return bipartition(distances), distances, values
+
+    def kept(self, state: SattlerState, values: dict[str, Any]) -> dict[str, Any]:
+        """The greatest norm of the first round."""
+        if state.first_norm is None and "norms" in values:
+            return {"first_norm": values["norms"]["0"][1]}
+        return {}
+
+    def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
+        """By client, the split whose model has a lower loss on its data than its group's, if one has."""
+        payloads, ancestors = {}, {}
+        for at, client in enumerate(fed.ids):
+            group = int(state.labels[at])
+            if group >= 0:
+                ancestors[client] = [index for index, split in enumerate(state.splits) if client in split["clients"]]
+                models = [state.models[group], *(state.splits[index]["model"] for index in ancestors[client])]
+                payloads[client] = {"module": state.module, "models": torch.stack(models)}
+        choices = {}
+        for client, reply in fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)}):
+            best = int(reply["losses"].argmin())
+            if best > 0:
+                choices[str(client)] = ancestors[client][best - 1]
+        return choices
+
+    def result(self, state: SattlerState) -> dict[str, Any]:
+        """With the clients' choices among the cached models."""
+        return {**super().result(state), "choices": state.choices}
+
+    @staticmethod
+    def model_of(result: Mapping[str, Any], client: int) -> Tensor:
+        """The model that serves `client` best: its group's, or the cached one it chose."""
+        choice = result["choices"].get(str(client))
+        if choice is None:
+            return ByUpdates.model_of(result, client)
+        cached: Tensor = result["splits"][choice]["model"]
+        return cached
+
+
+def bipartition(distances: Tensor) -> list[int]:
+    """The two halves, 0 and 1 by client, of complete linkage: the greatest distance within a half is made small."""
+    search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete")
+    return [int(label) for label in search.fit_predict(distances.numpy())]

@@ -1,0 +1,55 @@
+"""What sites do for every method of clustered federated learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.learning.classifier import Classifier
+from fedkin.learning.descent import Descent, descend
+
+
+@task
+def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Shape of a sample, and one more than the greatest label; 0 classes where there are no labels."""
+    return [
+        {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
+        for client in clients
+    ]
+
+
+@task
+def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Train the model that came on the client's own data; its change, the number of samples and the training loss."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        classifier = Classifier.of(payload["module"])
+        model, loss = descend(
+            classifier, payload["model"], client.x, labels_of(client), client.rng, Descent(**payload["training"])
+        )
+        replies.append({"update": model.sub_(payload["model"]), "samples": len(client), "loss": loss})
+    return replies
+
+
+@task
+def losses(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Mean loss of each model that came ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""
+    return [
+        {"losses": losses_of(payload["models"], Classifier.of(payload["module"]), client.x, labels_of(client))}
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+def losses_of(models: Tensor, classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:
+    """Mean loss of every model ``(K, size)`` on the same samples: ``(K,)``."""
+    return torch.tensor([classifier.loss(model, x, y) for model in models])
+
+
+def labels_of(client: Client) -> Tensor:
+    """The client's labels."""
+    if client.y is None:
+        raise FedkinError(f"Site {client.id} has no labels; a method of clustered federated learning needs them.")
+    return client.y

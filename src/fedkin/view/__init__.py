@@ -1,0 +1,186 @@
+"""What the report of a run shows, whatever the method.
+
+Words come from `fedkin.wording`, and what there is to see from the run's records and from what clients hold: groups of
+samples (`samples`), associations of local clusters (`associations`), groups of clients (`clients`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.config import Config
+from fedkin.core import Client
+from fedkin.data.population import Population
+from fedkin.data.scaling import Scaling
+from fedkin.report import ClientGroups, Curve, RunView
+from fedkin.view.associations import graphs
+from fedkin.view.clients import client_groups, client_spread
+from fedkin.view.samples import group_pictures, group_profiles, group_table
+from fedkin.wording import MEASURES, Measure, formed, many, measures, number, reached, scaled, size, written
+
+Line = dict[str, Any]
+
+_NAMED = 12
+
+
+def view_of(config: Config, population: Population, scaling: Scaling, records: Sequence[Line]) -> RunView:
+    """The page's content, from the run's records and from what sites hold.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment.
+    population : Population
+        Its clients; those with int64 ``state["groups"]`` are shown by group.
+    scaling : Scaling
+        How their data were scaled.
+    records : sequence of dict
+        The lines of ``records.jsonl``.
+    """
+    clients = [client for client in population.clients if "groups" in client.state]
+    groups = sorted({group for client in clients for group in client.state["groups"].tolist()})
+    is_image = population.kind == "image"
+    clients_grouped = client_groups(records, population)
+    unit = "step" if clients_grouped is None else "round"
+    return RunView(
+        title=f"{type(config.method).__name__} on {Path(config.data.source).name}",
+        lead=_lead(population.clients, _found(groups, clients_grouped), many(len(records), unit)),
+        summary=_summary(config, records, unit),
+        curves=_curves(records, unit),
+        graphs=graphs(records),
+        clients=clients_grouped,
+        table=group_table(clients, groups, population.names) if groups else None,
+        pictures=[group_pictures(clients, group, scaling) for group in groups] if is_image else (),
+        profiles=group_profiles(clients, groups, population.features) if groups and not is_image else None,
+        notes=_notes(records, unit),
+        settings=config.tables,
+    )
+
+
+def _found(groups: Sequence[int], clients: ClientGroups | None) -> str:
+    """What a run has found, as a clause; empty if nothing."""
+    if clients is None:
+        return f"{many(len(groups), 'group')} were found across them" if groups else ""
+    found = len({group for group in clients.groups[:, -1].tolist() if group >= 0})
+    if found == 1:
+        return "one model was trained for all of them"
+    if found == len(clients.clients):
+        return "each of them trained a model of its own"
+    return f"{many(found, 'group')} of clients were found" if found else ""
+
+
+def _lead(clients: Sequence[Client], found: str, steps: str) -> str:
+    samples = sum(len(client) for client in clients)
+    end = f"In {steps}, {found}." if found else f"So far: {steps}."
+    return f"{many(len(clients), 'site')} hold {samples:,} samples, which never left them. {end}"
+
+
+def _summary(config: Config, records: Sequence[Line], unit: str) -> list[tuple[str, str, str]]:
+    if not records:
+        return []
+    known = measures(*records)
+    rows = []
+    for name, measure in known.items():
+        told = _telling(records, name)
+        if measure.headline and number(told[-1], name) is not None:
+            rows.append((measure.title, written(told[-1], name, measure), _explained(known, name, told, records, unit)))
+    last = records[-1]
+    rows += _trigger(records, unit) + _target(config, records, unit)
+    crossed = size(last["sent"] + last["received"])
+    return [*rows, ("Traffic", crossed, "of models and statistics, to the sites and from them")]
+
+
+def _explained(
+    known: Mapping[str, Measure], name: str, told: Sequence[Line], records: Sequence[Line], unit: str
+) -> str:
+    """What a number means, what goes with it, and where it came from."""
+    first, last, measure = told[0], told[-1], known[name]
+    text = measure.meaning
+    if number(last, measure.beside) is not None:
+        beside = known[measure.beside]
+        text += f"; {beside.title.lower()}: {written(last, measure.beside, beside)}"
+    if last is not records[-1]:
+        text += f"; as of {unit} {last['step']}"
+    if number(first, name) != number(last, name):
+        when = f"the first {unit}" if first is records[0] else f"{unit} {first['step']}"
+        text += f"; after {when} {written(first, name, measure)}"
+    return text
+
+
+def _telling(records: Sequence[Line], name: str) -> list[Line]:
+    """The records that speak of a number; models are not tried on test samples in every step."""
+    return [record for record in records if name in record["metrics"] or name in record["values"]]
+
+
+def _trigger(records: Sequence[Line], unit: str) -> list[tuple[str, str, str]]:
+    """When a method that waits for a sign formed its groups."""
+    if not any("fired" in record["values"] for record in records):
+        return []
+    step = formed(records)
+    if step is None:
+        return [("Groups formed", "not yet", "the sign that the method waits for has not come")]
+    return [("Groups formed", f"{unit} {step}", "when the sign came that the method waits for")]
+
+
+def _target(config: Config, records: Sequence[Line], unit: str) -> list[tuple[str, str, str]]:
+    """When the number was reached that the experiment names as its target."""
+    metric, reach = config.target.metric, config.target.reach
+    if metric is None or reach is None:
+        return []
+    title = MEASURES[metric].title if metric in MEASURES else metric.replace("_", " ")
+    label = f"Reached {title[0].lower()}{title[1:]} {reach:g}"
+    found = reached(records, metric, reach)
+    if found is None:
+        return [(label, "no", f"not in {many(len(records), unit)}")]
+    step, crossed = found
+    return [(label, f"{unit} {step}", f"after {size(crossed)} to the sites and from them")]
+
+
+def _curves(records: Sequence[Line], unit: str) -> list[Curve]:
+    if len(records) < 2:
+        return []
+    known = measures(*records)
+    curves = []
+    for name, measure in known.items():
+        told = _telling(records, name)
+        if measure.chart and len(told) > 1:
+            drawn = {n: known[n] for n in (name, measure.beside) if n in known}
+            series = {m.title: [scaled(record, n, m) for record in told] for n, m in drawn.items()}
+            caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
+            steps = [record["step"] for record in told]
+            curves.append(Curve(measure.title, caption, steps, series, measure.unit, unit))
+    x = [record["step"] for record in records]
+    traffic = {name: _increments([record[name] for record in records]) for name in ("sent", "received")}
+    caption = f"Sent to the sites and received from them, in each {unit}."
+    return [*curves, *client_spread(records), Curve("Traffic", caption, x, traffic, "bytes", unit)]
+
+
+def _increments(totals: Sequence[float]) -> list[float]:
+    return [after - before for before, after in zip([0, *totals], totals, strict=False)]
+
+
+def _notes(records: Sequence[Line], unit: str) -> list[str]:
+    notes = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
+    if not records or not records[-1]["metrics"]:
+        return notes
+    if unit == "step":
+        return ["Whatever is said of classes compares with the labels that came with the data.", *notes]
+    return ["Hidden groups and test samples only serve to judge what was found; no method sees them.", *notes]
+
+
+def _missing(record: Line) -> list[str]:
+    """Who was missing in a step, by reason."""
+    sites: dict[str, list[str]] = {}
+    for site, reason in record["missing"].items():
+        sites.setdefault(reason, []).append(site)
+    return [
+        f"site {own[0]} was missing ({reason})" if len(own) == 1 else f"sites {_few(own)} were missing ({reason})"
+        for reason, own in sites.items()
+    ]
+
+
+def _few(names: Sequence[str]) -> str:
+    listed, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(listed)} and {more} more" if more > 0 else f"{', '.join(listed[:-1])} and {listed[-1]}"

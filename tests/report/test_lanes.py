@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedkin.core.errors import FedkinError
+from fedkin.report import ClientGroups
+from fedkin.report.lanes import MOST_CLIENTS, WIDTH, client_groups
+
+BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")
+
+
+def drawn(groups: list[list[int]], **changes: object) -> str:
+    table = np.array(groups)
+    names, steps = [str(i) for i in range(len(table))], list(range(1, table.shape[1] + 1))
+    return client_groups(ClientGroups(**{"clients": names, "steps": steps, "groups": table, **changes}))
+
+
+def boxes(markup: str) -> dict[str, list[tuple[float, ...]]]:
+    """Boxes by class of lane: left, top, width, height."""
+    paths = re.findall(r'<path d="([^"]*)" class="lane ([^"]*)"', markup)
+    return {look: [tuple(map(float, box[:4])) for box in BOX.findall(path)] for path, look in paths}
+
+
+def names(markup: str) -> list[str]:
+    return re.findall(r'class="end">([^<]*)<', markup)
+
+
+def test_clients_are_ordered_by_last_group_then_id_with_unknown_ones_last() -> None:
+    markup = drawn([[0, 1], [0, -1], [1, 0], [0, 1], [0, 0]])
+    assert names(markup) == ["client", "2", "4", "0", "3", "1"]
+
+
+def test_a_lane_changes_colour_where_the_client_changes_group() -> None:
+    found = boxes(drawn([[0, 0, 0, 9], [-1, 9, 9, 9]]))
+    assert {look: len(own) for look, own in found.items()} == {"alone": 1, "c0 m0": 1, "c1 m1": 2}
+    ((left, _, width, _),) = found["c0 m0"]
+    short, long = sorted(found["c1 m1"], key=lambda box: box[2])
+    assert width == pytest.approx(long[2], abs=0.2)
+    assert width == pytest.approx(3 * short[2], abs=2)
+    assert left < short[0]
+
+
+@settings(max_examples=30)
+@given(arrays(np.int64, st.tuples(st.integers(1, 50), st.integers(1, 100)), elements=st.integers(-1, 12)))
+def test_lanes_never_overlap_and_stay_inside(groups: np.ndarray) -> None:
+    markup = drawn(groups.tolist())
+    height = float(re.search(r'viewBox="0 0 400 (\S+)"', markup)[1])  # type: ignore[index]
+    by_row: dict[float, list[tuple[float, ...]]] = {}
+    for box in (box for own in boxes(markup).values() for box in own):
+        by_row.setdefault(box[1], []).append(box)
+    assert len(by_row) == len(groups)
+    for row in by_row.values():
+        row.sort()
+        assert all(box[2] > 0 and box[1] + box[3] <= height for box in row)
+        assert all(first[0] + first[2] <= second[0] + 0.1 for first, second in pairwise(row))
+        assert row[-1][0] + row[-1][2] <= WIDTH
+
+
+def test_numbers_stand_where_there_is_room() -> None:
+    wide = drawn([[0, 3]])
+    assert re.findall(r'class="in">(\d+)<', wide) == ["0", "3"]
+    assert re.findall(r'class="in">(\d+)<', drawn([[0, 1] * 40])) == []
+
+
+def test_of_many_steps_some_are_drawn_the_last_one_too() -> None:
+    markup = drawn([[0] * 299 + [1], [0] * 300])
+    assert boxes(markup)["c1 m0"][0][2] > 0
+    assert "Shown are 75 of 300 rounds." in markup
+
+
+def test_more_clients_than_a_drawing_holds_are_a_table() -> None:
+    groups = [[i % 2] for i in range(MOST_CLIENTS + 1)]
+    assert "<svg" in drawn(groups[:-1])
+    assert "<svg" not in drawn(groups)
+    assert "<table" in drawn(groups)
+
+
+def test_the_table_tells_members_hidden_groups_and_scores() -> None:
+    markup = drawn([[1], [0], [0], [0], [-1], [0]], hidden=["A", "A", "B", "B", "B", "B"], scores={0: 0.9})
+    assert re.findall(r"<td>([^<]*)</td>", markup) == [
+        "4", "3 B, 1 A", "0.900", "1–3, 5",
+        "1", "1 A", "–", "0",
+        "1", "1 B", "–", "4",
+    ]  # fmt: skip
+
+
+def test_many_members_are_cut_short_and_long_names_abbreviated() -> None:
+    table = drawn([[i % 2] for i in range(150)])
+    assert "76, 78 and 35 more" in table
+    assert "a-very-long…" in drawn([[0]], clients=["a-very-long-name"])
+
+
+def test_names_are_escaped() -> None:
+    assert "<b>" not in drawn([[0]], clients=["<b>"], hidden=["<b>"])
+
+
+def test_pointing_tells_when_a_client_was_where() -> None:
+    assert 'data-tip="client 0, hidden group B\nround 1: not known\nround 2–3: group 4"' in drawn(
+        [[-1, 4, 4]], hidden=["B"]
+    )
+
+
+def test_nothing_yet_is_said() -> None:
+    assert "No groups yet." in client_groups(ClientGroups([], [], np.zeros((0, 0), int)))
+
+
+def test_shapes_must_fit() -> None:
+    with pytest.raises(FedkinError, match=r"client × step table of groups has shape \(1, 2\) where \(1, 1\)"):
+        drawn([[0, 1]], steps=[1])
+    with pytest.raises(FedkinError, match="row of hidden groups"):
+        drawn([[0, 1]], hidden=["A", "B"])
