@@ -95,6 +95,37 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
     assert (tmp_path / "new.csv").read_text() == "row,group\n0,0\n1,1\n"
 
 
+def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    quick = ["--clients", "3", "--out", "run", "--set", "method.module=perceptron", "--set", "method.rounds=2"]
+    assert fedkin("run", "local", *quick) == 0
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "run" / "clients.csv").read_text() == "client,group\n0,0\n1,1\n2,2\n"
+    assert fedkin("predict", "run", "digits", "--client", "1") == 0
+    told = capsys.readouterr().out
+    assert told.startswith("row,class\n0,")
+    assert {line.split(",")[1] for line in told.splitlines()[1:]} <= set("456")
+    assert fedkin("predict", "run", "digits", "--client", "1", "--out", "new.csv") == 0
+    assert (tmp_path / "new.csv").read_text() == told
+    rows = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
+    np.savez(tmp_path / "new.npz", x=rows, y=np.array(["4", "5", "6", "5", "4"]))
+    np.savez(tmp_path / "plain.npz", x=rows)
+    capsys.readouterr()
+    assert fedkin("assign", "run", "new.npz") == 0
+    assert capsys.readouterr() == ("1\n", "")
+    for arguments, sentence in (
+        ("predict run digits", "run has a model per group of clients and no --client was given; allowed: 0 to 2."),
+        ("predict run digits --client 3", "run has a model per group of clients and client 3 does not exist; "),
+        ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
+        ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its group; "),
+        ("assign nowhere digits", "nowhere holds no result to predict with; "),
+    ):
+        assert fedkin(*arguments.split()) == 2, arguments
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(f"fedkin: {sentence}")
+        assert shown.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

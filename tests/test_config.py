@@ -28,7 +28,9 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
         "center": "origin",
         "pause": 0.0,
     }
-    assert list(config.tables) == ["seed", "data", "scenario", "method", "engine"]
+    assert list(config.tables) == ["seed", "data", "scenario", "method", "engine", "evaluation", "target"]
+    assert config.tables["evaluation"] == {"every": 1}
+    assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
 
 
 @pytest.mark.usefixtures("toy")
@@ -98,6 +100,13 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
         ("seed.deep=1", "'seed' is {'deep': 1} on the command line; it should be a valid integer."),
         ("engine.drop_rate=1", "'engine.drop_rate' is 1 on the command line; it should be less than 1."),
         ("engine.failures=[[0, 1]]", "'engine.failures' is [[0, 1]] on the command line; it should be greater than 0."),
+        ("evaluation.every=0", "'evaluation.every' is 0 on the command line; it should be greater than 0."),
+        ("evaluation.very=2", "Unknown key on the command line: 'evaluation.very'; did you mean 'evaluation.every'?"),
+        ("target.reach=nan", "'target.reach' is nan on the command line; it should be a finite number."),
+        ("target.reach=soon", "'target.reach' is 'soon' on the command line; it should be a valid number."),
+        ("target.metric=3", "'target.metric' is 3 on the command line; it should be a valid string."),
+        ("target.stop=1", "'target.stop' is 1 on the command line; it should be a valid boolean."),
+        ("target.reached=1", "Unknown key on the command line: 'target.reached'; did you mean 'target.reach'?"),
         ("engine=3", "'engine' is 3 on the command line; it should be a section."),
         ("method=3", "'method' is 3 on the command line; it should be a section, [method]."),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
@@ -131,3 +140,21 @@ def test_an_unreadable_file_gets_one_sentence(content: bytes | None, tmp_path: P
         path.write_bytes(content)
     with pytest.raises(FedkinError, match=r"^(Cannot read .*mine\.toml: No such|.*mine\.toml is not a TOML file: )"):
         load_config(path)
+
+
+@pytest.mark.usefixtures("toy")
+def test_targets_and_evaluation_survive_being_written(tmp_path: Path) -> None:
+    overrides = ["evaluation.every=5", "target.metric=personal_accuracy", "target.reach=1", "target.stop=true"]
+    config = load_config("toy", [*TOY, *overrides])
+    assert config.evaluation.every == 5
+    assert (config.target.metric, config.target.reach, config.target.stop) == ("personal_accuracy", 1.0, True)
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml())
+    assert load_config(path) == config
+    assert load_config(path, ["target.metric=none", "target.reach=none"]).target.reach is None
+
+
+def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
+    assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
+    assert load_config("ocfl").tables["scenario"]["name"] == "label-groups"
+    assert load_config("ocfl", ["scenario.name=iid"]).tables["scenario"]["name"] == "iid"

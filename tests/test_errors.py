@@ -199,6 +199,8 @@ def test_data_to_predict_that_do_not_fit_are_refused(capsys: pytest.CaptureFixtu
             "'nan.npz' has missing or infinite values in 1 of 1 samples; all must be finite float32.",
         ),
         ("predict run absent.csv", "'absent.csv' does not exist."),
+        ("predict run wine --client 0", "Method 'fedcref' of run groups samples, not clients; leave --client out."),
+        ("assign run wine", "Method 'fedcref' of run groups samples, not clients; use `fedkin predict`."),
         ("predict nothing wine", "nothing holds no result to predict with; `fedkin resume` may finish it."),
         ("predict run wine --out notes.txt/out.csv", "Cannot write notes.txt/out.csv: "),
     ):

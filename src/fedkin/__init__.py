@@ -3,10 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedkin.estimators import FedCRef
+    from fedkin.estimators import IFCA, OCFL, FedAvg, FedCRef, FedOpt, GradientLoss, Hierarchical, Local, Sattler
 
 __version__ = "0.1.0"
-__all__ = ["FedCRef", "__version__"]
+__all__ = [
+    "IFCA",
+    "OCFL",
+    "FedAvg",
+    "FedCRef",
+    "FedOpt",
+    "GradientLoss",
+    "Hierarchical",
+    "Local",
+    "Sattler",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -104,10 +104,10 @@ def load_found(folder: Path) -> Found:
     """
     try:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
+        name, result, scaling, classes = (tree[key] for key in ("method", "result", "scaling", "classes"))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
-    method = registry.resolve("method", tree["method"])
-    return Found(folder, tree["method"], method, tree["result"], Scaling.from_tree(tree["scaling"]), tree["classes"])
+    return Found(folder, name, registry.resolve("method", name), result, Scaling.from_tree(scaling), classes)
 
 
 def predict(folder: Path, source: str, label: str | None = None, client: int | None = None) -> str:

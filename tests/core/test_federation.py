@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedkin.core import Client, Task, task
+from fedkin.core import Client, Federation, FedkinError, Task, task
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
 
@@ -64,3 +64,86 @@ def test_the_servers_generators_depend_on_seed_and_path():
 def test_two_clients_with_one_id_are_refused():
     with pytest.raises(ValueError, match="same id"):
         LocalFederation([Client(0, torch.zeros(1, 1)), Client(0, torch.zeros(1, 1))])
+
+
+class Scripted(Federation):
+    """Replies as written down, exchange by exchange; `said` tells which have been fetched."""
+
+    def __init__(self, *script):
+        super().__init__(range(3))
+        self.script = list(script)
+        self.asked = []
+        self.said = []
+
+    def deliver(self, task, payloads):
+        self.asked.append(sorted(payloads))
+        for client, reply in self.script.pop(0).items():
+            self.said.append(client)
+            yield client, reply
+
+
+FINE = {"x": torch.zeros(2)}
+
+
+def test_a_stream_is_fetched_as_it_is_read_and_knows_the_missing_at_its_end():
+    fed = Scripted({0: FINE, 1: "broken", 2: FINE})
+    replies = fed.stream(double, fed.all())
+    assert fed.said == []
+    assert next(replies) == (0, FINE)
+    assert fed.said == [0]
+    assert fed.traffic.received == payload_bytes(FINE)
+    assert next(replies) == (2, FINE)
+    assert list(replies) == []
+    assert fed.missing == {1: "broken"}
+    assert fed.exchange == 1
+
+
+def test_who_says_nothing_at_all_is_missing():
+    fed = Scripted({1: FINE})
+    assert list(fed.ask(double, fed.all())) == [1]
+    assert fed.missing == {0: "no reply", 2: "no reply"}
+    assert list(fed.missing) == [0, 2]
+
+
+def test_the_next_exchange_forgets_the_missing_of_the_last():
+    fed = Scripted({0: FINE}, {0: FINE, 1: FINE, 2: FINE})
+    fed.ask(double, fed.all())
+    assert len(fed.missing) == 2
+    fed.ask(double, fed.all())
+    assert fed.missing == {}
+
+
+def test_a_stream_counts_what_is_sent_to_the_lost_and_what_is_refused_once_each():
+    refused = {"x": torch.zeros(50)}
+    fed = Scripted({0: refused, 1: "broken", 2: FINE})
+    payload = {"add": torch.zeros(100)}
+    assert [client for client, _ in fed.stream(double, fed.all(**payload), {"x": (2,)})] == [2]
+    assert fed.traffic.sent == 3 * payload_bytes(payload)
+    assert fed.traffic.received == payload_bytes(refused) + payload_bytes(FINE)
+
+
+def test_ask_is_a_stream_that_was_read():
+    fed, other = federation(drop_rate=0.5, seed=3), federation(drop_rate=0.5, seed=3)
+    for _ in range(5):
+        together = fed.ask(double, fed.all(add=1.0))
+        one_by_one = list(other.stream(double, other.all(add=1.0)))
+        assert one_by_one == list(together.items())
+        assert (fed.missing, fed.traffic, fed.exchange) == (other.missing, other.traffic, other.exchange)
+
+
+def test_insisting_asks_only_those_who_have_not_replied():
+    nan = {"x": torch.tensor(torch.nan)}
+    fed = Scripted({0: FINE, 1: nan, 2: "broken"}, {2: FINE}, {1: {"x": torch.ones(1)}})
+    replies = fed.insist(double, {})
+    assert list(replies) == [0, 1, 2]
+    assert replies[1]["x"] == 1.0
+    assert fed.asked == [[0, 1, 2], [1, 2], [1]]
+    assert fed.missing == {}
+
+
+def test_insisting_has_an_end():
+    fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
+    sentence = r"^Site 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
+    with pytest.raises(FedkinError, match=sentence):
+        fed.insist(double, {})
+    assert len(fed.asked) == 20

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import torch
 from hypothesis import given
@@ -67,3 +69,72 @@ def test_a_bug_in_a_task_is_not_taken_for_a_missing_client():
     fed = LocalFederation(clients(3))
     with pytest.raises(RuntimeError, match="a bug in a task"):
         fed.ask(fail, fed.all())
+
+
+@task
+def count(clients, payloads):
+    for client in clients:
+        if client.id == payloads[0].get("fails"):
+            raise RuntimeError("a bug in a task")
+        time.sleep(payloads[0].get("seconds", 0.0))
+        client.state["done"] = torch.tensor(1)
+    return [{"x": torch.rand(3, generator=client.rng)} for client in clients]
+
+
+def done(fed):
+    return sum("done" in client.state for client in fed.clients.values())
+
+
+@pytest.mark.parametrize(("chunk", "workers"), [(1, 1), (2, 3), (5, 2)])
+def test_replies_do_not_pile_up(chunk, workers):
+    fed = LocalFederation(clients(80), chunk=chunk, workers=workers)
+    most = 2 * workers * chunk
+    read = 0
+    for read, (client, _) in enumerate(fed.stream(count, fed.all()), 1):
+        assert client == read - 1
+        if read % 20 == 1:
+            time.sleep(0.05)  # time enough for the workers to do whatever they may
+        assert done(fed) <= read + most
+    assert read == done(fed) == 80
+
+
+def test_nothing_is_done_before_the_first_reply_is_asked_for():
+    fed = LocalFederation(clients(4))
+    replies = fed.stream(count, fed.all())
+    time.sleep(0.02)
+    assert done(fed) == 0
+    assert len(list(replies)) == 4
+
+
+def test_after_a_bug_in_a_task_nothing_goes_on_behind_and_the_next_exchange_is_sound():
+    fed = LocalFederation(clients(40), seed=3, chunk=1, workers=3)
+    with pytest.raises(RuntimeError, match="a bug in a task"):
+        fed.ask(count, fed.all(fails=2, seconds=0.01))
+    before = done(fed)
+    time.sleep(0.05)
+    assert done(fed) == before < 40
+    other = LocalFederation(clients(40), seed=3)
+    other.exchange = 1
+    found, expected = fed.ask(count, fed.all()), other.ask(count, other.all())
+    assert list(found) == list(range(40))
+    assert all(torch.equal(found[i]["x"], expected[i]["x"]) for i in expected)
+
+
+def test_a_stream_that_is_given_up_leaves_everything_in_order():
+    threads = torch.get_num_threads()
+    fed = LocalFederation(clients(40), chunk=1, workers=3)
+    replies = fed.stream(count, fed.all(seconds=0.005))
+    next(replies)
+    replies.close()
+    before = done(fed)
+    time.sleep(0.05)
+    assert done(fed) == before <= 1 + 2 * 3
+    assert torch.get_num_threads() == threads
+    assert len(fed.ask(count, fed.all())) == 40
+
+
+def test_progress_is_told_with_the_lost_counted_in():
+    told = []
+    fed = LocalFederation(clients(5), chunk=2, failures=[(1, 0)], on_progress=lambda *parts: told.append(parts))
+    assert list(fed.ask(draw, fed.all())) == [1, 2, 3, 4]
+    assert told == [(3, 5), (5, 5)]

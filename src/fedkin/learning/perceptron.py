@@ -53,7 +53,7 @@ class PerceptronResident(Resident):
 
 
 def is_perceptron(module: nn.Module) -> bool:
-    """Whether `module` is a plain sequence of linear layers with biases and ReLUs between them, nothing frozen or tied."""
+    """Whether `module` is a plain sequence of linear layers with biases and ReLUs between, nothing frozen or tied."""
     if type(module) is not nn.Sequential:
         return False
     parts = list(module)

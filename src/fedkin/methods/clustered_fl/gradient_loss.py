@@ -174,9 +174,14 @@ def preference(losses: Tensor, slopes: Tensor, moves: Tensor, payload: Payload) 
 def _gradients(
     classifier: Classifier, models: Tensor, x: Tensor, y: Tensor, rng: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and these with their buffers after the batch."""
+    """Losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and these with their buffers after the batch.
+
+    Losses are NaN, and so the reply is refused, where a batch norm was given a single sample to learn from.
+    """
     losses, slopes, after = [], [], []
     with classifier.resident() as resident:
+        if len(x) == 1 and resident.needs_pairs:
+            return torch.full((len(models),), torch.nan), torch.zeros(len(models), classifier.parameters), models
         resident.module.train()
         for model in models:
             resident.load(model, rng)

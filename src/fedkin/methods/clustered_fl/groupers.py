@@ -21,7 +21,9 @@ Noise = Literal["group", "nearest"]
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
     """k-means on the rows of the matrix: clients are alike if they are as far from everyone as each other."""
     search = KMeans(min(n_clusters, len(distances)), n_init=10, random_state=draw_seed(rng))
-    return _plain(search.fit_predict(distances.numpy()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # that fewer rows than clusters differ
+        return _plain(search.fit_predict(distances.numpy()))
 
 
 def meanshift(distances: Tensor) -> list[int]:
@@ -42,7 +44,7 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
     given = -distances if similarity == "corrected" else distances
     search = AffinityPropagation(affinity="precomputed", random_state=draw_seed(rng))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # that it does not converge, or that all are equally alike
         labels = search.fit_predict(given.numpy())
     return _plain(np.maximum(labels, 0))
 

@@ -86,7 +86,7 @@ class IFCA(GroupMethod):
             found[client] = reply["loss"]
         models = self._moved(state, means, everyone)
         if self.empty == "reseed" and found:
-            models = worst.reseeded(models, labels)
+            models = worst.reseeded(models, labels, Classifier.of(state.module).leading(self.shared_layers))
         after = state.next(models=models, labels=labels, finished=self.finished(state))
         return after, round_record(fed, found, labels)
 
@@ -163,10 +163,10 @@ class _Worst:
         """Take notice of a client's model."""
         self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.groups]
 
-    def reseeded(self, models: Tensor, labels: Tensor) -> Tensor:
-        """`models` in which groups without a client have taken over these, the worst first."""
+    def reseeded(self, models: Tensor, labels: Tensor, shared: int) -> Tensor:
+        """`models` in which groups without a client have taken over these, the worst first, beyond what all share."""
         sizes = labels[labels >= 0].bincount(minlength=len(models))
         models = models.clone()
         for group, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):
-            models[group] = model
+            models[group, shared:] = model[shared:]
         return models

@@ -16,9 +16,18 @@ from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, co
 
 @dataclass(frozen=True)
 class OCFLState(SplitState):
-    """With the temperature of the round before; ``None`` in the first."""
+    """With what the trigger goes by.
+
+    Attributes
+    ----------
+    temperature : float or None
+        Of the round before; ``None`` in the first.
+    fired : bool
+        Whether the clients have been grouped, be it in a single group.
+    """
 
     temperature: float | None = None
+    fired: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,13 +70,15 @@ class OCFL(ByUpdates):
 
     def watching(self, state: OCFLState) -> bool:
         """Until the clients are grouped."""
-        return not state.splits
+        return not state.fired
 
     def divided(
         self, fed: Federation, state: OCFLState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
         """Everyone at once, when the temperature says so."""
         distances = cosine_distances(part.compared)
+        if len(part.clients) < 2:
+            return None, distances, {}  # a lone update has no temperature
         now = temperature(distances)
         values = {"temperature": now}
         if not self.fires(state.temperature, now):
@@ -75,8 +86,11 @@ class OCFL(ByUpdates):
         return self.grouped(fed, state, distances), distances, values
 
     def kept(self, state: OCFLState, values: dict[str, Any]) -> dict[str, Any]:
-        """The temperature, for the next round."""
-        return {"temperature": values.get("temperature", state.temperature)}
+        """The temperature, for the next round, and whether it fired in this one."""
+        if "temperature" not in values:
+            return {}
+        now = values["temperature"]
+        return {"temperature": now, "fired": self.fires(state.temperature, now)}
 
     def fires(self, before: float | None, now: float) -> bool:
         """Whether clients are to be grouped, by the temperatures of the last round, if any, and of this one."""

@@ -24,13 +24,13 @@ class SattlerState(SplitState):
 
     Attributes
     ----------
-    first_norm : float or None
-        Greatest norm of an update in the first round.
+    greatest_norm : float
+        Of an update in any round so far.
     choices : dict of str to int
         By client, the position in `splits` of the cached model that serves it better than its group's; set at the end.
     """
 
-    first_norm: float | None = None
+    greatest_norm: float = 0.0
     choices: dict[str, int] = field(default_factory=dict)
 
 
@@ -49,8 +49,10 @@ class Sattler(ByUpdates):
     mean_below, largest_above : float
         epsilon 1 and epsilon 2.
     norms : {"relative", "absolute"}
-        Whether these are shares of the greatest norm in the first round, so that they need not be found anew for every
-        model and learning rate; or lengths, as in the paper (0.4 and 1.6 there).
+        Whether these are shares, so that they need not be found anew for every model and learning rate: epsilon 1 of
+        the greatest norm in the group in this round, which tells how far its updates cancel out, and epsilon 2 of the
+        greatest in any round so far, which tells how far they are from rest. Or lengths, as in the paper (0.4 and 1.6
+        there).
     cooldown : int
         Rounds before the first cut, and before a new group is cut in turn (20, and only before the first, in the code
         of OCFL's comparison).
@@ -59,7 +61,7 @@ class Sattler(ByUpdates):
     """
 
     mean_below: NotNegative = 0.3
-    largest_above: NotNegative = 0.2
+    largest_above: NotNegative = 0.5
     norms: Literal["relative", "absolute"] = "relative"
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
@@ -86,19 +88,18 @@ class Sattler(ByUpdates):
         largest = float(part.compared.norm(dim=1).max())
         distances = cosine_distances(part.compared)
         values = {"norms": {str(part.group): [mean, largest]}}
-        unit = (state.first_norm or largest) if self.norms == "relative" else 1.0
+        units = (largest, max(largest, state.greatest_norm)) if self.norms == "relative" else (1.0, 1.0)
         born = max((split["round"] for split in state.splits if part.group in split["groups"]), default=0)
         rested = state.steps - born >= self.cooldown
-        parted = mean < self.mean_below * unit and largest > self.largest_above * unit
+        parted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
         if not (rested and parted and len(part.clients) > 2):
             return None, distances, values
         return bipartition(distances), distances, values
 
     def kept(self, state: SattlerState, values: dict[str, Any]) -> dict[str, Any]:
-        """The greatest norm of the first round."""
-        if state.first_norm is None and "norms" in values:
-            return {"first_norm": values["norms"]["0"][1]}
-        return {}
+        """The greatest norm so far."""
+        norms = [largest for _, largest in values.get("norms", {}).values()]
+        return {"greatest_norm": max([state.greatest_norm, *norms])}
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
         """By client, the split whose model has a lower loss on its data than its group's, if one has."""
@@ -106,7 +107,7 @@ class Sattler(ByUpdates):
         for at, client in enumerate(fed.ids):
             group = int(state.labels[at])
             if group >= 0:
-                ancestors[client] = [index for index, split in enumerate(state.splits) if client in split["clients"]]
+                ancestors[client] = _way(state.splits, group)
                 models = [state.models[group], *(state.splits[index]["model"] for index in ancestors[client])]
                 payloads[client] = {"module": state.module, "models": torch.stack(models)}
         choices = {}
@@ -128,6 +129,16 @@ class Sattler(ByUpdates):
             return ByUpdates.model_of(result, client)
         cached: Tensor = result["splits"][choice]["model"]
         return cached
+
+
+def _way(splits: list[dict[str, Any]], group: int) -> list[int]:
+    """Positions of the splits that led to `group`, in order of time."""
+    way = []
+    for at in range(len(splits) - 1, -1, -1):
+        if group in splits[at]["groups"]:
+            way.append(at)
+            group = splits[at]["group"]
+    return way[::-1]
 
 
 def bipartition(distances: Tensor) -> list[int]:

@@ -18,8 +18,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
-from fedkin import estimators
 from fedkin.core import FedkinError
+from fedkin.estimators import samples
 from fedkin.methods.federated_clustering import fedcref
 
 QUICK = {
@@ -107,7 +107,7 @@ def test_the_documented_parameters_exist() -> None:
 
 
 def test_the_documented_example_is_true() -> None:
-    outcome = doctest.testmod(estimators)
+    outcome = doctest.testmod(samples)
     assert outcome.attempted > 3
     assert outcome.failed == 0
 
