@@ -134,5 +134,3 @@ def outlives_losses(method: Callable[..., Any], rounds: int = 4, **options: Any)
     assert {"n_groups", "labels", "models", "module"} <= set(done.result)
     assert done.result["labels"].shape == (8,)
     assert done.result["models"].shape == (done.result["n_groups"], done.states[0].models.shape[1])
-
-

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-QUICK = ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"]
+QUICK = {"fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"]}
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
@@ -48,7 +48,8 @@ def run_command(line: str) -> None:
     if program != "fedkin":
         return
     if arguments[0] == "run":
-        arguments += [part for setting in QUICK for part in ("--set", f"method.{setting}")]
+        settings = QUICK.get(load_config(arguments[1]).method_name, ["rounds=2", "local_epochs=1"])
+        arguments += [part for setting in settings for part in ("--set", f"method.{setting}")]
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert not end.value.code, line

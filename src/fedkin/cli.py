@@ -134,21 +134,23 @@ def assign(
 @app.command("list")
 def list_names(
     section: Annotated[
-        str | None, typer.Argument(help="methods, data or scenarios; by default, all.", show_default=False)
+        str | None, typer.Argument(help="methods, data, scenarios or models; by default, all.", show_default=False)
     ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Show for every scenario who holds what.")] = False,
     data: Annotated[
         str | None, typer.Option(help="Data set for --preview; by default, digits.", show_default=False)
     ] = None,
 ) -> None:
-    """List methods, data and scenarios, one line each."""
+    """List methods, data, scenarios and models, one line each."""
     from fedkin import registry
     from fedkin.data import catalogue
+    from fedkin.models.names import MODELS
 
     sections = {
         "methods": {name: entry.summary for name, entry in registry.METHODS.items()},
         "data": catalogue.EMBEDDED,
         "scenarios": {name: entry.summary for name, entry in registry.SCENARIOS.items()},
+        "models": MODELS,
     }
     if section is not None and section not in sections:
         from fedkin.core.errors import unknown_name
@@ -159,7 +161,7 @@ def list_names(
     for title in shown:
         print(title.capitalize())
         for name, summary in sections[title].items():
-            print(f"  {name:<15}  {summary}")
+            print(f"  {name:<17}  {summary}")
             for line in below.get(name, "").splitlines() if title == "scenarios" else ():
                 print(f"    {line}".rstrip())
             if title == "scenarios" and preview:

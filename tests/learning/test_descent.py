@@ -32,7 +32,13 @@ def dropped(shape, classes):
     )  # fmt: skip
 
 
-NORMED, DROPPED = f"{__name__}:normed", f"{__name__}:dropped"
+def frozen(shape, classes):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, classes))
+    module[1].requires_grad_(False)
+    return module
+
+
+NORMED, DROPPED, FROZEN = (f"{__name__}:{factory}" for factory in ("normed", "dropped", "frozen"))
 
 
 def rng(*path):
@@ -86,7 +92,7 @@ def plainly(classifier, start, x, y, rng, descent):
     return vector_of(module), sum(loss * count for loss, count in last) / sum(count for _, count in last)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "lenet5", "gradient-loss-cnn", NORMED, DROPPED])
+@pytest.mark.parametrize("name", ["perceptron", "lenet5", "gradient-loss-cnn", NORMED, DROPPED, FROZEN])
 @pytest.mark.parametrize(
     "descent",
     [
@@ -107,6 +113,16 @@ def test_training_is_that_of_plain_torch(name, descent):
     assert (expected - start).abs().max() > 1e-3
     torch.testing.assert_close(model, expected, rtol=1e-3, atol=2e-5)
     assert loss == pytest.approx(expected_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_what_is_frozen_stays_as_it_is(optimizer):
+    classifier, start, x, y = problem(FROZEN)
+    descent = Descent(optimizer=optimizer, weight_decay=0.5, proximal=0.1, learning_rate=0.1)
+    model, _ = descend(classifier, start, x, y, rng("train"), descent)
+    still = classifier.leading(2)
+    assert torch.equal(model[:still], start[:still])
+    assert not torch.equal(model[still:], start[still:])
 
 
 @settings(max_examples=15)

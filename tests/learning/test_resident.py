@@ -88,6 +88,31 @@ class Reversed(nn.Sequential):
         return x
 
 
+class HalfWay(nn.Module):
+    """Uses what comes before the pooling, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        before = self.parts[:2](x)
+        return self.head(torch.cat([before.mean((2, 3)), self.parts[2](before).mean((2, 3))], 1))
+
+
+@pytest.mark.parametrize("make", [HalfWay, lambda: nn.Sequential(HalfWay(), nn.Tanh())])
+def test_a_module_may_use_part_of_a_sequence(make):
+    assert_as_plain(seeded(make), *batch(1), channels_last=True)
+
+
+def test_sequences_in_sequences_are_swapped_too():
+    inner = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(2))
+    module = seeded(lambda: nn.Sequential(nn.Sequential(inner), nn.Flatten(), nn.Linear(36, 3)))
+    assert isinstance(pool_first(copy.deepcopy(module))[0][0][1], nn.MaxPool2d)
+    assert_as_plain(module, *batch(1), channels_last=False)
+
+
 @pytest.mark.parametrize(
     "module",
     [

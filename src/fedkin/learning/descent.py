@@ -105,6 +105,7 @@ class _SGD:
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         self.slopes, self.start, self.descent = resident.slopes, start, descent
+        self.frozen = resident.frozen
         self.values = resident.values[: len(resident.slopes)]
         self.velocity = torch.zeros_like(self.slopes) if descent.momentum else None
 
@@ -120,6 +121,8 @@ class _SGD:
             self.slopes.add_(self.values, alpha=self.descent.weight_decay)
         if self.descent.proximal:
             self.slopes.add_(self.values, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
+        for place in self.frozen:
+            self.slopes[place] = 0.0
 
 
 class _Adam(_SGD):

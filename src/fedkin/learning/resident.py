@@ -33,7 +33,9 @@ class Resident:
     Attributes
     ----------
     values, slopes : Tensor
-        float32: the model as one vector ``(size,)``, and the gradient of its trainable part ``(parameters,)``.
+        float32: the model as one vector ``(size,)``, and the gradient of its parameters ``(parameters,)``.
+    frozen : list of slice
+        Where in `slopes` the parameters lie that do not train; their slopes are 0.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool) -> None:
@@ -43,11 +45,14 @@ class Resident:
         self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
         self.values = vector_of(self.module)
         self.slopes = torch.zeros(sum(parameter.numel() for parameter in self.module.parameters()))
+        self.frozen: list[slice] = []
         at = 0
         for parameter in self.module.parameters():
             place = slice(at, at + parameter.numel())
             parameter.data = self.values[place].view_as(parameter)
             parameter.grad = self.slopes[place].view_as(parameter)
+            if not parameter.requires_grad:
+                self.frozen.append(place)
             at = place.stop
         for buffer in self.module.buffers():
             if buffer.is_floating_point():
@@ -95,13 +100,15 @@ def vector_of(module: nn.Module) -> Tensor:
 def pool_first(module: nn.Module) -> nn.Module:
     """`module` with max-pooling before, instead of after, a monotone activation: same values, a quarter of the work.
 
-    Only neighbours in a plain `nn.Sequential` are swapped, in place.
+    Neighbours are swapped in place, in a plain `nn.Sequential` and such as are part of it: any other module may use
+    what one of its sequences computes half-way.
     """
-    for part in module.modules():
-        if type(part) is nn.Sequential:  # a subclass may have a `forward` of its own
-            for at in range(len(part) - 1):
-                if isinstance(part[at], _MONOTONE) and _is_plain_pooling(part[at + 1]):
-                    part[at], part[at + 1] = part[at + 1], part[at]
+    if type(module) is nn.Sequential:
+        for part in module:
+            pool_first(part)
+        for at in range(len(module) - 1):
+            if isinstance(module[at], _MONOTONE) and _is_plain_pooling(module[at + 1]):
+                module[at], module[at + 1] = module[at + 1], module[at]
     return module
 
 

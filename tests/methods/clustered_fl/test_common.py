@@ -1,11 +1,11 @@
 """What all methods of clustered federated learning share."""
 
-import planted
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
 from fedkin.learning.descent import Descent

@@ -1,9 +1,9 @@
 """Federated averaging is told by hand: with full batches and one step it is gradient descent."""
 
-import planted
 import pytest
 import torch
 
+import planted
 from fedkin.methods.clustered_fl.fedavg import FedAvg, Local
 
 ONE_ROUND = planted.FULL_BATCH | {"rounds": 1}

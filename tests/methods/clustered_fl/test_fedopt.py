@@ -1,10 +1,10 @@
 """The server's optimisers against the formulas of Reddi et al. 2021 (algorithm 2), written out for two rounds."""
 
-import planted
 import pytest
 import torch
 from torch import Tensor
 
+import planted
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.fedopt import FedOpt, FedOptState

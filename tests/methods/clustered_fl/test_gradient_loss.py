@@ -1,12 +1,12 @@
 """Clustering by gradient and loss: equations 1-7 by hand, and what is done about empty groups."""
 
-import planted
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import planted
 from fedkin.methods.clustered_fl.gradient_loss import GradientLoss, preference
 
 GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
@@ -165,7 +165,9 @@ def test_a_single_sample_and_a_batch_norm_are_a_missing_reply():
     assert [list(record.missing) for record in done.records] == [[2], [2]]
 
 
-@pytest.mark.parametrize("options", [{}, {"empty": "keep"}, {"similarity": "euclidean"}, {"module": "planted:normalised"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"empty": "keep"}, {"similarity": "euclidean"}, {"module": "planted:normalised"}]
+)
 def test_lost_clients_are_no_accident(options):
     planted.outlives_losses(GradientLoss, n_clusters=3, **options)
 

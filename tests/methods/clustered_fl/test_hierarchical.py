@@ -2,11 +2,11 @@
 
 import math
 
-import planted
 import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
+import planted
 from fedkin.core import FedkinError
 from fedkin.methods.clustered_fl.hierarchical import Hierarchical, cut, distances_between
 

@@ -1,9 +1,9 @@
 """IFCA: who is in which group is a matter of loss, and a round is one exchange."""
 
-import planted
 import pytest
 import torch
 
+import planted
 from fedkin.core import FedkinError
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.gradient_loss import GradientLoss

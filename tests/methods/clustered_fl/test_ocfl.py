@@ -1,13 +1,14 @@
 """OCFL: the temperature, when it fires, and that it fires once."""
 
 import math
+from itertools import pairwise
 
-import planted
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import planted
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clustered_fl.ocfl import OCFL, temperature
 from fedkin.methods.clustered_fl.updates import cosine_distances
@@ -82,7 +83,7 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
     assert at >= 2
     assert len(seen) == at  # nobody watches any longer
     assert seen[-1] > seen[-2]
-    assert all(later <= earlier for earlier, later in zip(seen[:-2], seen[1:-1], strict=True))
+    assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
 
 
 @pytest.mark.parametrize("options", [{}, {"grouper": "kmeans"}, {"grouper": "affinity"}])

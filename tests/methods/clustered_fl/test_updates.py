@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import planted
 import pytest
 import torch
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+import planted
 from fedkin.core import Federation
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.updates import (

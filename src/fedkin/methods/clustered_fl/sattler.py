@@ -61,7 +61,7 @@ class Sattler(ByUpdates):
     """
 
     mean_below: NotNegative = 0.3
-    largest_above: NotNegative = 0.5
+    largest_above: NotNegative = 0.2
     norms: Literal["relative", "absolute"] = "relative"
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True

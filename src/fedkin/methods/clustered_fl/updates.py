@@ -215,7 +215,7 @@ def cosine_similarities(updates: Tensor) -> Tensor:
         products += wide @ wide.T
     lengths = products.diagonal().sqrt()
     scale = torch.where(lengths > 0, 1 / lengths, 0.0)
-    similarities = ((products + products.T) / 2 * scale[:, None] * scale).clamp(-1, 1)
+    similarities = ((products + products.T) / 2 * (scale[:, None] * scale)).clamp(-1, 1)
     return similarities.fill_diagonal_(1.0)
 
 
