@@ -10,11 +10,21 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
+from math import isnan, nan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from fedkin.wording import formed, reached
+
 Row = dict[str, float]
+
+CLIENTS = {
+    "personal_accuracy": "personal accuracy", "personal_f1": "personal F1", "global_accuracy": "global accuracy",
+    "global_f1": "global F1", "learning_gap": "gap", "ari": "ARI", "purity": "purity",
+}  # fmt: skip
+"""Measures of groups of clients, and their columns."""
 
 
 def read(folder: Path) -> Row | None:
@@ -22,8 +32,29 @@ def read(folder: Path) -> Row | None:
     if not (folder / "result.json").exists():
         return None
     lines: list[dict[str, Any]] = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    first, last = lines[0], lines[-1]
     seconds = [json.loads(line)["seconds"] for line in (folder / "timing.jsonl").read_text().splitlines()]
+    if "labels" in lines[-1]["values"]:
+        target = tomllib.loads((folder / "config.toml").read_text())["target"]
+        return of_clients(lines, target) | {"seconds": sum(seconds)}
+    return of_samples(lines) | {"seconds": sum(seconds)}
+
+
+def of_clients(lines: list[dict[str, Any]], target: dict[str, Any]) -> Row:
+    """Of a run that groups clients; ``to target`` is the step that reached the experiment's target."""
+    last = lines[-1]
+    row = {name: last["metrics"].get(key, nan) for key, name in CLIENTS.items()}
+    row["groups"] = last["values"]["groups"]
+    row["formed in"] = formed(lines) or nan
+    if target["metric"] != "none" and target["reach"] != "none":
+        found = reached(lines, target["metric"], target["reach"])
+        row["to target"] = found[0] if found else nan
+        row["reached"] = found is not None
+    return row | {"steps": len(lines), "MB": (last["sent"] + last["received"]) / 1e6}
+
+
+def of_samples(lines: list[dict[str, Any]]) -> Row:
+    """Of a run that groups samples."""
+    first, last = lines[0], lines[-1]
     return {
         "ACC": last["metrics"]["accuracy"],
         "ACC it. 1": first["metrics"]["accuracy"],
@@ -36,7 +67,6 @@ def read(folder: Path) -> Row | None:
         "wrong %": 100 * last["metrics"]["wrong"],
         "iterations": len(lines),
         "MB": (last["sent"] + last["received"]) / 1e6,
-        "seconds": sum(seconds),
     }
 
 
@@ -49,16 +79,19 @@ def table(runs: Path) -> str:
             experiments.setdefault(re.sub(r"-s\d+$", "", folder.name), []).append(row)
     if not experiments:
         return "no finished runs"
-    columns = list(next(iter(experiments.values()))[0])
+    columns = list(dict.fromkeys(column for rows in experiments.values() for row in rows for column in row))
     lines = [f"| experiment | seeds | {' | '.join(columns)} |", "|---" * (len(columns) + 2) + "|"]
     for name, rows in experiments.items():
-        cells = [_cell([row[column] for row in rows], column) for column in columns]
+        cells = [_cell([row.get(column, nan) for row in rows], column) for column in columns]
         lines.append(f"| {name} | {len(rows)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _cell(values: list[float], column: str) -> str:
-    digits = 3 if column.startswith(("ACC", "ARI")) else 1
+    values = [value for value in values if not isnan(value)]
+    if not values:
+        return "–"
+    digits = 3 if column.startswith(("ACC", "ARI", "personal", "global", "gap", "purity")) else 1
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 and stdev(values) > 0 else ""
     return f"{mean(values):.{digits}f}{spread}"
 

@@ -44,7 +44,7 @@ except SystemExit as end:
 def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert fedkin("list") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line for line in lines if not line.startswith("  ")} == {"Methods", "Data", "Scenarios"}
+    assert {line for line in lines if not line.startswith("  ")} == {"Methods", "Data", "Scenarios", "Models"}
     assert [line.split()[0] for line in lines[:2]] == ["Methods", "fedcref"]
     assert max(map(len, lines)) <= 120
 
@@ -53,11 +53,11 @@ def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert fedkin("list") == 0
     everything = capsys.readouterr().out
     parts = []
-    for section in ("methods", "data", "scenarios"):
+    for section in ("methods", "data", "scenarios", "models"):
         assert fedkin("list", section) == 0
         parts.append(capsys.readouterr().out)
     assert "".join(parts) == everything
-    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios"]
+    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios", "Models"]
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

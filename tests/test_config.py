@@ -158,3 +158,8 @@ def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
     assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
     assert load_config("ocfl").tables["scenario"]["name"] == "label-groups"
     assert load_config("ocfl", ["scenario.name=iid"]).tables["scenario"]["name"] == "iid"
+
+
+def test_a_target_to_stop_at_must_be_complete() -> None:
+    with pytest.raises(FedkinError, match=r"'target\.stop' needs 'target\.metric' and 'target\.reach'"):
+        load_config("fedavg", ["target.stop=true", "target.metric=ari"])

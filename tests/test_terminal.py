@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from fedkin.config import load_config
 from fedkin.core import State
 from fedkin.run import Outcome
 from fedkin.terminal import Bar, Quiet, print_outcome, show_progress
@@ -41,7 +42,7 @@ def test_the_outcome_is_a_small_table(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "dumb")  # a terminal without bold print
-    print_outcome(Outcome(Path("runs/x"), State(), [LINE]))
+    print_outcome(Outcome(Path("runs/x"), State(), [LINE], load_config("fedcref")))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert rows == [
         "Groups found 4",
@@ -56,11 +57,11 @@ def test_the_outcome_is_a_small_table(
 
 def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
-    print_outcome(Outcome(tmp_path, State(), [LINE]))
+    print_outcome(Outcome(tmp_path, State(), [LINE], load_config("fedcref")))
     assert "Time in steps" in (line := capsys.readouterr().out.splitlines()[-2])
     assert line.endswith("  11.2 s")
 
 
 def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    print_outcome(Outcome(Path("runs/x"), State(), []))
+    print_outcome(Outcome(Path("runs/x"), State(), [], load_config("fedcref")))
     assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"

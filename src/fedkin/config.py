@@ -64,7 +64,7 @@ class Evaluation(BaseModel):
 
 
 class Target(BaseModel):
-    """Section ``[target]``: a number of the records to be reached, such as ``personal_accuracy``, and how much of it.
+    """Section ``[target]``: a number of the records, such as ``personal_accuracy``, that is to be at least `reach`.
 
     With `stop`, the run ends when it is reached.
     """
@@ -214,6 +214,8 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
         raise _sentence(error, model, tables, places) from error
+    if checked.target.stop and None in (checked.target.metric, checked.target.reach):
+        raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     return Config(
         seed=checked.seed,
         data=checked.data,

@@ -49,7 +49,7 @@ class Progress:
         """Something that may take a while begins."""
 
     def part(self, done: int, total: int) -> None:
-        """`done` of the `total` clients of the present exchange have answered; called from any thread."""
+        """`done` of the `total` clients of the present exchange have answered."""
 
     def step(self, line: Line, seconds: float) -> None:
         """A step ended and is on disk."""
@@ -67,11 +67,14 @@ class Outcome:
         The method's last state.
     records : list of dict
         The lines of ``records.jsonl``.
+    config : Config
+        The experiment.
     """
 
     folder: Path
     state: State
     records: list[Line]
+    config: Config
 
     @property
     def report(self) -> Path:
@@ -165,7 +168,7 @@ class Run:
             write_clients(self.folder, found["labels"], self.population.names)
         write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
         self.write_report()
-        return Outcome(self.folder, state, [json.loads(line) for line in self.records])
+        return Outcome(self.folder, state, [json.loads(line) for line in self.records], self.config)
 
     def last_state(self) -> State | None:
         """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
@@ -194,8 +197,9 @@ class Run:
         state, record = self.method.step(self.fed, state)
         seconds = time.perf_counter() - began
         line = self._line(state, record)
-        if self._is_enough(line):
+        if self._is_enough(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
+            line = self._line(state, record)  # the last record also judges the models
         self.records.append(json.dumps(line))
         self.timing.append(json.dumps({"step": state.steps, "seconds": round(seconds, 3)}))
         # The checkpoint comes last: a record too many is cut off again, one too few could not be made up for.

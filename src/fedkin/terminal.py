@@ -6,7 +6,7 @@ import json
 import sys
 
 from fedkin.run import TIMING, Line, Outcome, Progress
-from fedkin.wording import measures, size, written
+from fedkin.wording import Measure, formed, measures, reached, size, written
 
 
 class Bar(Progress):
@@ -85,10 +85,24 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
     if not outcome.records:
         return [("Steps", "0")]
     last = outcome.records[-1]
-    rows = _headlines(last)
+    rows = _headlines(last) + _moments(outcome)
     rows += [("Missing in the last step", "site " + ", ".join(last["missing"]))] if last["missing"] else []
     rows += [("Sent to the sites", size(last["sent"])), ("Received from them", size(last["received"]))]
     return [*rows, ("Steps", str(last["step"])), *_time(outcome)]
+
+
+def _moments(outcome: Outcome) -> list[tuple[str, str]]:
+    """When groups were formed, and when the target was reached, if there is anything to tell."""
+    rows = []
+    if (when := formed(outcome.records)) is not None:
+        rows.append(("Groups formed", f"round {when}"))
+    target = outcome.config.target
+    if target.metric is not None and target.reach is not None:
+        title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
+        found = reached(outcome.records, target.metric, target.reach)
+        text = f"step {found[0]}, after {size(found[1])}" if found else "not reached"
+        rows.append((f"{title} {target.reach:g}", text))
+    return rows
 
 
 def _headlines(line: Line) -> list[tuple[str, str]]:

@@ -63,6 +63,7 @@ MEASURES = {
     "temperature": Measure(
         "Temperature", "how far the clients' updates point apart; clients are grouped once it rises", headline=False
     ),
+    "splits": Measure("Splits", "times that a group was divided", "count", headline=False, chart=False),
     "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
     "personal_f1": Measure(
         "Personal F1", "macro average, mean over clients, on their own test samples and on the common ones", "share",

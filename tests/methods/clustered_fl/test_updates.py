@@ -13,6 +13,7 @@ from torch.nn.functional import cosine_similarity
 import planted
 from fedkin.core import Federation
 from fedkin.learning.classifier import Classifier
+from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.updates import (
     ByUpdates,
     Round,
@@ -131,8 +132,6 @@ def test_whoever_was_not_asked_is_placed_later_as_well():
 
 
 def test_updates_that_are_not_watched_are_averaged_as_federated_averaging_does():
-    from fedkin.methods.clustered_fl.fedavg import FedAvg
-
     ours = planted.run(Told(**planted.FULL_BATCH, rounds=3, at=9), planted.clients(GROUPS))
     theirs = planted.run(FedAvg(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
     assert torch.equal(ours.states[-1].models, theirs.states[-1].models)
