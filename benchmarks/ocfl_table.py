@@ -6,8 +6,8 @@ up to that round serves all groupers: they are applied to the distances it ended
     python benchmarks/ocfl_table.py run RUNS --data mnist fashion_mnist --clients 15 30 --seeds 0 1 2
     python benchmarks/ocfl_table.py show RUNS
 
-Runs are ordinary folders in RUNS and are resumed or skipped if they are there already. ``mean ARI`` is over 50 rounds, as
-in the paper: 0 until the groups are formed, and the same from then on.
+Runs are ordinary folders in RUNS and are resumed or skipped if they are there already. ``mean ARI`` is over 50 rounds,
+as in the paper: 0 until the groups are formed, and the same from then on. Rounds count from 0, as in the paper.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def show(runs: Path) -> None:
         data, clients, split, module, _ = folder.name.rsplit("-", 4)
         for grouper, found in scored(folder).items():
             scores[data, int(clients), module, split][grouper].append(found)
-    print("| data | clients | model | split | grouper | runs | fired in round | ARI then | mean ARI | paper | AMI | hom. |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    head = "data clients model split grouper runs fired ARI mean_ARI paper AMI hom."
+    print(f"| {' | '.join(head.split())} |\n{'|---' * len(head.split())}|")
     for (data, clients, module, split), by_grouper in sorted(scores.items()):
         for grouper, found in by_grouper.items():
             paper = PAPER.get((data, clients), {}).get(grouper)

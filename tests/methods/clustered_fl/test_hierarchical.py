@@ -8,7 +8,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import planted
 from fedkin.core import FedkinError
+from fedkin.engines.local import LocalFederation
 from fedkin.methods.clustered_fl.hierarchical import Hierarchical, cut, distances_between
+from fedkin.methods.clustered_fl.updates import Round, SplitState
 
 GROUPS = [1, 0, 0, 1, 0, 1, 1, 0]
 SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}
@@ -72,12 +74,23 @@ def test_ward_goes_with_euclidean_only(distance):
         Hierarchical(linkage="ward", distance=distance)
 
 
-@pytest.mark.parametrize("threshold", [-0.5, 0.0, 0.05])
+@pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 def test_similarities_taken_for_distances_group_those_least_alike(threshold):
     right = planted.run(Hierarchical(**SETTINGS), sites())
     assert adjusted_rand_score(GROUPS, right.labels) == 1.0
     mistaken = Hierarchical(**SETTINGS, distance="similarity", threshold=threshold)
     assert adjusted_rand_score(GROUPS, planted.run(mistaken, sites()).labels) < 0.1
+
+
+@pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])
+def test_similarities_are_cut_at_a_similarity(threshold, parts):
+    """The first two, of cosine -0.6, merge first; the third's cosines with them are 0.6 and 0.28, on average 0.44."""
+    updates = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.6, 0.8]])
+    method = Hierarchical(distance="similarity", threshold=threshold)
+    part = Round(0, [0, 1, 2], updates, updates, [1.0] * 3)
+    found, distances, _ = method.divided(LocalFederation(sites()), SplitState(), part)
+    assert planted.same_partition(found, parts)
+    assert float(distances[0, 1]) == pytest.approx(-0.6)
 
 
 def test_the_groups_models_move_by_the_same_updates():
