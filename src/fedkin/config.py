@@ -51,7 +51,7 @@ class Engine(BaseModel):
     model_config = _STRICT
     name: Literal["local"] = "local"
     workers: PositiveInt | Literal["auto"] = "auto"
-    chunk: PositiveInt = 2
+    chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
 

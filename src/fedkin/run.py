@@ -250,7 +250,7 @@ def _federation(config: Config, clients: Sequence[Client], progress: Progress) -
     return LocalFederation(
         clients,
         seed=config.seed,
-        chunk=engine.chunk,
+        chunk=None if engine.chunk == "auto" else engine.chunk,
         workers=None if engine.workers == "auto" else engine.workers,
         drop_rate=engine.drop_rate,
         failures=engine.failures,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,6 +17,9 @@ import torch
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.seeds import derive_generator
+
+_LEAST, _MOST, _SECONDS = 2, 64, 0.02
+"""Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
 
 
 @contextmanager
@@ -58,7 +62,8 @@ class LocalFederation(Federation):
     seed : int
         Seed of the run.
     chunk : int, optional
-        Clients per call of a task. The result does not depend on it.
+        Clients per call of a task; by default at least two, and as many as fill some milliseconds, for each call has
+        its price. The result does not depend on it.
     workers : int, optional
         Worker threads; by default one per available core.
     drop_rate : float
@@ -73,7 +78,7 @@ class LocalFederation(Federation):
         self,
         clients: Sequence[Client],
         seed: int = 0,
-        chunk: int = 2,
+        chunk: int | None = None,
         workers: int | None = None,
         drop_rate: float = 0.0,
         failures: Iterable[tuple[int, int]] = (),
@@ -96,17 +101,20 @@ class LocalFederation(Federation):
         asked = sorted(payloads)
         lost = {i for i in asked if self._is_lost(i)}
         present = [i for i in asked if i not in lost]
-        chunks = [present[at : at + self.chunk] for at in range(0, len(present), self.chunk)]
+        pace = _Pace(self.chunk, self.workers)
 
         def work(ids: list[int]) -> list[Payload]:
+            began = time.perf_counter()
             for i in ids:
                 self.clients[i].rng = derive_generator(self.seed, "client", i, self.exchange)
-            return task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
+            replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
+            pace.learn(len(ids), time.perf_counter() - began)
+            return replies
 
         yield from ((i, "lost on purpose") for i in sorted(lost))
         with one_thread():
             done = len(lost)
-            for ids, replies in _in_order(self._pool, work, chunks, ahead=2 * self.workers):
+            for ids, replies in _in_order(self._pool, work, pace.chunks(present), ahead=2 * self.workers):
                 yield from zip(ids, replies, strict=True)
                 done += len(ids)
                 if self.on_progress:
@@ -121,15 +129,42 @@ class LocalFederation(Federation):
         return bool(chance < self.drop_rate)
 
 
+class _Pace:
+    """How many clients a call of a task gets.
+
+    Parameters
+    ----------
+    fixed : int or None
+        Always so many; by default the number follows the time that clients take.
+    workers : int
+    """
+
+    def __init__(self, fixed: int | None, workers: int) -> None:
+        self.fixed, self.workers = fixed, workers
+        self.size = fixed or _LEAST
+
+    def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
+        """`clients` in order, cut as the pace is when a piece is asked for; the last pieces are small."""
+        at = 0
+        while at < len(clients):
+            fair = max(_LEAST, (len(clients) - at) // (2 * self.workers))  # so that no worker ends long after others
+            size = self.fixed or min(self.size, fair)
+            yield list(clients[at : at + size])
+            at += size
+
+    def learn(self, count: int, seconds: float) -> None:
+        """Take notice of how long a call took for `count` clients."""
+        self.size = max(_LEAST, min(_MOST, int(count * _SECONDS / max(seconds, 1e-6))))
+
+
 def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[list[int]], list[Payload]], chunks: Sequence[list[int]], ahead: int
+    pool: ThreadPoolExecutor, work: Callable[[list[int]], list[Payload]], chunks: Iterator[list[int]], ahead: int
 ) -> Iterator[tuple[list[int], list[Payload]]]:
     """Chunks with their replies, in order; only a few are worked on ahead of the reader, so replies cannot pile up."""
     waiting: deque[tuple[list[int], Future[list[Payload]]]] = deque()
-    rest = iter(chunks)
     try:
         while True:
-            waiting.extend((chunk, pool.submit(work, chunk)) for chunk in islice(rest, ahead - len(waiting)))
+            waiting.extend((chunk, pool.submit(work, chunk)) for chunk in islice(chunks, ahead - len(waiting)))
             if not waiting:
                 return
             chunk, future = waiting.popleft()

@@ -131,7 +131,7 @@ def test_one_group_is_grouped_once_too():
 def test_a_lone_answer_has_no_temperature():
     lost = [(3, client) for client in range(1, 12)]
     done = planted.run(OCFL(**SETTINGS), sites(), failures=lost)
-    assert "temperature" not in done.values[1]
+    assert done.values[1]["temperature"] is None
     assert done.states[2].temperature == done.states[1].temperature
     assert not done.states[2].fired
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Share
 from fedkin.methods.clustered_fl import groupers
-from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, cosine_distances
+from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, Watched, cosine_distances
 
 
 @dataclass(frozen=True)
@@ -20,13 +22,16 @@ class OCFLState(SplitState):
 
     Attributes
     ----------
-    temperature : float or None
-        Of the round before; ``None`` in the first.
+    present : list of int
+        Clients that answered in the round before; empty in the first.
+    distances : Tensor
+        float64 ``(n, n)`` between their updates.
     fired : bool
         Whether the clients have been grouped, be it in a single group.
     """
 
-    temperature: float | None = None
+    present: list[int] = field(default_factory=list)
+    distances: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     fired: bool = False
 
 
@@ -36,7 +41,8 @@ class OCFL(ByUpdates):
 
     ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *temperature* is its
     Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1] and 0.5 where all are orthogonal. While the common model still
-    learns what all clients share it falls; once their ways part it rises, and that is the moment.
+    learns what all clients share it falls; once their ways part it rises, and that is the moment. Where clients are
+    absent, the temperatures of two rounds are compared over those that were there in both.
 
     Attributes
     ----------
@@ -77,20 +83,19 @@ class OCFL(ByUpdates):
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
         """Everyone at once, when the temperature says so."""
         distances = cosine_distances(part.compared)
-        if len(part.clients) < 2:
-            return None, distances, {}  # a lone update has no temperature
-        now = temperature(distances)
-        values = {"temperature": now}
-        if not self.fires(state.temperature, now):
-            return None, distances, values
-        return self.grouped(fed, state, distances), distances, values
+        common = [client for client in part.clients if client in state.present]
+        before = _temperature_of(common, state.present, state.distances)
+        now = _temperature_of(common if state.present else part.clients, part.clients, distances)
+        fires = now is not None and self.fires(before, now)
+        values = {"temperature": temperature(distances) if len(distances) > 1 else None, "fired": fires}
+        return (self.grouped(fed, state, distances) if fires else None), distances, values
 
-    def kept(self, state: OCFLState, values: dict[str, Any]) -> dict[str, Any]:
-        """The temperature, for the next round, and whether it fired in this one."""
-        if "temperature" not in values:
+    def kept(self, state: OCFLState, watched: Sequence[Watched]) -> dict[str, Any]:
+        """Who was there and how far apart, for the next round, and whether it fired in this one."""
+        (seen,) = watched
+        if len(seen.clients) < 2:
             return {}
-        now = values["temperature"]
-        return {"temperature": now, "fired": self.fires(state.temperature, now)}
+        return {"present": seen.clients, "distances": seen.distances, "fired": seen.told["fired"]}
 
     def fires(self, before: float | None, now: float) -> bool:
         """Whether clients are to be grouped, by the temperatures of the last round, if any, and of this one."""
@@ -108,6 +113,12 @@ class OCFL(ByUpdates):
         if self.grouper == "affinity":
             return groupers.affinity(distances, self.similarity, rng)
         return groupers.hdbscan(distances, self.smallest_group, self.noise)
+
+
+def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
+    """The temperature of `some` of the clients; ``None`` of fewer than two, which have none."""
+    at = torch.tensor([clients.index(client) for client in some], dtype=torch.int64)
+    return temperature(distances[at][:, at]) if len(at) > 1 else None
 
 
 def temperature(distances: Tensor) -> float:

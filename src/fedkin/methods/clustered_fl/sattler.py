@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor
 
 from fedkin.core import Federation, Record, State
 from fedkin.methods.clustered_fl.common import NotNegative
 from fedkin.methods.clustered_fl.tasks import losses
-from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, cosine_distances
+from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, Watched, cosine_distances
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Sattler(ByUpdates):
     """Trains one model; whenever a group's model rests while some of its clients still pull, the group is cut in two.
 
     A group is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
-    update is above `largest_above` (epsilon 2), it has more than two clients, and it is `cooldown` rounds old. The cut
-    is the one of complete linkage on the cosine between updates, and it is tried in every group, every round. A group
-    that is cut leaves its model in the cache; at the end every client takes the model, its group's or one cached on its
-    way there, that has the least loss on its data.
+    update is above `largest_above` (epsilon 2), it has more than two clients, it is `cooldown` rounds old, and its
+    halves are apart. The cut is the one of complete linkage on the cosine between updates, tried in every group, every
+    round. A group that is cut leaves its model in the cache; at the end every client takes the model, its group's or
+    one cached on its way there, that has the least loss on its data.
 
     Attributes
     ----------
@@ -53,6 +53,10 @@ class Sattler(ByUpdates):
         the greatest norm in the group in this round, which tells how far its updates cancel out, and epsilon 2 of the
         greatest in any round so far, which tells how far they are from rest. Or lengths, as in the paper (0.4 and 1.6
         there).
+    separation : float
+        A cut is made only if no two clients of different halves have updates of at least this cosine: the paper's
+        criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 halves have to pull against each other, for noise
+        alone makes many like clients look like `mean_below`; 1 cuts whatever the angle.
     cooldown : int
         Rounds before the first cut, and before a new group is cut in turn (20, and only before the first, in the code
         of OCFL's comparison).
@@ -63,6 +67,7 @@ class Sattler(ByUpdates):
     mean_below: NotNegative = 0.3
     largest_above: NotNegative = 0.2
     norms: Literal["relative", "absolute"] = "relative"
+    separation: Annotated[float, Interval(ge=-1, le=1)] = 0.0
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
 
@@ -94,11 +99,13 @@ class Sattler(ByUpdates):
         parted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
         if not (rested and parted and len(part.clients) > 2):
             return None, distances, values
-        return bipartition(distances), distances, values
+        halves = torch.tensor(bipartition(distances))
+        most_alike = float(1 - distances[halves == 0][:, halves == 1].min())
+        return (halves.tolist() if most_alike < self.separation else None), distances, values
 
-    def kept(self, state: SattlerState, values: dict[str, Any]) -> dict[str, Any]:
+    def kept(self, state: SattlerState, watched: Sequence[Watched]) -> dict[str, Any]:
         """The greatest norm so far."""
-        norms = [largest for _, largest in values.get("norms", {}).values()]
+        norms = [largest for one in watched for _, largest in one.told["norms"].values()]
         return {"greatest_norm": max([state.greatest_norm, *norms])}
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:

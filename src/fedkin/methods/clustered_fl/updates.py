@@ -68,6 +68,15 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Watched:
+    """What a method saw of one group in a round: who answered, their distances ``(n, n)``, and what it told."""
+
+    clients: list[int]
+    distances: Tensor
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class ByUpdates(GroupMethod):
     """A method that begins with one group and divides groups by their clients' updates.
 
@@ -109,8 +118,8 @@ class ByUpdates(GroupMethod):
             What the record should tell, such as the temperature; dictionaries of several groups are merged.
         """
 
-    def kept(self, state: Any, values: dict[str, Any]) -> dict[str, Any]:
-        """Fields of the next state that follow from what `divided` told; none by default."""
+    def kept(self, state: Any, watched: Sequence[Watched]) -> dict[str, Any]:
+        """Fields of the next state that follow from what was seen in a round that was watched; none by default."""
         return {}
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -135,10 +144,12 @@ class ByUpdates(GroupMethod):
                 means.add(int(labels[position[client]]), reply["update"], self.weight(reply))
         models, splits = state.models, list(state.splits)
         values: dict[str, Any] = {}
+        watched: list[Watched] = []
         if watching and updates:
             rounds = _by_group(updates, weights, labels, position, self._compared(state))
             for part in rounds:
                 parts, distances, told = self.divided(fed, state, part)
+                watched.append(Watched(part.clients, distances, told))
                 _merge(values, told)
                 if parts is not None and len(set(parts)) > 1:
                     split = {"round": state.steps + 1, **_split(part, renumbered(parts), distances, models)}
@@ -154,10 +165,10 @@ class ByUpdates(GroupMethod):
             splits=splits,
             pending=pending,
             finished=self.finished(state),
-            **self.kept(state, values),
+            **(self.kept(state, watched) if watched else {}),
         )
         told = {"splits": len(splits), "fired": len(splits) > len(state.splits)}
-        return after, round_record(fed, losses, labels, **values, **told)
+        return after, round_record(fed, losses, labels, **told | values)
 
     def result(self, state: Any) -> dict[str, Any]:
         """With the splits, which newcomers are assigned by."""
