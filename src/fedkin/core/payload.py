@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from torch import Tensor
@@ -83,8 +84,15 @@ def refusal(payload: Payload, shapes: Mapping[str, tuple[int | None, ...]] | Non
 
 
 def _extremes(tensor: Tensor) -> tuple[float, ...]:
-    """Least and greatest element, NaN if any is; unlike `torch.isfinite` this needs no memory."""
-    return tuple(map(float, tensor.aminmax())) if tensor.numel() else ()
+    """Numbers that are finite if and only if all elements are; unlike `torch.isfinite` this needs no memory.
+
+    The sum is by far the fastest and not finite if any element is not; where large elements make it overflow, the least
+    and the greatest decide.
+    """
+    if not tensor.numel():
+        return ()
+    total = float(tensor.sum())
+    return (total,) if isfinite(total) else tuple(map(float, tensor.aminmax()))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.learning.classifier import Classifier
-from fedkin.learning.resident import Resident
+from fedkin.learning.resident import Losses, Resident
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,12 @@ def descend(
         resident.module.train()
         optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: classifier.parameters], descent)
         total, per_epoch = _steps(len(x), descent)
-        losses, counts = torch.zeros(total), torch.zeros(total)
-        for step, rows in enumerate(_batches(len(x), total, rng, descent.batch_size)):
-            if len(rows) == 1 and resident.needs_pairs:
-                continue  # a batch norm cannot learn from one sample
-            losses[step] = resident.gradient(x[rows], y[rows])
-            counts[step] = len(rows)
-            optimizer.step()
-        last = slice(max(0, total - per_epoch), total)
-        return resident.vector(), float((losses[last] * counts[last]).sum() / counts[last].sum())
+        told = [
+            optimizer.through(x, y, order, descent.batch_size)
+            for order in _orders(len(x), total, rng, descent.batch_size)
+        ]
+        losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*told, strict=True))
+        return resident.vector(), float((losses * counts).sum() / counts.sum())
 
 
 def _steps(n: int, descent: Descent) -> tuple[int, int]:
@@ -90,39 +87,47 @@ def _steps(n: int, descent: Descent) -> tuple[int, int]:
     return descent.steps if descent.steps is not None else descent.epochs * per_epoch, per_epoch
 
 
-def _batches(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:
-    """Row numbers of `total` batches, epoch after epoch in a new order."""
-    while total > 0:
-        for rows in torch.randperm(n, generator=rng).split(batch_size):
-            if total == 0:
-                return
-            total -= 1
-            yield rows
+def _orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:
+    """Row numbers for `total` batches: a new order for every epoch, the last one cut short."""
+    per_epoch = math.ceil(n / batch_size)
+    for done in range(0, total, per_epoch):
+        yield torch.randperm(n, generator=rng)[: (total - done) * batch_size]
 
 
 class _SGD:
     """Gradient descent on the trainable part of a resident's vector."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
-        self.slopes, self.start, self.descent = resident.slopes, start, descent
-        self.frozen = resident.frozen
+        self.resident, self.slopes, self.start, self.descent = resident, resident.slopes, start, descent
         self.values = resident.values[: len(resident.slopes)]
         self.velocity = torch.zeros_like(self.slopes) if descent.momentum else None
+        self.plain = not (descent.momentum or descent.weight_decay or descent.proximal or resident.frozen)
 
-    def step(self) -> None:
-        self._regularise()
+    def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
+        """One step for every batch of `order`, see `Resident.descend`."""
+        if self.plain:
+            return self.resident.descend(x, y, order, batch_size, self.descent.learning_rate)
+        return self.resident.through(x, y, order, batch_size, self.step)
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """One step on a batch; its loss before the step."""
+        loss = self.regularised(x, y)
         direction = self.slopes
         if self.velocity is not None:
             direction = self.velocity.mul_(self.descent.momentum).add_(self.slopes)
         self.values.add_(direction, alpha=-self.descent.learning_rate)
+        return loss
 
-    def _regularise(self) -> None:
+    def regularised(self, x: Tensor, y: Tensor) -> Tensor:
+        """Put the gradient of the loss and of what is added to it into `slopes`; returns the loss alone."""
+        loss = self.resident.gradient(x, y)
         if self.descent.weight_decay:
             self.slopes.add_(self.values, alpha=self.descent.weight_decay)
         if self.descent.proximal:
             self.slopes.add_(self.values, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
-        for place in self.frozen:
+        for place in self.resident.frozen:
             self.slopes[place] = 0.0
+        return loss
 
 
 class _Adam(_SGD):
@@ -130,11 +135,12 @@ class _Adam(_SGD):
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         super().__init__(resident, start, descent)
+        self.plain = False
         self.mean, self.square = torch.zeros_like(self.slopes), torch.zeros_like(self.slopes)
         self.count = torch.zeros(())
 
-    def step(self) -> None:
-        self._regularise()
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        loss = self.regularised(x, y)
         self.count += 1
         torch._fused_adam_(
             [self.values],
@@ -151,6 +157,7 @@ class _Adam(_SGD):
             amsgrad=False,
             maximize=False,
         )
+        return loss
 
 
 _OPTIMIZERS = {"sgd": _SGD, "adam": _Adam}

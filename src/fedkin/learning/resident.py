@@ -9,12 +9,16 @@ goes before a monotone activation, images lie channels last, and dropout draws f
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.models.layers import set_generator, with_own_dropout
+
+Losses = tuple[Tensor, Tensor]
+"""Mean losses of some batches, and their numbers of samples."""
 
 _MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -89,6 +93,48 @@ class Resident:
         loss = cross_entropy(self.logits(x), y)
         loss.backward()
         return loss.detach()
+
+    def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
+        """Plain gradient descent through the batches of `order`; `slopes` hold nothing of use after it.
+
+        Parameters
+        ----------
+        x, y : Tensor, (n, *shape) and (n,)
+        order : Tensor
+            Rows of `x`, one batch after another.
+        batch_size : int
+        rate : float
+
+        Returns
+        -------
+        losses, counts : Tensor, (batches,)
+            Each batch's loss before its step, and its number of samples; without batches of one sample if the module
+            cannot learn from them.
+        """
+        trainable = self.values[: len(self.slopes)]
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            loss = self.gradient(x, y)
+            trainable.add_(self.slopes, alpha=-rate)
+            return loss
+
+        return self.through(x, y, order, batch_size, step)
+
+    def through(
+        self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, step: Callable[[Tensor, Tensor], Tensor]
+    ) -> Losses:
+        """Call `step` with every batch of `order`; what it returns, and the batches' lengths, as in `descend`."""
+        losses, counts = [], []
+        for rows in order.split(batch_size):
+            if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
+                losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
+                counts.append(len(rows))
+        return torch.stack(losses) if losses else torch.zeros(0), torch.tensor(counts, dtype=torch.float32)
+
+
+def batch_lengths(samples: int, batch_size: int) -> Tensor:
+    """Lengths of the batches that so many samples are cut into, float32."""
+    return torch.tensor([min(batch_size, samples - at) for at in range(0, samples, batch_size)], dtype=torch.float32)
 
 
 def vector_of(module: nn.Module) -> Tensor:
