@@ -5,6 +5,7 @@ cores. In the regime ``overhead`` a client does five steps on a small perceptron
 around training; in ``compute`` it trains a LeNet-5 for five epochs. Every round has its time; clients per second are
 those of the later rounds, since the first one pays for starting (in Flower, for Ray). Memory is the most that a
 contestant's processes held at one time, shared pages counted once (proportional set size; Linux only).
+In the contestants of a single process the images are in memory before the first round, as data are.
 All start from the same model; the last one's loss on the same images shows that they have learned the same.
 
     python benchmarks/engines.py --regime overhead --flower-python flower/bin/python
@@ -60,6 +61,7 @@ Report = dict[str, Any]
 def plain_loop(work: Workload) -> Report:
     """FedAvg by hand with one resident model; the ``seconds`` of its rounds and the last model's ``loss``."""
     torch.manual_seed(work.seed)
+    work.read_all()
     model = work.first_model()
     everyone = {name: value.clone() for name, value in model.state_dict().items()}
     seconds = []
@@ -113,6 +115,7 @@ def federated(work: Workload) -> tuple[FedAvg, LocalFederation]:
     from fedkin.engines.local import LocalFederation
     from fedkin.methods.clustered_fl.fedavg import FedAvg
 
+    work.read_all()
     regime = REGIMES[work.regime]
     method = FedAvg(
         module=regime.name,

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from fedkin.learning.resident import Losses, Resident, batch_lengths
 
-
 _ONE_AT_A_TIME = threading.Lock()
 
 

@@ -1,6 +1,7 @@
 """OCFL: the temperature, when it fires, and that it fires once."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planted
+from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clustered_fl.ocfl import OCFL, temperature
-from fedkin.methods.clustered_fl.updates import cosine_distances
+from fedkin.methods.clustered_fl.ocfl import OCFL, OCFLState, temperature
+from fedkin.methods.clustered_fl.updates import Round, Watched, cosine_distances
 
 GROUPS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
 SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
@@ -132,8 +134,29 @@ def test_a_lone_answer_has_no_temperature():
     lost = [(3, client) for client in range(1, 12)]
     done = planted.run(OCFL(**SETTINGS), sites(), failures=lost)
     assert done.values[1]["temperature"] is None
-    assert done.states[2].temperature == done.states[1].temperature
+    assert done.states[2].present == done.states[1].present == list(range(12))
     assert not done.states[2].fired
+
+
+def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds():
+    """Clients 0-2 and 3-5 pull apart; with one side away the temperature falls, and rises when it is back."""
+    apart = torch.tensor([[1.0, 0.0]] * 3 + [[-1.0, 0.0]] * 3)
+    ocfl, fed = OCFL(rounds=5), LocalFederation([Client(i, torch.zeros(1, 1)) for i in range(6)])
+    state = OCFLState(labels=torch.zeros(6, dtype=torch.int64))
+
+    def seen(state, clients):
+        part = Round(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
+        parts, distances, told = ocfl.divided(fed, state, part)
+        return replace(state, **ocfl.kept(state, [Watched(clients, distances, told)])), parts, told["temperature"]
+
+    state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])
+    assert parts is None
+    state, parts, some_there = seen(state, [0, 1, 2])
+    assert parts is None
+    assert some_there < all_there
+    state, parts, all_there_again = seen(state, [0, 1, 2, 3, 4, 5])
+    assert all_there_again > some_there
+    assert parts is None  # among clients 0-2, who were there both times, nothing has risen
 
 
 def test_whoever_missed_the_grouping_is_placed_on_coming_back():
