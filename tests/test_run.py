@@ -10,6 +10,7 @@ import pytest
 from fedkin.checkpoint import load_tree
 from fedkin.config import load_config
 from fedkin.core import FedkinError
+from fedkin.core.files import held
 from fedkin.run import Outcome, Progress, execute, report, resume
 from toy import METHOD, Toy
 
@@ -198,3 +199,12 @@ def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [line["metrics"]["truths"] for line in records] == [18] * 4
     assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4
     assert METHOD.target not in (tmp_path / "run" / "records.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run").folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with held(folder / "config.toml"), pytest.raises(FedkinError, match="Another process is at work in"):
+        resume(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

@@ -20,7 +20,7 @@ from typing import Any
 from fedkin.checkpoint import load_tree, save_tree, settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
-from fedkin.core.files import write_atomically
+from fedkin.core.files import held, write_atomically
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
@@ -95,7 +95,8 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
     run = Run(config, folder, progress or Progress())
     write_atomically(folder / CONFIG, config.to_toml())
     try:
-        return run.finish()
+        with held(folder / CONFIG):
+            return run.finish()
     except FedkinError:
         if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
             (folder / CONFIG).unlink(missing_ok=True)
@@ -108,9 +109,12 @@ def resume(folder: Path, progress: Progress | None = None) -> Outcome:
     Raises
     ------
     FedkinError
-        If `folder` holds no run, or its files do not fit together.
+        If `folder` holds no run, its files do not fit together, or another process is at it.
     """
-    return _opened(folder, progress or Progress()).finish()
+    if not (folder / CONFIG).is_file():
+        raise _no_run(folder)
+    with held(folder / CONFIG):
+        return _opened(folder, progress or Progress()).finish()
 
 
 def report(folder: Path) -> Path:
@@ -241,8 +245,12 @@ class Run:
 
 def _opened(folder: Path, progress: Progress) -> Run:
     if not (folder / CONFIG).is_file():
-        raise FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
+        raise _no_run(folder)
     return Run(load_config(folder / CONFIG), folder, progress)
+
+
+def _no_run(folder: Path) -> FedkinError:
+    return FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
 
 
 def _federation(config: Config, clients: Sequence[Client], progress: Progress) -> LocalFederation:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.core.files import write_atomically
+from fedkin.core.files import held, write_atomically
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])
@@ -27,3 +27,12 @@ def test_an_impossible_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(FedkinError, match=r"^Cannot write .*taken/file: "):
         write_atomically(tmp_path / "taken" / "file", "new")
+
+
+def test_a_held_file_is_refused_to_others_until_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("")
+    with held(path), pytest.raises(FedkinError, match="Another process is at work in"), held(path):
+        pass
+    with held(path):
+        pass

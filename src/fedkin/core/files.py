@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedkin.core.errors import FedkinError
@@ -31,6 +34,23 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise FedkinError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other processes that ask the same out, for as long as the context lasts; the system ends it with us.
+
+    Raises
+    ------
+    FedkinError
+        If another process holds `path`.
+    """
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FedkinError(f"Another process is at work in {path.parent}; wait for it, or stop it first.") from None
+        yield
 
 
 def _sync_folder(folder: Path) -> None:
