@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from fedkin.config import load_config
-from fedkin.data.population import Population
 from fedkin.methods.clustered_fl import groupers
 from fedkin.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
 from fedkin.outputs import load_found
@@ -109,13 +108,9 @@ def show(runs: Path) -> None:
 
 def scored(folder: Path) -> dict[str, dict[str, float]]:
     """By grouper: the round counted from 0, the groups' agreement from then on, and its mean over 50 rounds."""
-    config = load_config(folder / CONFIG)
-    population: Population = config.scenario.build(config.seed)
+    truth = load_config(folder / CONFIG).scenario.hidden_groups()
     fired = len((folder / RECORDS).read_text().splitlines()) - 1
     splits = load_found(folder).result["splits"]
-    truth = population.groups
-    if truth is None:
-        raise ValueError(f"{folder} has no hidden groups.")
     found = {}
     for name, labels in (groupings(splits[0]["distances"]) if splits else dict.fromkeys(groupings(None))).items():
         if labels is None:

@@ -70,7 +70,7 @@ class LabelGroups(Dealt):
                 f"'{data.name}' has {len(data.classes)} classes, but the groups of 'label-groups' are made of exactly "
                 "10."
             )
-        groups = torch.arange(3).repeat_interleave(torch.tensor(self._sizes()))
+        groups = self.hidden_groups()
         weights = self._weights(seed)
         if not (weights @ torch.bincount(data.y, minlength=10).double()).all():
             raise FedkinError(f"'{data.name}' has no sample of any class of one of the groups of 'label-groups'.")
@@ -84,6 +84,16 @@ class LabelGroups(Dealt):
             samples_per_client=self.samples_per_client,
             groups=groups,
         )
+
+    def hidden_groups(self) -> Tensor:
+        """The group of each client, int64 ``(clients,)``; it depends on no data.
+
+        Raises
+        ------
+        FedkinError
+            If there are fewer than 3 clients.
+        """
+        return torch.arange(3).repeat_interleave(torch.tensor(self._sizes()))
 
     def _sizes(self) -> list[int]:
         if self.clients < 3:
