@@ -34,7 +34,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "IFCA": {"n_clusters": 2},
     "GradientLoss": {"n_clusters": 2, "rounds": 40},
     "OCFL": {"rounds": 8},
-    "Sattler": {"rounds": 8, "cooldown": 2},
+    "Sattler": {"rounds": 25},
     "Hierarchical": {"clustering_round": 2},
 }
 GROUPING = ["IFCA", "GradientLoss", "OCFL", "Sattler", "Hierarchical"]

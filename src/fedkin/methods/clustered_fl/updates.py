@@ -127,48 +127,38 @@ class ByUpdates(GroupMethod):
 
         A split takes effect at once: the same updates move the models of the new groups.
         """
-        labels, pending = state.labels.clone(), dict(state.pending)
-        position = {client: at for at, client in enumerate(fed.ids)}
+        work, watching = _Working(state, fed.ids), self.watching(state)
         losses: dict[int, float] = {}
-        updates: dict[int, Tensor] = {}
-        weights: dict[int, float] = {}
+        kept: dict[int, tuple[Tensor, float]] = {}
         means = Means(*state.models.shape)
-        watching = self.watching(state)
-        for client, reply in self.trained(fed, state, self._starts(state, self.participants(fed, state), position)):
+        for client, reply in self.trained(fed, state, work.starts(self.participants(fed, state))):
             losses[client] = reply["loss"]
-            if str(client) in pending:
-                labels[position[client]] = self._placed(state, pending, client, reply["update"])
+            if str(client) in work.pending:
+                work.place(client, reply["update"], self._compared(state))
             elif watching:
-                updates[client], weights[client] = reply["update"], self.weight(reply)
+                kept[client] = reply["update"], self.weight(reply)
             else:
-                means.add(int(labels[position[client]]), reply["update"], self.weight(reply))
-        models, splits = state.models, list(state.splits)
-        values: dict[str, Any] = {}
-        watched: list[Watched] = []
-        if watching and updates:
-            rounds = _by_group(updates, weights, labels, position, self._compared(state))
-            for part in rounds:
-                parts, distances, told = self.divided(fed, state, part)
-                watched.append(Watched(part.clients, distances, told))
-                _merge(values, told)
-                if parts is not None and len(set(parts)) > 1:
-                    split = {"round": state.steps + 1, **_split(part, renumbered(parts), distances, models)}
-                    splits.append(split)
-                    models = torch.cat([models, models[part.group].expand(len(split["groups"]) - 1, -1)])
-                    labels = _after(split, labels, position, pending, len(splits) - 1)
-            means = Means(*models.shape)
-            for client, update in updates.items():
-                means.add(int(labels[position[client]]), update, weights[client])
+                means.add(work.group(client), reply["update"], self.weight(reply))
+        watched = [self._watch(fed, state, part, work) for part in _by_group(kept, work, self._compared(state))]
+        if kept:
+            means = work.means(kept)
         after = state.next(
-            models=models + self.server_learning_rate * means.all(),
-            labels=labels,
-            splits=splits,
-            pending=pending,
+            models=work.models + self.server_learning_rate * means.all(),
+            labels=work.labels,
+            splits=work.splits,
+            pending=work.pending,
             finished=self.finished(state),
             **(self.kept(state, watched) if watched else {}),
         )
-        told = {"splits": len(splits), "fired": len(splits) > len(state.splits)}
-        return after, round_record(fed, losses, labels, **told | values)
+        told = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
+        return after, round_record(fed, losses, work.labels, **told | _merged(watched))
+
+    def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> Watched:
+        """Look at one group, and divide it if it is to be divided."""
+        parts, distances, told = self.divided(fed, state, part)
+        if parts is not None and len(set(parts)) > 1:
+            work.divide(part, renumbered(parts), distances, state.steps + 1)
+        return Watched(part.clients, distances, told)
 
     def result(self, state: Any) -> dict[str, Any]:
         """With the splits, which newcomers are assigned by."""
@@ -189,25 +179,76 @@ class ByUpdates(GroupMethod):
     def _compared(self, state: GroupState) -> int:
         return length_compared(Classifier.of(state.module), self.compare)
 
-    def _starts(self, state: SplitState, clients: Sequence[int], position: Mapping[int, int]) -> dict[int, Tensor]:
+
+class _Working:
+    """What a round changes of the state, as the round goes on.
+
+    Attributes
+    ----------
+    models, labels, splits, pending
+        As in `SplitState`.
+    """
+
+    def __init__(self, state: SplitState, ids: Sequence[int]) -> None:
+        self.models, self.labels = state.models, state.labels.clone()
+        self.splits, self.pending = list(state.splits), dict(state.pending)
+        self.position = {client: at for at, client in enumerate(ids)}
+
+    def group(self, client: int) -> int:
+        """The client's group."""
+        return int(self.labels[self.position[client]])
+
+    def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
         """The model each client trains: its group's, or that of the split it has yet to be placed by."""
-        models = list(state.models)
+        models = list(self.models)
         return {
-            client: state.splits[state.pending[str(client)]]["model"]
-            if str(client) in state.pending
-            else models[int(state.labels[position[client]])]
+            client: self.splits[self.pending[str(client)]]["model"]
+            if str(client) in self.pending
+            else models[self.group(client)]
             for client in clients
         }
 
-    def _placed(self, state: SplitState, pending: dict[str, int], client: int, update: Tensor) -> int:
-        """The group of a client that missed a split, or -1 if that group has divided since, for which it waits on."""
-        at = pending.pop(str(client))
-        group = nearest(state.splits[at], update, self._compared(state))
-        for later in range(at + 1, len(state.splits)):
-            if state.splits[later]["group"] == group:
-                pending[str(client)] = later
-                return UNKNOWN
-        return group
+    def place(self, client: int, update: Tensor, compared: int) -> None:
+        """Give a client that missed a split its group; if that has divided since, the client goes on waiting."""
+        at = self.pending.pop(str(client))
+        group = nearest(self.splits[at], update, compared)
+        for later in range(at + 1, len(self.splits)):
+            if self.splits[later]["group"] == group:
+                self.pending[str(client)] = later
+                return
+        self.labels[self.position[client]] = group
+
+    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
+        """Split a group in round `number`; members that were not there are unknown from now on, and pending."""
+        count = max(parts) + 1
+        means = Means(count, part.updates.shape[1])
+        for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
+            means.add(to, update, weight)
+        groups = [part.group, *range(len(self.models), len(self.models) + count - 1)]
+        split = {
+            "round": number,
+            "group": part.group,
+            "model": self.models[part.group].clone(),
+            "clients": part.clients,
+            "parts": parts,
+            "distances": distances,
+            "groups": groups,
+            "directions": means.all(),
+        }
+        there = dict(zip(part.clients, parts, strict=True))
+        for client in [client for client in self.position if self.group(client) == part.group]:
+            self.labels[self.position[client]] = groups[there[client]] if client in there else UNKNOWN
+            if client not in there:
+                self.pending[str(client)] = len(self.splits)
+        self.models = torch.cat([self.models, self.models[part.group].expand(count - 1, -1)])
+        self.splits.append(split)
+
+    def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
+        """Mean updates of the groups as they are now."""
+        means = Means(*self.models.shape)
+        for client, (update, weight) in updates.items():
+            means.add(self.group(client), update, weight)
+        return means
 
 
 def length_compared(classifier: Classifier, compare: str) -> int:
@@ -242,56 +283,22 @@ def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
     return int(split["groups"][int(agreement.argmax())])
 
 
-def _by_group(
-    updates: Mapping[int, Tensor],
-    weights: Mapping[int, float],
-    labels: Tensor,
-    position: Mapping[int, int],
-    compared: int,
-) -> list[Round]:
+def _by_group(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
     """The round's updates, group by group."""
+    members: dict[int, list[int]] = {}
+    for client in updates:
+        members.setdefault(work.group(client), []).append(client)
     rounds = []
-    for group in sorted({int(labels[position[client]]) for client in updates}):
-        clients = [client for client in updates if int(labels[position[client]]) == group]
-        stack = torch.stack([updates[client] for client in clients])
-        rounds.append(Round(group, clients, stack, stack[:, :compared], [weights[client] for client in clients]))
+    for group, clients in sorted(members.items()):
+        stack = torch.stack([updates[client][0] for client in clients])
+        rounds.append(Round(group, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
     return rounds
 
 
-def _split(part: Round, parts: list[int], distances: Tensor, models: Tensor) -> dict[str, Any]:
-    """A split as the state keeps it."""
-    count = max(parts) + 1
-    means = Means(count, part.updates.shape[1])
-    for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
-        means.add(to, update, weight)
-    return {
-        "group": part.group,
-        "model": models[part.group].clone(),
-        "clients": part.clients,
-        "parts": parts,
-        "distances": distances,
-        "groups": [part.group, *range(len(models), len(models) + count - 1)],
-        "directions": means.all(),
-    }
-
-
-def _after(
-    split: Mapping[str, Any], labels: Tensor, position: Mapping[int, int], pending: dict[str, int], index: int
-) -> Tensor:
-    """Labels after a split; members that were not there are unknown from now on, and `pending` at the split."""
-    labels = labels.clone()
-    there = dict(zip(split["clients"], split["parts"], strict=True))
-    for client, at in position.items():
-        if int(labels[at]) == split["group"]:
-            if client in there:
-                labels[at] = split["groups"][there[client]]
-            else:
-                labels[at] = UNKNOWN
-                pending[str(client)] = index
-    return labels
-
-
-def _merge(values: dict[str, Any], told: Mapping[str, Any]) -> None:
-    """Add what one group told to what the others did."""
-    for name, value in told.items():
-        values[name] = values.get(name, {}) | value if isinstance(value, dict) else value
+def _merged(watched: Sequence[Watched]) -> dict[str, Any]:
+    """What was told of all groups; dictionaries of the same name become one."""
+    values: dict[str, Any] = {}
+    for one in watched:
+        for name, value in one.told.items():
+            values[name] = values.get(name, {}) | value if isinstance(value, dict) else value
+    return values
