@@ -89,9 +89,11 @@ def show(runs: Path) -> None:
     """Print mean and spread over seeds, beside the paper's figures, as a Markdown table."""
     scores: dict[tuple[str, int, str, str], dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
     for folder in sorted(path.parent for path in runs.glob("*/result.json")):
-        data, clients, split, module, _ = folder.name.rsplit("-", 4)
-        for grouper, found in scored(folder).items():
-            scores[data, int(clients), module, split][grouper].append(found)
+        config = load_config(folder / CONFIG)
+        made = config.scenario
+        split = next(name for name, kind in SPLITS.items() if kind == (made.overlap, made.balanced))
+        for grouper, found in scored(folder, made.hidden_groups()).items():
+            scores[config.data.source, made.clients, config.method.module, split][grouper].append(found)
     head = "data clients model split grouper runs fired ARI mean_ARI paper AMI hom."
     print(f"| {' | '.join(head.split())} |\n{'|---' * len(head.split())}|")
     for (data, clients, module, split), by_grouper in sorted(scores.items()):
@@ -106,9 +108,8 @@ def show(runs: Path) -> None:
             )
 
 
-def scored(folder: Path) -> dict[str, dict[str, float]]:
+def scored(folder: Path, truth: Tensor) -> dict[str, dict[str, float]]:
     """By grouper: the round counted from 0, the groups' agreement from then on, and its mean over 50 rounds."""
-    truth = load_config(folder / CONFIG).scenario.hidden_groups()
     fired = len((folder / RECORDS).read_text().splitlines()) - 1
     splits = load_found(folder).result["splits"]
     found = {}
