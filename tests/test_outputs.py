@@ -78,6 +78,25 @@ def test_a_client_must_be_named(client: int | None, sentence: str, found: Path) 
         outputs.predict(found, "digits", client=client)
 
 
+def test_a_new_client_is_served_by_the_model_of_its_group(found: Path, tmp_path: Path) -> None:
+    source = save(tmp_path, HELD[1])
+    group = outputs.assign(found, source)
+    assert outputs.predict(found, source, group=group) == outputs.predict(found, source, client=2)
+
+
+@pytest.mark.parametrize(
+    ("whose", "sentence"),
+    [
+        ({"group": 3}, r"has no group 3; allowed: 0 to 2\.$"),
+        ({"group": -1}, r"has no group -1; allowed: 0 to 2\.$"),
+        ({"group": 0, "client": 0}, r"^--client and --group were both given; one of them says whose model is meant\.$"),
+    ],
+)
+def test_a_group_must_exist_and_be_named_alone(whose: dict[str, int], sentence: str, found: Path) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        outputs.predict(found, "digits", **whose)
+
+
 def test_a_class_that_the_run_does_not_know_is_refused(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[1], names="number {}")
     with pytest.raises(FedkinError, match=r"has the class 'number 4', which the run does not know\.$"):

@@ -106,13 +106,14 @@ def predict(
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
     client: Annotated[int | None, typer.Option(help="Whose samples, where a method groups clients.")] = None,
+    group: Annotated[int | None, typer.Option(help="The group of a new client instead, see `fedkin assign`.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
     """Tell the group, or the class by a client's model, of new samples, as CSV."""
     from fedkin.core.files import write_atomically
     from fedkin.outputs import predict as predicted
 
-    text = predicted(folder, data, label, client)
+    text = predicted(folder, data, label, client, group)
     if out:
         write_atomically(out, text)
     else:

@@ -110,7 +110,9 @@ def load_found(folder: Path) -> Found:
     return Found(folder, name, registry.resolve("method", name), result, Scaling.from_tree(scaling), classes)
 
 
-def predict(folder: Path, source: str, label: str | None = None, client: int | None = None) -> str:
+def predict(
+    folder: Path, source: str, label: str | None = None, client: int | None = None, group: int | None = None
+) -> str:
     """New samples by the models that the run in `folder` found, as CSV text.
 
     Parameters
@@ -121,8 +123,9 @@ def predict(folder: Path, source: str, label: str | None = None, client: int | N
         New samples: a name or path, see `fedkin.data.load.load`.
     label : str, optional
         Their column of labels, which is left out, where the usual names do not tell.
-    client : int, optional
-        Whose samples they are, where a method has a model per group of clients.
+    client, group : int, optional
+        Whose samples they are, where a method has a model per group of clients: a client of the run, or the group of a
+        client that was not there, as `assign` tells it.
 
     Returns
     -------
@@ -136,11 +139,14 @@ def predict(folder: Path, source: str, label: str | None = None, client: int | N
     """
     found = load_found(folder)
     if issubclass(found.method, GroupMethod):
-        own = _known_client(found, client)
-        predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), own)
+        whose = {"group": _known_group(found, group)} if group is not None else {"client": _known_client(found, client)}
+        if None not in (client, group):
+            raise FedkinError("--client and --group were both given; one of them says whose model is meant.")
+        predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), **whose)
         return _csv_of_classes(predicted, found.classes)
-    if client is not None:
-        raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; leave --client out.")
+    for option, value in (("--client", client), ("--group", group)):
+        if value is not None:
+            raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to groups.")
     return csv_of_groups(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
@@ -172,6 +178,13 @@ def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source
         if classes[label] not in number:
             raise FedkinError(f"'{source}' has the class '{classes[label]}', which the run does not know.")
     return torch.tensor([number.get(name, -1) for name in classes])[y]  # -1 where a class has no sample
+
+
+def _known_group(found: Found, group: int) -> int:
+    groups = len(found.result["models"])
+    if not 0 <= group < groups:
+        raise FedkinError(f"{found.folder} has no group {group}; allowed: 0 to {groups - 1}.")
+    return group
 
 
 def _known_client(found: Found, client: int | None) -> int:

@@ -180,9 +180,10 @@ class GroupMethod:
         return model
 
     @classmethod
-    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int) -> Tensor:
-        """Class of each of a client's samples, int64 ``(n,)``."""
-        return Classifier.of(result["module"]).logits(cls.model_of(result, client), x).argmax(1)
+    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, group: int = 0) -> Tensor:
+        """Class of each of a client's samples, int64 ``(n,)``; by the model of `group` for one that was not there."""
+        model = result["models"][group] if client is None else cls.model_of(result, client)
+        return Classifier.of(result["module"]).logits(model, x).argmax(1)
 
     @staticmethod
     def assign(result: Mapping[str, Any], x: Tensor, y: Tensor, rng: torch.Generator) -> int:
