@@ -16,6 +16,10 @@ LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
 
 
+class SplitError(FedkinError):
+    """A data set has no split of this name."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Samples and, where there are any, their classes.

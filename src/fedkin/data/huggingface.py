@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.data.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
 from fedkin.data.tables import frame_to_tensor
 
 _GREY = ("1", "L", "LA")
@@ -52,9 +52,8 @@ def read_huggingface(source: str, name: str, label: str | None = None, split: st
         table = rows.with_format("arrow")[:]
     except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise FedkinError(
-            f"{where} cannot be loaded as split '{split}' of a Hugging Face data set ({reason})."
-        ) from error
+        kind = SplitError if reason.startswith("Unknown split") else FedkinError
+        raise kind(f"{where} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
     if len(rows) == 0:
         raise FedkinError(f"{where} is empty (0 rows in split '{split}').")
     images = [column for column, kind in rows.features.items() if isinstance(kind, datasets.Image)]

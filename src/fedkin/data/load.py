@@ -11,7 +11,7 @@ import torch
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.data.arrays import check_same_shape, read_npz
 from fedkin.data.catalogue import EMBEDDED
-from fedkin.data.dataset import Dataset, in_order
+from fedkin.data.dataset import Dataset, SplitError, in_order
 from fedkin.data.huggingface import read_huggingface
 from fedkin.data.tables import read_table
 
@@ -59,6 +59,8 @@ def load(source: str, label: str | None = None, split: str = "train") -> Dataset
         raise FedkinError(f"'{source}' does not exist; give a file, a directory or the name of a data set.")
     try:
         return read_huggingface(source, source, label, split)
+    except SplitError:
+        raise
     except FedkinError as error:
         places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"
         raise FedkinError(f"{str(error).rstrip('.')}, and it is {places}.") from error.__cause__
@@ -128,7 +130,7 @@ def _below_fedkin_data(name: str) -> Path | None:
 
 def _only_train(source: str, split: str) -> None:
     if split != "train":
-        raise unknown_name(f"split of '{source}'", split, ["train"])
+        raise SplitError(str(unknown_name(f"split of '{source}'", split, ["train"])))
 
 
 def _embedded(name: str) -> Dataset:

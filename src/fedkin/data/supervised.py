@@ -14,7 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Share
 from fedkin.core.seeds import derive_generator
 from fedkin.data.arrays import check_same_shape
-from fedkin.data.dataset import Dataset, in_order
+from fedkin.data.dataset import Dataset, SplitError, in_order
 from fedkin.data.load import load
 from fedkin.data.partition import check_fraction
 from fedkin.data.population import Population
@@ -214,11 +214,8 @@ def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
 def _test_split(source: str, label: str | None) -> Dataset | None:
     try:
         return load(source, label, split="test")
-    except FedkinError as error:
-        # `load` says this of data that have other splits only; whatever else is wrong with a test split is an error
-        if "Unknown split" in str(error):
-            return None
-        raise
+    except SplitError:
+        return None
 
 
 def _renamed(y: Tensor, own: list[str], common: list[str]) -> Tensor:

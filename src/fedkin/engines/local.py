@@ -38,7 +38,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep freed memory for its next use, where it is GNU's.
 
     By default it hands the megabyte of a batch's activations back to the system and fetches it again at every step;
-    the page faults took half of a small convolutional network's training time.
+    the page faults cost small convolutional networks a good part of their time.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.learning.perceptron import PerceptronResident, is_perceptron
-from fedkin.learning.resident import Resident, vector_of
+from fedkin.learning.resident import Resident, parts_of, vector_of
 from fedkin.models import build
 
 _BATCH = 500
@@ -77,8 +77,7 @@ class Classifier:
         """A module of its own with the model of `vector`, in evaluation mode."""
         module = self._built(0).eval()
         at = 0
-        buffers = sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())
-        for part in (*module.parameters(), *buffers):
+        for part in parts_of(module):
             part.data.copy_(vector[at : at + part.numel()].view_as(part))
             at += part.numel()
         return module

@@ -1,4 +1,4 @@
-"""The gradient of a fully connected classifier, written by hand: half of a small one's step is autograd's own work."""
+"""The gradient of a fully connected classifier, written by hand: a small one spends much of its step in autograd."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _loop() -> Callable[..., Tensor]:
 def _compiled() -> Callable[..., Tensor]:
     """`_steps`, compiled if torch still can: then it holds no interpreter lock, and workers do not wait for each other.
 
-    With two workers that halves the time of a small perceptron's step. Where torch has given its scripts up, the same
+    Where torch has given its scripts up, the same
     function runs as it stands.
     """
     if not hasattr(torch.jit, "script"):

@@ -138,9 +138,13 @@ def batch_lengths(samples: int, batch_size: int) -> Tensor:
 
 
 def vector_of(module: nn.Module) -> Tensor:
-    """A module's model as one float32 vector: its parameters, then its floating buffers, then its counters."""
-    buffers = sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())
-    return torch.cat([part.detach().flatten().float() for part in (*module.parameters(), *buffers)])
+    """A module's model as one float32 vector."""
+    return torch.cat([part.detach().flatten().float() for part in parts_of(module)])
+
+
+def parts_of(module: nn.Module) -> list[Tensor]:
+    """What a vector is made of, in its order: parameters, then floating buffers, then counters."""
+    return [*module.parameters(), *sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())]
 
 
 def pool_first(module: nn.Module) -> nn.Module:

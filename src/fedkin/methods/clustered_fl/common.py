@@ -91,7 +91,7 @@ class GroupMethod:
     weighting: Literal["samples", "clients"] = "samples"
     server_learning_rate: Positive = 1.0
 
-    state_type: ClassVar[type[State]] = GroupState
+    state_type: ClassVar[type[GroupState]] = GroupState
 
     def classifier(self, fed: Federation) -> Classifier:
         """The architecture, made to the clients' data.
@@ -119,6 +119,13 @@ class GroupMethod:
         classes = max(reply["classes"] for reply in replies.values())
         name = choose(shape) if self.module == "auto" else self.module
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
+
+    def init(self, fed: Federation) -> Any:
+        """One new model, and all clients in one group; methods that begin otherwise have their own."""
+        classifier = self.classifier(fed)
+        model = classifier.initial(fed.rng("init"))
+        labels = torch.zeros(len(fed.ids), dtype=torch.int64)
+        return self.state_type(module=classifier.spec(), models=model[None], labels=labels)
 
     def descent(self) -> Descent:
         """How clients train."""
@@ -223,6 +230,11 @@ class Means:
     def all(self) -> Tensor:
         """The mean updates of all groups ``(groups, size)``."""
         return torch.stack([self.of(group) for group in range(len(self.weights))])
+
+
+def positions(fed: Federation) -> dict[int, int]:
+    """Where in `GroupState.labels` each client stands."""
+    return {client: at for at, client in enumerate(fed.ids)}
 
 
 def round_record(fed: Federation, losses: Mapping[int, float], labels: Tensor, **values: Any) -> Record:

@@ -14,14 +14,6 @@ from fedkin.methods.clustered_fl.common import GroupMethod, GroupState, Means, r
 class FedAvg(GroupMethod):
     """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
 
-    def init(self, fed: Federation) -> GroupState:
-        """One new model, and all clients in one group."""
-        classifier = self.classifier(fed)
-        model = classifier.initial(fed.rng("init"))
-        return GroupState(
-            module=classifier.spec(), models=model[None], labels=torch.zeros(len(fed.ids), dtype=torch.int64)
-        )
-
     def step(self, fed: Federation, state: GroupState) -> tuple[GroupState, Record]:
         """The clients asked train the model of their group; each group's model moves by its mean update."""
         losses, means = self.averaged(fed, state)

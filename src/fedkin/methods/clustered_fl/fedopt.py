@@ -9,7 +9,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.core import Federation, Record, State
+from fedkin.core import Federation, Record
 from fedkin.core.method import Positive
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.common import GroupState, round_record
@@ -54,7 +54,7 @@ class FedOpt(FedAvg):
     square_decay: Decay = 0.99
     adaptivity: Positive = 1e-3
 
-    state_type: ClassVar[type[State]] = FedOptState
+    state_type: ClassVar[type[GroupState]] = FedOptState
 
     def init(self, fed: Federation) -> FedOptState:
         """FedAvg's state, with moments at their first values."""

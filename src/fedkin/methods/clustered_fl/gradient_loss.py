@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, Record, State, task
 from fedkin.core.method import Count, Positive, Share
 from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, positions, round_record
 from fedkin.methods.clustered_fl.tasks import labels_of
 
 
@@ -68,7 +68,7 @@ class GradientLoss(GroupMethod):
     rounds: Count = 100
     weighting: Literal["samples", "clients"] = "clients"
 
-    state_type: ClassVar[type[State]] = GradientLossState
+    state_type: ClassVar[type[GroupState]] = GradientLossState
 
     def init(self, fed: Federation) -> GradientLossState:
         """K models drawn alike, nobody in a group yet."""
@@ -98,7 +98,7 @@ class GradientLoss(GroupMethod):
                 chosen[client], row[client] = stand_ins[client], 1
         means = Means(groups, size)
         labels = state.labels.clone()
-        position = {client: at for at, client in enumerate(fed.ids)}
+        position = positions(fed)
         for client, reply in replies.items():
             labels[position[client]] = chosen[client]
             means.add(chosen[client], reply["update"][row[client]], self.weight(reply))

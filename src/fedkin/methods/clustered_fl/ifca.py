@@ -15,7 +15,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent, descend
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, positions, round_record
 from fedkin.methods.clustered_fl.tasks import labels_of, losses, losses_of
 
 
@@ -76,7 +76,7 @@ class IFCA(GroupMethod):
         groups, size = state.models.shape
         means, everyone = Means(groups, size), Means(1, size)
         labels, found, worst = state.labels.clone(), {}, _Worst(groups)
-        position = {client: at for at, client in enumerate(fed.ids)}
+        position = positions(fed)
         for client, reply in fed.stream(choose_and_train, asked, {"update": (size,)}):
             group = int(reply["group"])
             labels[position[client]] = group

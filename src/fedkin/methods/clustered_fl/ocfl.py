@@ -72,7 +72,7 @@ class OCFL(ByUpdates):
     noise: groupers.Noise = "group"
     weighting: Literal["samples", "clients"] = "clients"
 
-    state_type: ClassVar[type[State]] = OCFLState
+    state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:
         """Until the clients are grouped."""

@@ -12,7 +12,7 @@ from annotated_types import Ge, Interval
 from sklearn.cluster import AgglomerativeClustering
 from torch import Tensor
 
-from fedkin.core import Federation, Record, State
+from fedkin.core import Federation, Record
 from fedkin.methods.clustered_fl.common import NotNegative
 from fedkin.methods.clustered_fl.tasks import losses
 from fedkin.methods.clustered_fl.updates import ByUpdates, Round, SplitState, Watched, cosine_distances
@@ -71,7 +71,7 @@ class Sattler(ByUpdates):
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
 
-    state_type: ClassVar[type[State]] = SattlerState
+    state_type: ClassVar[type[SplitState]] = SattlerState
 
     def watching(self, state: SattlerState) -> bool:
         """Always."""

@@ -16,10 +16,18 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.core import Federation, Record, State
+from fedkin.core import Federation, Record
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent, descend
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, renumbered, round_record
+from fedkin.methods.clustered_fl.common import (
+    UNKNOWN,
+    GroupMethod,
+    GroupState,
+    Means,
+    positions,
+    renumbered,
+    round_record,
+)
 
 _COLUMNS = 1 << 20
 
@@ -89,16 +97,7 @@ class ByUpdates(GroupMethod):
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
-    state_type: ClassVar[type[State]] = SplitState
-
-    def init(self, fed: Federation) -> SplitState:
-        """One new model, and all clients in one group."""
-        classifier = self.classifier(fed)
-        model = classifier.initial(fed.rng("init"))
-        first: SplitState = self.state_type(
-            module=classifier.spec(), models=model[None], labels=torch.zeros(len(fed.ids), dtype=torch.int64)
-        )  # type: ignore[assignment, call-arg]
-        return first
+    state_type: ClassVar[type[GroupState]] = SplitState
 
     @abstractmethod
     def watching(self, state: Any) -> bool:
@@ -127,7 +126,7 @@ class ByUpdates(GroupMethod):
 
         A split takes effect at once: the same updates move the models of the new groups.
         """
-        work, watching = _Working(state, fed.ids), self.watching(state)
+        work, watching = _Working(state, positions(fed)), self.watching(state)
         losses: dict[int, float] = {}
         kept: dict[int, tuple[Tensor, float]] = {}
         means = Means(*state.models.shape)
@@ -189,10 +188,10 @@ class _Working:
         As in `SplitState`.
     """
 
-    def __init__(self, state: SplitState, ids: Sequence[int]) -> None:
+    def __init__(self, state: SplitState, position: dict[int, int]) -> None:
         self.models, self.labels = state.models, state.labels.clone()
         self.splits, self.pending = list(state.splits), dict(state.pending)
-        self.position = {client: at for at, client in enumerate(ids)}
+        self.position = position
 
     def group(self, client: int) -> int:
         """The client's group."""
