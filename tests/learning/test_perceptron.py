@@ -73,7 +73,7 @@ def test_logits_follow_the_flat_vector():
     resident = PerceptronResident(dense((4, 5, 3)))
     x = torch.ones(2, 4)
     resident.values.zero_()
-    assert not resident.logits(x).any()
+    assert not resident.output(x).any()
     resident.gradient(x, torch.tensor([0, 1]))
     torch.testing.assert_close(resident.slopes[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
 

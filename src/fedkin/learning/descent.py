@@ -1,4 +1,4 @@
-"""Training of one client's classifier on its own data."""
+"""Training of one client's model on its own data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedkin.learning.classifier import Classifier
+from fedkin.learning.architecture import Architecture
 from fedkin.learning.resident import Losses, Resident
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How a client trains: shuffled mini-batches, mean cross-entropy, a new optimiser every time.
+    """How a client trains: shuffled mini-batches, the architecture's mean loss, a new optimiser every time.
 
     Attributes
     ----------
@@ -47,16 +47,17 @@ class Descent:
 
 
 def descend(
-    classifier: Classifier, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
+    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
 ) -> tuple[Tensor, float]:
     """Train from `start`.
 
     Parameters
     ----------
-    classifier : Classifier
+    architecture : Architecture
     start : Tensor, (size,) float32
         Not modified.
-    x, y : Tensor, (n, *shape) float32 and (n,) int64, n >= 1
+    x, y : Tensor, (n, *shape) float32, and for a classifier (n,) int64; n >= 1
+        Samples, and what to learn of them: an autoencoder is given the samples again.
     rng : torch.Generator
         Shuffles, and gives dropout its randomness.
     descent : Descent
@@ -68,10 +69,10 @@ def descend(
         Mean training loss over the last epoch, or over the last ``n / batch_size`` steps. NaN if there was nothing to
         train on, as for a batch norm and a single sample.
     """
-    with classifier.resident() as resident:
+    with architecture.resident() as resident:
         resident.load(start, rng)
         resident.module.train()
-        optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: classifier.parameters], descent)
+        optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: architecture.parameters], descent)
         total, per_epoch = _steps(len(x), descent)
         told = [
             optimizer.through(x, y, order, descent.batch_size)

@@ -20,6 +20,9 @@ from fedkin.models.layers import set_generator, with_own_dropout
 Losses = tuple[Tensor, Tensor]
 """Mean losses of some batches, and their numbers of samples."""
 
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""``(output, target) -> mean loss of the batch``."""
+
 _MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -33,6 +36,8 @@ class Resident:
         Its parameters and floating buffers must be float32. It is copied.
     channels_last : bool
         Whether images are given to it channels last.
+    criterion : callable
+        What it learns by, from its output and a batch's targets.
 
     Attributes
     ----------
@@ -42,9 +47,9 @@ class Resident:
         Where in `slopes` the parameters lie that do not train; their slopes are 0.
     """
 
-    def __init__(self, module: nn.Module, channels_last: bool) -> None:
+    def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
         self.module = with_own_dropout(pool_first(copy.deepcopy(module)))
-        self.channels_last = channels_last
+        self.channels_last, self.criterion = channels_last, criterion
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
         self.values = vector_of(self.module)
@@ -82,15 +87,15 @@ class Resident:
             at += counter.numel()
         return vector
 
-    def logits(self, x: Tensor) -> Tensor:
-        """``(n, classes)`` for samples ``(n, *shape)``, in the module's present mode."""
-        logits: Tensor = self.module(_channels_last(x) if self.channels_last else x)
-        return logits
+    def output(self, x: Tensor) -> Tensor:
+        """What the module makes of samples ``(n, *shape)``, such as logits, in its present mode."""
+        made: Tensor = self.module(channels_last(x) if self.channels_last else x)
+        return made
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the batch's mean cross-entropy into `slopes`; returns that loss, a scalar."""
+        """Write the gradient of the batch's mean loss into `slopes`; returns that loss, a scalar."""
         self.slopes.zero_()
-        loss = cross_entropy(self.logits(x), y)
+        loss = self.criterion(self.output(x), y)
         loss.backward()
         return loss.detach()
 
@@ -100,6 +105,7 @@ class Resident:
         Parameters
         ----------
         x, y : Tensor, (n, *shape) and (n,)
+            Samples, and what to learn of them; for a classifier their classes.
         order : Tensor
             Rows of `x`, one batch after another.
         batch_size : int
@@ -166,7 +172,8 @@ def _is_plain_pooling(module: nn.Module) -> bool:
     return isinstance(module, nn.MaxPool2d) and not module.return_indices
 
 
-def _channels_last(x: Tensor) -> Tensor:
+def channels_last(x: Tensor) -> Tensor:
+    """Images ``(n, C, H, W)`` with the channels of a pixel side by side in memory."""
     if x.shape[1] > 1:
         return x.contiguous(memory_format=torch.channels_last)
     height, width = x.shape[2:]  # one channel lies the same way in memory, but torch goes by the strides

@@ -1,4 +1,4 @@
-"""The classifiers that can be named, in one line each; imports nothing."""
+"""The models that can be named, in one line each; imports nothing."""
 
 MODELS: dict[str, str] = {
     "perceptron": "One hidden layer of 200; for vectors, and images seen as vectors.",
@@ -14,3 +14,9 @@ MODELS: dict[str, str] = {
     "resnet18-imagenet": "ResNet-18 as for ImageNet: images shrink by four before the first block.",
 }
 """Name of a classifier -> what it is. Models that `fedkin.models.register` adds are not listed."""
+
+AUTOENCODERS: dict[str, str] = {
+    "dense-autoencoder": "Fully connected, 784-50-20 and back; for vectors and grey images.",
+    "conv-autoencoder": "Three convolutions, batch normalisation, and back; for images with sides in multiples of 8.",
+}
+"""Name of an autoencoder whose codes describe a client's data -> what it is."""
