@@ -3,7 +3,8 @@
 The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per step), ``checkpoint.safetensors`` (replaced
 after every step), and at the end ``labels/site-<id>.csv``, ``result.json`` with ``models.safetensors``, and
 ``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
-file but ``timing.jsonl``, the seconds each step took.
+file but ``timing.jsonl``: the seconds each step took, and all clients together computed in it; its step 0 is what came
+before the first step, scaling and the method's init.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fedkin.checkpoint import load_tree, save_tree, settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
+from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
@@ -99,7 +101,8 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
             return run.finish()
     except FedkinError:
         if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
-            (folder / CONFIG).unlink(missing_ok=True)
+            for name in (CONFIG, TIMING):
+                (folder / name).unlink(missing_ok=True)
         raise
 
 
@@ -148,7 +151,9 @@ class Run:
         self.config, self.folder, self.progress = config, folder, progress
         progress.phase(f"Reading {config.data.source}")
         self.population: Population = config.scenario.build(config.seed)
+        self._began = time.perf_counter()
         self.fed = _federation(config, self.population.clients, progress)
+        self.fed.away = self.population.away(0)
         self.scaling: Scaling = scale(self.fed, config.data.scaling)
         self.population = self.population.scaled(self.scaling)
         self.method: Method[Any] = informed(config.method, self.population, self.fed)
@@ -161,7 +166,9 @@ class Run:
         if state is None:
             self.progress.phase("Preparing the clients")
             with one_thread():
-                state = self._keep(self.method.init(self.fed))
+                state = self.method.init(self.fed)
+                self._clocked(0, time.perf_counter() - self._began, self.fed.seconds)
+                state = self._keep(state)
         while not state.finished:
             with one_thread():
                 state = self._step(state)
@@ -180,8 +187,9 @@ class Run:
         if not checkpoint.exists():
             return None
         state = settle(self.fed, self.method.state_type, load_tree(checkpoint))
+        self._turn(state.steps)
         self.records = _lines(self.folder / RECORDS)[: state.steps]
-        self.timing = _lines(self.folder / TIMING)[: state.steps]
+        self.timing = [line for line in _lines(self.folder / TIMING) if json.loads(line)["step"] <= state.steps]
         if len(self.records) < state.steps:
             raise FedkinError(
                 f"{self.folder / RECORDS} has {len(self.records)} lines where the checkpoint has {state.steps} steps; "
@@ -197,21 +205,34 @@ class Run:
 
     def _step(self, state: State) -> State:
         self.progress.phase(f"Step {state.steps + 1}")
+        computed = self.fed.seconds  # what newcomers compute to join belongs to the step, as its bytes do
+        self._turn(state.steps + 1)
         began = time.perf_counter()
         state, record = self.method.step(self.fed, state)
-        seconds = time.perf_counter() - began
+        seconds, computed = time.perf_counter() - began, self.fed.seconds - computed
         line = self._line(state, record)
         if self._is_enough(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
             line = self._line(state, record)  # the last record also judges the models
         self.records.append(json.dumps(line))
-        self.timing.append(json.dumps({"step": state.steps, "seconds": round(seconds, 3)}))
         # The checkpoint comes last: a record too many is cut off again, one too few could not be made up for.
-        write_atomically(self.folder / TIMING, "".join(f"{line}\n" for line in self.timing))
+        self._clocked(state.steps, seconds, computed)
         write_atomically(self.folder / RECORDS, "".join(f"{line}\n" for line in self.records))
         state = self._keep(state)
         self.progress.step(line, seconds)
         return state
+
+    def _clocked(self, step: int, seconds: float, computed: float) -> None:
+        """Write down how long a step took, and how long all clients together computed in it."""
+        entry = {"step": step, "seconds": round(seconds, 3), "client_seconds": round(computed, 6)}
+        self.timing.append(json.dumps(entry))
+        write_atomically(self.folder / TIMING, "".join(f"{line}\n" for line in self.timing))
+
+    def _turn(self, step: int) -> None:
+        """Bring the world to where it is in `step`: who has joined, and what everyone sees."""
+        self.population = population_at(self.population, step)
+        welcome(self.fed, self.population, step, self.scaling)
+        self.method = informed(self.config.method, self.population, self.fed)
 
     def _is_enough(self, line: Line) -> bool:
         """Whether the target of the run is reached, and the run is to end there."""

@@ -147,3 +147,31 @@ def test_insisting_has_an_end():
     with pytest.raises(FedkinError, match=sentence):
         fed.insist(double, {})
     assert len(fed.asked) == 20
+
+
+def test_nobody_asks_who_is_away():
+    fed = federation()
+    fed.away = {1, 3}
+    assert fed.ids == [0, 1, 2, 3]
+    assert fed.present == [0, 2]
+    assert list(fed.all(add=1.0)) == [0, 2]
+    assert list(fed.insist(double, {"add": 1.0})) == [0, 2]
+    assert fed.missing == {}
+
+
+def test_who_is_away_costs_nothing_and_is_missing_by_name():
+    fed, other = Scripted({0: FINE}), Scripted({0: FINE})
+    fed.away = {1}
+    payload = {"add": torch.zeros(100)}
+    assert list(fed.ask(double, dict.fromkeys([2, 1, 0], payload))) == [0]
+    assert fed.missing == {1: "not there yet", 2: "no reply"}
+    assert list(fed.missing) == [1, 2]
+    assert fed.asked == [[0, 2]]
+    other.ask(double, dict.fromkeys([0, 2], payload))
+    assert (fed.traffic, fed.exchange) == (other.traffic, other.exchange)
+
+
+def test_insisting_may_be_for_some_only():
+    fed = Scripted({0: FINE, 2: "broken"}, {2: FINE})
+    assert list(fed.insist(double, {}, [2, 0])) == [0, 2]
+    assert fed.asked == [[0, 2], [2]]

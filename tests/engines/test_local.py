@@ -133,8 +133,48 @@ def test_a_stream_that_is_given_up_leaves_everything_in_order():
     assert len(fed.ask(count, fed.all())) == 40
 
 
+@task
+def work_or_wait(clients, payloads):
+    for payload in payloads:
+        time.sleep(payload["waits"])
+        until = time.thread_time() + payload["works"]
+        while time.thread_time() < until:
+            pass
+    return [{} for _ in clients]
+
+
+def test_the_seconds_of_clients_are_what_they_worked_not_what_they_waited():
+    fed = LocalFederation(clients(6), chunk=2, workers=3)
+    assert fed.seconds == 0.0
+    fed.ask(work_or_wait, fed.all(works=0.02, waits=0.0))
+    worked = fed.seconds
+    assert 6 * 0.02 <= worked < 6 * 0.02 + 0.05
+    fed.ask(work_or_wait, fed.all(works=0.0, waits=0.02))
+    assert worked <= fed.seconds < worked + 0.05
+
+
+def test_lost_clients_spend_no_seconds():
+    fed = LocalFederation(clients(4), chunk=1, failures=[(1, 0), (1, 3)])
+    fed.ask(work_or_wait, fed.all(works=0.02, waits=0.0))
+    assert 2 * 0.02 <= fed.seconds < 3 * 0.02
+
+
 def test_progress_is_told_with_the_lost_counted_in():
     told = []
     fed = LocalFederation(clients(5), chunk=2, failures=[(1, 0)], on_progress=lambda *parts: told.append(parts))
     assert list(fed.ask(draw, fed.all())) == [1, 2, 3, 4]
     assert told == [(3, 5), (5, 5)]
+
+
+def test_who_is_away_does_nothing_and_changes_nothing_for_others():
+    told = []
+    fed, other = (LocalFederation(clients(5), 3, on_progress=lambda *parts: told.append(parts)) for _ in range(2))
+    fed.away = {0, 3}
+    everyone = other.all()
+    found, expected = fed.ask(draw, everyone), other.ask(draw, everyone)
+    assert list(found) == [1, 2, 4]
+    assert all(torch.equal(found[i]["x"], expected[i]["x"]) for i in found)
+    assert "asked" not in fed.clients[0].state
+    assert (3, 3) in told
+    fed.away = set()
+    assert list(fed.ask(draw, everyone)) == [0, 1, 2, 3, 4]

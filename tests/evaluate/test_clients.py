@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedkin.core import Client
-from fedkin.data.population import Population
+from fedkin.data.population import Drift, Population
 from fedkin.engines.local import LocalFederation
 from fedkin.evaluate import evaluate_groups, evaluator_for
 from fedkin.evaluate.clients import MOST_MODELS
@@ -145,3 +145,67 @@ def test_real_models_are_tried() -> None:
     x, y = population.tests[0]
     right = (classifier.logits(models[0], x).argmax(1) == y).float().mean().item()
     assert evaluate_groups(method, population, fed, state)["client_accuracy"][0] == pytest.approx(right)
+
+
+def drifting(clients: list[int], groups: list[int], happened: bool) -> Drift:
+    return Drift(3, torch.tensor(clients), lambda client, x, y: (x, y), torch.tensor(groups), happened)
+
+
+@pytest.mark.parametrize(
+    ("labels", "right"),
+    [
+        ([0, 1, 1, 1], 1.0),
+        ([0, 1, 1, 0], 1.0),
+        ([0, 0, 1, 1], 0.0),  # as if nothing had happened
+        ([0, -1, 1, 1], 0.0),
+        ([0, 2, 1, 1], 0.0),  # alone
+        ([1, 1, 1, 0], 0.0),  # as many of the one as of the other
+        ([0, 0, 0, 0], 1.0),
+    ],
+)
+def test_a_drifted_client_is_right_where_those_are_that_it_is_like(
+    shift: Shift, labels: list[int], right: float
+) -> None:
+    drift = drifting([1], [0, 1, 1, 1], happened=True)
+    metrics = evaluate_groups(*situation(labels, [0, 1, 1], groups=drift.groups, drift=drift))
+    assert metrics["drifted_right"] == right
+
+
+@pytest.mark.parametrize(
+    ("labels", "right"),
+    [([0, 2, 1, 2], 1.0), ([0, 2, 1, 3], 1.0), ([0, 0, 1, 1], 0.0), ([0, 2, 1, 1], 0.5), ([2, 2, 2, 2], 0.0)],
+)
+def test_in_a_new_world_those_are_right_that_are_among_themselves(
+    shift: Shift, labels: list[int], right: float
+) -> None:
+    drift = drifting([1, 3], [0, 2, 1, 2], happened=True)
+    metrics = evaluate_groups(*situation(labels, [0, 1, 1, 1], groups=drift.groups, drift=drift))
+    assert metrics["drifted_right"] == right
+
+
+def test_the_accuracy_of_who_drifts_is_told_before_and_after(shift: Shift) -> None:
+    for happened in (False, True):
+        drift = drifting([0, 2, 3], [0, 0, 1, 1], happened)
+        metrics = evaluate_groups(*situation([0, 0, 0, 1], [0, 1], drift=drift))
+        assert metrics["drifted_accuracy"] == pytest.approx(1 / 2)  # the third has no test
+        assert ("drifted_right" in metrics) == happened
+
+
+def test_who_is_away_counts_nowhere(shift: Shift) -> None:
+    arguments = situation([0, 0, 1, 0], [0, 1], arrivals=torch.tensor([0, 0, 5, 5]))
+    arguments[2].away = {2, 3}
+    before = evaluate_groups(*arguments)
+    assert before["client_accuracy"] == [1.0, 1.0, None, None]
+    assert before["global_accuracy"] == pytest.approx(4 / 6)
+    assert before.keys() & {"newcomers_right", "newcomers_accuracy"} == set()
+    assert arguments[3].labels.tolist() == [0, 0, 1, 0]
+
+
+def test_newcomers_are_right_where_those_are_that_were_there_before_them(shift: Shift) -> None:
+    arrivals = torch.tensor([0, 0, 0, 5])
+    for labels, right in (([0, 0, 1, 1], 1.0), ([0, 0, 1, 0], 0.0), ([0, 0, 1, -1], 0.0)):
+        metrics = evaluate_groups(*situation(labels, [0, 1], arrivals=arrivals))
+        assert metrics["newcomers_right"] == right
+        assert "newcomers_accuracy" not in metrics  # it has no test
+    arrivals = torch.tensor([0, 0, 5, 0])
+    assert evaluate_groups(*situation([0, 0, 1, 1], [0, 1], arrivals=arrivals))["newcomers_accuracy"] == 1.0

@@ -45,8 +45,14 @@ class Federation(ABC):
         How many exchanges have been made; part of a checkpoint, since clients' generators depend on it.
     traffic : Traffic
         Bytes by direction, so far.
+    seconds : float
+        Computing time of all clients together, so far, where the engine can tell; nothing a method does may depend
+        on it.
     missing : dict of int to str
         Clients that gave no usable reply in the last exchange, and why.
+    away : set of int
+        Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
+        is sent to them; an engine never hears of them.
     """
 
     def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
@@ -54,14 +60,21 @@ class Federation(ABC):
         self.seed = seed
         self.exchange = 0
         self.traffic = Traffic()
+        self.seconds = 0.0
         self.missing: dict[int, str] = {}
+        self.away: set[int] = set()
+
+    @property
+    def present(self) -> list[int]:
+        """`ids` without those that are away, in order."""
+        return [i for i in self.ids if i not in self.away]
 
     def ask(
         self, task: Task, payloads: Mapping[int, Payload], shapes: Shapes | Callable[[int], Shapes] | None = None
     ) -> dict[int, Payload]:
         """Have the clients in `payloads` do `task`; replies by client id, in order of id.
 
-        A client that failed, timed out, or replied with NaN, infinities or a tensor whose shape is not that of
+        A client that is away, failed, timed out, or replied with NaN, infinities or a tensor whose shape is not that of
         `shapes` (the same for all, or a function of the client) is simply absent, and `missing` says why.
         """
         return dict(self.stream(task, payloads, shapes))
@@ -75,13 +88,14 @@ class Federation(ABC):
         """
         self.exchange += 1
         self.missing = {}
+        asked = {client: payload for client, payload in payloads.items() if client not in self.away}
         sizes: dict[int, int] = {}  # a payload shared by reference is measured once and counted for everyone
-        for payload in payloads.values():
+        for payload in asked.values():
             if id(payload) not in sizes:
                 sizes[id(payload)] = payload_bytes(payload)
             self.traffic.sent += sizes[id(payload)]
-        waiting = dict.fromkeys(sorted(payloads), "no reply")
-        for client, answer in self.deliver(task, payloads):
+        waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
+        for client, answer in self.deliver(task, asked):
             if isinstance(answer, str):
                 waiting[client] = answer
                 continue
@@ -94,8 +108,15 @@ class Federation(ABC):
                 waiting[client] = reason
         self.missing = waiting
 
-    def insist(self, task: Task, payload: Payload) -> dict[int, Payload]:
-        """Ask every client, again and again until each has replied; for what cannot go on without all of them.
+    def insist(self, task: Task, payload: Payload, clients: Iterable[int] | None = None) -> dict[int, Payload]:
+        """Ask again and again until each client has replied; for what cannot go on without all of them.
+
+        Parameters
+        ----------
+        task, payload
+            What is asked of each.
+        clients : iterable of int, optional
+            Who is asked, none of them away; by default everyone present.
 
         Raises
         ------
@@ -103,8 +124,9 @@ class Federation(ABC):
             If a client has given no usable reply in 20 attempts.
         """
         replies: dict[int, Payload] = {}
+        everyone = self.present if clients is None else sorted(clients)
         for _ in range(_ATTEMPTS):
-            waiting = [i for i in self.ids if i not in replies]
+            waiting = [i for i in everyone if i not in replies]
             if not waiting:
                 break
             replies.update(self.stream(task, dict.fromkeys(waiting, payload)))
@@ -113,8 +135,8 @@ class Federation(ABC):
         return dict(sorted(replies.items()))
 
     def all(self, **payload: object) -> dict[int, Payload]:
-        """One payload for every client, shared by reference inside a process."""
-        return dict.fromkeys(self.ids, payload)
+        """One payload for every client present, shared by reference inside a process."""
+        return dict.fromkeys(self.present, payload)
 
     def rng(self, *path: int | str) -> torch.Generator:
         """The server's generator for `path`; methods name the purpose and the step."""

@@ -17,6 +17,8 @@ SCENARIOS = {
     "rotation": "groups of clients whose images are turned by 0, 90, 180 or 270 degrees",
     "label-flip": "groups of clients that call the same classes by different labels",
     "domain": "groups of clients from different domains, such as the photos and sketches of PACS",
+    "drift-swap": "rotation or label-flip, and in the middle of a run some clients change their group",
+    "arrivals": "rotation or label-flip, and some clients join in the middle of a run",
     "dirichlet": "every class dealt out in random proportions; no hidden groups",
     "shards": "every client gets a few blocks of the samples sorted by class; no hidden groups",
     "iid": "samples dealt out at random; no hidden groups",

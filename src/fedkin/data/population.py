@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +18,32 @@ class Scales(Protocol):
     def apply(self, x: Tensor) -> Tensor:
         """Samples ``(n, ...)`` on the model's scale; `x` itself is not changed."""
         ...
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Some clients begin to see things differently in the middle of a run.
+
+    Attributes
+    ----------
+    step : int
+        The first step that sees the change; steps count from 1.
+    clients : Tensor
+        int64, ids of those it happens to, in order.
+    change : callable
+        ``(client, x, y) -> (x, y)``, for training and test samples alike. They may be scaled by then, so it must give
+        the same before and after an affine scaling per column or channel, as turning images and relabelling do.
+    groups : Tensor
+        int64 ``(n,)``, the hidden group of each client from then on.
+    happened : bool
+        Whether the population that holds this is the one after the change.
+    """
+
+    step: int
+    clients: Tensor
+    change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+    groups: Tensor
+    happened: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +70,11 @@ class Population:
         int64 ``(n,)``, the hidden group of each client; for the evaluator alone.
     common_test : (Tensor, Tensor) or None
         The data set's official test split, untouched, in scenarios that leave images and labels as they are.
+    drift : Drift or None
+        What changes in the middle of a run; see `fedkin.data.drift.population_at`.
+    arrivals : Tensor or None
+        int64 ``(n,)``, the step before which each client joins: it takes part from this step on, and from the very
+        start where it is 0. ``None`` if all are there from the start.
     """
 
     clients: list[Client]
@@ -53,6 +85,8 @@ class Population:
     tests: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     groups: Tensor | None = None
     common_test: tuple[Tensor, Tensor] | None = None
+    drift: Drift | None = None
+    arrivals: Tensor | None = None
 
     @property
     def kind(self) -> str:
@@ -64,6 +98,10 @@ class Population:
         """Channels, height and width of images; ``None`` for tables."""
         x = self.clients[0].x
         return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
+
+    def away(self, step: int) -> set[int]:
+        """Clients that do not take part in this step yet; 0 is what comes before the first."""
+        return set() if self.arrivals is None else set((self.arrivals > step).nonzero()[:, 0].tolist())
 
     def scaled(self, scaling: Scales) -> Population:
         """The same population with `tests` and `common_test` scaled; clients scale their own data themselves."""

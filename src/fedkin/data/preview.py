@@ -21,23 +21,25 @@ def preview(population: Population, clients: int = 6) -> str:
     Parameters
     ----------
     population : Population
-        Groups and classes, where there are any, are shown.
+        Groups and classes, where there are any, are shown; and the group that a client drifts to, and the step at which
+        it joins.
     clients : int
-        How many to show at least, where there are so many; one of every group in any case.
+        How many to show at least, where there are so many; in any case one of every group, and one of every group
+        that drifts or joins late.
 
     Returns
     -------
     str
         Lines without a final line break.
     """
-    shown = _chosen(population.groups, len(population.clients), clients)
+    shown = _chosen(_kinds(population), len(population.clients), clients)
     columns = _columns(population, shown)
     widths = [max(map(len, column)) for column in columns]
     lines = [
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in zip(*columns, strict=True)
     ]
-    return "\n".join([_headline(population, len(shown)), *lines])
+    return "\n".join([_headline(population, len(shown)), *_events(population), *lines])
 
 
 def previews(scenarios: dict[str, type], data: str, seed: int = 0) -> dict[str, str]:
@@ -79,6 +81,17 @@ def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Pop
     return scenario.deal(loaded, seed)
 
 
+def _kinds(population: Population) -> Tensor | None:
+    """Clients alike in group, the group they drift to and the step they join at, by number; ``None`` without groups."""
+    if population.groups is None:
+        return None
+    rows = [population.groups]
+    rows += [] if population.drift is None else [population.drift.groups]
+    rows += [] if population.arrivals is None else [population.arrivals]
+    kinds: Tensor = torch.stack(rows).unique(dim=1, return_inverse=True)[1]
+    return kinds
+
+
 def _chosen(groups: Tensor | None, n: int, wanted: int) -> list[int]:
     """The first clients of all groups by turns, in order of id."""
     if groups is None:
@@ -105,11 +118,27 @@ def _headline(population: Population, shown: int) -> str:
     return "; ".join(parts)
 
 
+def _events(population: Population) -> list[str]:
+    """What is to happen in the middle of a run, one line each."""
+    lines = []
+    if population.drift is not None:
+        lines.append(f"{len(population.drift.clients)} drift at step {population.drift.step}")
+    if population.arrivals is not None:
+        late = population.arrivals[population.arrivals > 0]
+        lines.append(f"{len(late)} join at step {', '.join(map(str, late.unique().tolist()))}")
+    return lines
+
+
 def _columns(population: Population, shown: list[int]) -> list[list[str]]:
     """Client, group, train and test, and a column for each class that still fits."""
     columns = [["client", *map(str, shown)]]
     if population.groups is not None:
         columns.append(["group", *(str(int(population.groups[i])) for i in shown)])
+    if population.drift is not None:
+        drifting, after = set(population.drift.clients.tolist()), population.drift.groups.tolist()
+        columns.append(["then", *(str(after[i]) if i in drifting else "." for i in shown)])
+    if population.arrivals is not None:
+        columns.append(["joins", *(str(step) if step else "." for step in population.arrivals[shown].tolist())])
     columns.append(["train", *(str(len(population.clients[i])) for i in shown)])
     if population.tests:
         columns.append(["test", *(str(len(population.tests[i][1])) for i in shown)])

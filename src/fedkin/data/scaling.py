@@ -94,6 +94,23 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     return scaling
 
 
+def scale_newcomers(fed: Federation, clients: Sequence[Client], scaling: Scaling) -> None:
+    """Scale the freshly loaded data of clients that have just joined as everyone else's were.
+
+    Whose state remembers how does so by itself, as in a run that is resumed; others are told, if data are standardised.
+
+    Raises
+    ------
+    FedkinError
+        If one cannot be reached.
+    """
+    new = [client.id for client in clients if "scaling_mean" not in client.state]
+    for client in clients:
+        restore_scaling(client)
+    if new and scaling.mode == "standard":
+        fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
+
+
 def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """``(x - mean) / scale`` per column or channel, in float64 inside and float32 outside."""
     around = (1, -1) + (1,) * (x.ndim - 2)

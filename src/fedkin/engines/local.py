@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
+from threading import Lock
 
 import torch
 
@@ -55,6 +56,9 @@ class LocalFederation(Federation):
     Clients are handed to a task a few at a time, so that their models train as small stacks, and chunks run on
     one single-threaded worker per core: with models this small, torch's own threads cost more than they give.
 
+    `seconds` sums the processor time that workers spend inside tasks, a chunk's once for all clients in it. Waiting
+    for other threads does not count, nor does the work of threads that a library starts by itself.
+
     Parameters
     ----------
     clients : sequence of Client
@@ -93,6 +97,7 @@ class LocalFederation(Federation):
         self.workers = workers or _cores()
         # One pool for all exchanges: new threads would fault all their memory in again.
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
+        self._clock = Lock()
         self.drop_rate = drop_rate
         self.on_progress = on_progress
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
@@ -107,7 +112,11 @@ class LocalFederation(Federation):
             began = time.perf_counter()
             for i in ids:
                 self.clients[i].rng = derive_generator(self.seed, "client", i, self.exchange)
+            spent = -time.thread_time()
             replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
+            spent += time.thread_time()
+            with self._clock:
+                self.seconds += spent
             pace.learn(len(ids), time.perf_counter() - began)
             return replies
 

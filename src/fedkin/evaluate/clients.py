@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl.common import GroupState
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState
 from fedkin.metrics import (
     accuracy,
     adjusted_mutual_information,
@@ -48,12 +48,14 @@ def evaluate_groups(
 
     Parameters
     ----------
-    method, fed
-        Not looked at; every evaluator takes them.
+    method
+        Not looked at; every evaluator takes one.
     population : Population
-        Knows the hidden groups and the tests.
+        Knows the hidden groups and the tests, as of the step judged, who has drifted or is to drift, and who joins.
+    fed : LocalFederation
+        Knows who is away.
     state : GroupState
-        The groups and their models; clients labelled -1 are left out of everything.
+        The groups and their models; clients that are labelled -1 or away are left out of everything.
     models_too : bool
         Whether to try the models; it takes time.
 
@@ -65,13 +67,63 @@ def evaluate_groups(
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
         ``global_accuracy``, ``global_f1``: mean over clients of the model of their group on the common test; absent
         with more than `MOST_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
-        F1. Absent is also what nobody has come to yet.
+        F1. ``drifted_right``, ``newcomers_right``: share of the clients that drifted, or joined late, whose group is
+        right; absent before it happened. A group is right for a client if more than half of its members that did not
+        drift, or were there from the start, are of the client's hidden group; all members count where that is a
+        world of the drifted alone. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these
+        clients; the former also before the drift. Absent is also what nobody has come to yet.
     """
-    labels = state.labels.tolist()
-    found = _agreement(population.groups, state.labels)
+    known = state.labels.clone()
+    known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
+    labels = known.tolist()
+    found = _agreement(population.groups, known) | _rightly_placed(population, fed, known)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return found
-    return found | _quality(population, state, labels)
+    quality = _quality(population, state, labels)
+    return found | quality | _apart(population, quality["client_accuracy"])
+
+
+def _changed(population: Population) -> dict[str, list[int]]:
+    """Clients that drift, now or later, and those that join late, where the scenario has any."""
+    drift, arrivals = population.drift, population.arrivals
+    return {
+        "drifted": [] if drift is None else drift.clients.tolist(),
+        "newcomers": [] if arrivals is None else arrivals.nonzero()[:, 0].tolist(),
+    }
+
+
+def _rightly_placed(population: Population, fed: LocalFederation, labels: Tensor) -> dict[str, float]:
+    if population.groups is None or not (labels >= 0).any():
+        return {}
+    changed = _changed(population)
+    if population.drift is None or not population.drift.happened:
+        changed["drifted"] = []
+    changed["newcomers"] = [i for i in changed["newcomers"] if i not in fed.away]
+    return {
+        f"{name}_right": sum(_is_right(i, clients, population.groups, labels) for i in clients) / len(clients)
+        for name, clients in changed.items()
+        if clients
+    }
+
+
+def _is_right(client: int, changed: Sequence[int], groups: Tensor, labels: Tensor) -> bool:
+    """Whether more than half of its group, without those that `changed` themselves, are of its hidden group."""
+    stayed = torch.ones_like(labels, dtype=torch.bool)
+    stayed[changed] = False
+    if not (groups[stayed] == groups[client]).any():
+        stayed[:] = True
+    company = groups[stayed & (labels == labels[client])]
+    return bool(labels[client] >= 0 and 2 * (company == groups[client]).sum() > len(company))
+
+
+def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
+    """Mean accuracy of the clients that something happens to."""
+    found = {}
+    for name, clients in _changed(population).items():
+        own = [score for score in (scores[i] for i in clients) if score is not None]
+        if own:
+            found[f"{name}_accuracy"] = sum(own) / len(own)
+    return found
 
 
 def _agreement(groups: Tensor | None, labels: Tensor) -> dict[str, float]:
