@@ -1,0 +1,241 @@
+"""What flipping bits guarantees: differential privacy of randomised response, exactly.
+
+A message of n bits, each flipped with probability P, is n randomised responses (Warner 1965). Where two data sets give
+messages that differ in m true bits, the privacy loss is e * (2 K - m), with e = ln((1 - P) / P) and K binomial of m and
+1 - P, so both pure epsilon and the exact (epsilon, delta) have closed or nearly closed forms.
+
+All of it speaks of one message. An encoder that was trained on the same clients' data, the training that follows, and
+further messages that are not memorised (`quantization.memorised`) cost extra.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import binom
+
+from fedkin.core.errors import FedkinError
+from fedkin.privacy.quantization import check_probability
+
+DELTA = 1e-5
+_HALVINGS = 80
+
+
+def bit_epsilon(probability: float) -> float:
+    """Pure epsilon of one bit that is flipped with `probability` in [0, 0.5]: ln((1 - P) / P); infinite at 0.
+
+    Raises
+    ------
+    FedkinError
+        If `probability` is outside [0, 0.5].
+    """
+    check_probability(probability)
+    return math.inf if probability == 0.0 else math.log1p(-probability) - math.log(probability)
+
+
+def delta_of(epsilon: float, probability: float, bits: int) -> float:
+    """The least delta for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+
+    Parameters
+    ----------
+    epsilon : float
+        Not negative.
+    probability : float
+        In [0, 0.5].
+    bits : int
+        At least 0.
+
+    Returns
+    -------
+    float
+        In [0, 1]; exact up to rounding.
+
+    Raises
+    ------
+    FedkinError
+        If a value is outside its range.
+    """
+    _check_epsilon(epsilon)
+    check_probability(probability)
+    _check_bits(bits)
+    if probability == 0.0:
+        return 0.0 if bits == 0 or epsilon == math.inf else 1.0
+    return _excess(epsilon, *_losses(probability, bits))
+
+
+def epsilon_of(delta: float, probability: float, bits: int) -> float:
+    """The least epsilon for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+
+    Parameters
+    ----------
+    delta : float
+        In [0, 1); 0 gives the pure epsilon, `bits` times that of one bit.
+    probability : float
+        In [0, 0.5]; at 0 epsilon is infinite.
+    bits : int
+        At least 0.
+
+    Raises
+    ------
+    FedkinError
+        If a value is outside its range.
+    """
+    _check_delta(delta)
+    _check_bits(bits)
+    greatest = 0.0 if bits == 0 else bits * bit_epsilon(probability)
+    if delta == 0.0 or greatest in (0.0, math.inf):
+        return greatest
+    losses, chances = _losses(probability, bits)
+    if _excess(0.0, losses, chances) <= delta:
+        return 0.0
+    low, high = 0.0, greatest
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _excess(middle, losses, chances) <= delta else (middle, high)
+    return high
+
+
+def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
+    """The least probability of flips that keeps a whole message of `bits` bits within a budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Not negative; infinite means no flips, 0 (with a delta of 0) means noise alone.
+    bits : int
+        At least 1.
+    delta : float
+        In [0, 1).
+
+    Returns
+    -------
+    float
+        In [0, 0.5]. For a delta of 0 it is 1 / (1 + exp(epsilon / bits)).
+
+    Raises
+    ------
+    FedkinError
+        If a value is outside its range.
+    """
+    _check_epsilon(epsilon)
+    _check_bits(bits, least=1)
+    _check_delta(delta)
+    pure = float(expit(-epsilon / bits))
+    if delta == 0.0 or pure == 0.0:
+        return pure
+    low, high = 0.0, pure
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of(epsilon, middle, bits) <= delta else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one message guarantees, at three levels.
+
+    Attributes
+    ----------
+    flip : float
+        Probability of a flip.
+    bits : int
+        Of a message.
+    width : int
+        Bits of a segment, one segment per class.
+    epsilon_bit : float
+        Whether one bit was 0 or 1.
+    epsilon_sample : float
+        Whether one sample was among the client's data: what it can change is its class's segment.
+    epsilon_replaced : float
+        Whether one sample was that or another one, perhaps of another class: two segments.
+    epsilon_client : float
+        Which data the client holds at all: every bit.
+    epsilon_client_delta, delta : float
+        The same as (epsilon, delta).
+    """
+
+    flip: float
+    bits: int
+    width: int
+    epsilon_bit: float
+    epsilon_sample: float
+    epsilon_replaced: float
+    epsilon_client: float
+    epsilon_client_delta: float
+    delta: float
+
+    def tree(self) -> dict[str, Any]:
+        """Plain values by name; ``None`` where an epsilon is infinite, which JSON cannot say."""
+        fields = dataclasses.asdict(self)
+        return {name: None if value == math.inf else value for name, value in fields.items()}
+
+
+def statement(flip: float, bits: int, width: int, separate: bool = True, delta: float = DELTA) -> Statement:
+    """What a message of `bits` bits in segments of `width`, flipped with probability `flip`, guarantees.
+
+    Parameters
+    ----------
+    flip : float
+        In [0, 0.5].
+    bits, width : int
+        `bits` is a multiple of `width`.
+    separate : bool
+        Whether a sample changes the segment of its class alone. It does not where least and greatest are taken over
+        the whole vector, nor where segments come from a clustering of all samples; then one sample may change all bits.
+    delta : float
+        In [0, 1), of `Statement.epsilon_client_delta`.
+
+    Raises
+    ------
+    FedkinError
+        If a value is outside its range.
+    """
+    _check_bits(bits, least=1)
+    if width < 1 or bits % width:
+        raise FedkinError(f"A message of {bits} bits cannot be divided into segments of {width} bits.")
+    per_bit = bit_epsilon(flip)
+    touched = width if separate else bits
+    return Statement(
+        flip=flip,
+        bits=bits,
+        width=width,
+        epsilon_bit=per_bit,
+        epsilon_sample=touched * per_bit,
+        epsilon_replaced=min(2 * touched, bits) * per_bit,
+        epsilon_client=bits * per_bit,
+        epsilon_client_delta=epsilon_of(delta, flip, bits),
+        delta=delta,
+    )
+
+
+def _losses(probability: float, bits: int) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    """All privacy losses ``(bits + 1,)`` and their chances; `probability` is not 0."""
+    kept = np.arange(bits + 1, dtype=np.float64)
+    return bit_epsilon(probability) * (2.0 * kept - bits), binom.pmf(kept, bits, 1.0 - probability)
+
+
+def _excess(epsilon: float, losses: NDArray[np.floating[Any]], chances: NDArray[np.floating[Any]]) -> float:
+    """Sum of chance * (1 - exp(epsilon - loss)) over losses above `epsilon`; no term is negative, nothing cancels."""
+    above = losses > epsilon
+    return min(1.0, float(-np.sum(chances[above] * np.expm1(epsilon - losses[above]))))
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not epsilon >= 0.0:
+        raise FedkinError(f"Epsilon {epsilon} must be at least 0.")
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 <= delta < 1.0:
+        raise FedkinError(f"Delta {delta} must be at least 0 and less than 1.")
+
+
+def _check_bits(bits: int, least: int = 0) -> None:
+    if bits < least:
+        raise FedkinError(f"A message of {bits} bits has no privacy to account for; at least {least} are needed.")

@@ -1,0 +1,158 @@
+"""Codes as bits, and bits as randomised response.
+
+Tensors of bits are uint8 and hold zeros and ones.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+
+Normalise = Literal["segment", "vector"]
+
+
+def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
+    """Numbers mapped to [0, 1] by their least and greatest.
+
+    Parameters
+    ----------
+    segments : Tensor
+        Floating, ``(segments, width)``.
+    normalise : {"segment", "vector"}
+        Whether least and greatest are those of each row, or of all rows together.
+
+    Returns
+    -------
+    Tensor
+        float64 ``(segments, width)``; zeros where least and greatest are the same.
+
+    Raises
+    ------
+    FedkinError
+        If a number is not finite.
+    """
+    exact = segments.double()
+    if not bool(exact.isfinite().all()):
+        raise FedkinError(
+            "Codes hold numbers that are not finite, which have no bits; the encoder must give finite ones."
+        )
+    if normalise == "segment":
+        least, greatest = exact.aminmax(dim=1, keepdim=True)
+    else:
+        least, greatest = exact.aminmax()
+    span = greatest - least
+    return (exact - least) / torch.where(span > 0, span, 1.0)
+
+
+def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
+    """One bit for every number: 1 where it is nearer to the greatest than to the least (paper 001, section IV-B).
+
+    Parameters and errors are those of `normalised`; what that gives is rounded, one half to 0 (half to even).
+
+    Returns
+    -------
+    Tensor
+        uint8 ``(segments, width)``.
+    """
+    return normalised(segments, normalise).round().to(torch.uint8)
+
+
+def flipped(bits: Tensor, probability: float, rng: torch.Generator) -> Tensor:
+    """`bits` of any shape, each flipped independently with `probability`.
+
+    Parameters
+    ----------
+    bits : Tensor
+        uint8 zeros and ones.
+    probability : float
+        In [0, 0.5]; at 0.5 nothing of the bits is left.
+    rng : torch.Generator
+
+    Returns
+    -------
+    Tensor
+        uint8, shaped like `bits`.
+
+    Raises
+    ------
+    FedkinError
+        If `probability` is outside [0, 0.5].
+    """
+    check_probability(probability)
+    # Double precision, because single would round probabilities below 2**-24.
+    drawn = torch.rand(bits.shape, generator=rng, dtype=torch.float64)
+    return bits ^ (drawn < probability).to(torch.uint8)
+
+
+def memorised(bits: Tensor, probability: float, memory: Tensor | None, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Flipped bits, the same whenever the true bits are: permanent randomised response (Erlingsson et al. 2014).
+
+    For each position, and each value the true bit may take, the answer is drawn once and kept. Whoever collects the
+    answers of many rounds can therefore not average the noise away.
+
+    What that bounds, with e = `accounting.bit_epsilon(probability)`: a true bit that never changes loses e in total,
+    however often it is asked for, because one answer is all there is to see. Of a bit that does change, both answers
+    can be seen, so what is told about its values is at most 2e: the likelihood of two given answers differs at most
+    by ((1 - P) / P)**2 between a history of values and its opposite. It does *not* bound what is told about *when* a
+    bit changed: where the two answers differ, which happens with probability P**2 + (1 - P)**2, a change is seen for
+    certain, since unchanged data never give another answer.
+
+    Parameters
+    ----------
+    bits : Tensor
+        uint8 ``(n,)``, the true bits.
+    probability : float
+        In [0, 0.5]. It is used only where `memory` is not given; the same memory means the same probability.
+    memory : Tensor or None
+        uint8 ``(2, n)`` from an earlier call, kept in the client's state; row v holds the answers for true bits of v.
+    rng : torch.Generator
+
+    Returns
+    -------
+    answer, memory : tuple of Tensor
+        uint8 ``(n,)`` and uint8 ``(2, n)``.
+
+    Raises
+    ------
+    FedkinError
+        If `probability` is outside [0, 0.5], or `memory` is of a message of another length.
+    """
+    check_probability(probability)
+    if memory is None:
+        true = torch.tensor([[0], [1]], dtype=torch.uint8).expand(2, len(bits))
+        memory = flipped(true, probability, rng)
+    elif memory.shape != (2, len(bits)):
+        raise FedkinError(
+            f"Memorised answers have shape {tuple(memory.shape)} where a message of {len(bits)} bits needs "
+            f"(2, {len(bits)}); a client's messages must keep their length."
+        )
+    return torch.where(bits.bool(), memory[1], memory[0]), memory
+
+
+def packed(bits: Tensor) -> Tensor:
+    """Eight bits in a byte, the first the highest: uint8 ``(n,)`` to uint8 ``(ceil(n / 8),)``, filled with zeros."""
+    return torch.from_numpy(np.packbits(bits.numpy()))
+
+
+def unpacked(packed: Tensor, n: int) -> Tensor:
+    """The first `n` bits, uint8 ``(n,)``, of bytes from `packed`.
+
+    Raises
+    ------
+    FedkinError
+        If there are not as many bytes as `n` bits take.
+    """
+    if len(packed) != -(-n // 8):
+        raise FedkinError(f"A message of {len(packed)} bytes cannot hold {n} bits, which take {-(-n // 8)}.")
+    return torch.from_numpy(np.unpackbits(packed.numpy(), count=n))
+
+
+def check_probability(probability: float) -> None:
+    """Raise a `FedkinError` unless `probability` is one that a bit may be flipped with."""
+    if not 0.0 <= probability <= 0.5:
+        raise FedkinError(f"Flip probability {probability} is outside [0, 0.5]; at 0.5 a bit tells nothing any more.")
