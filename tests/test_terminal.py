@@ -62,6 +62,30 @@ def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.Captu
     assert line.endswith("  11.2 s")
 
 
+def test_what_came_before_the_first_step_is_no_time_in_steps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "timing.jsonl").write_text('{"step": 0, "seconds": 50.0}\n{"step": 1, "seconds": 1.5}\n')
+    print_outcome(Outcome(tmp_path, State(), [LINE], load_config("fedcref")))
+    assert "  1.5 s\n" in capsys.readouterr().out
+
+
+def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    phases = ["pre-training", "embedding", "training", "training"]
+    records = [
+        LINE | {"step": step, "values": {"phase": phase}, "metrics": {"personal_accuracy": 0.25 * step}}
+        for step, phase in enumerate(phases, 1)
+    ]
+    config = load_config("fedcref", ["target.metric=personal_accuracy", "target.reach=0.75"])
+    print_outcome(Outcome(Path("runs/x"), State(), records, config))
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "Steps 4, 1 of pre-training, 1 of embedding and 2 of training" in shown
+    assert "Personal accuracy 0.75 step 3, 1 round of training, after 5 TB" in shown
+    with Bar() as bar:
+        bar.step(records[0], 2.0)
+    assert "Step 1 · pre-training · 2.0 s · Personal accuracy 0.250" in capsys.readouterr().err
+
+
 def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     print_outcome(Outcome(Path("runs/x"), State(), [], load_config("fedcref")))
     assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"

@@ -1,6 +1,21 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedkin.wording import MEASURES, formed, many, measures, reached, scaled, size, written
+from fedkin.wording import (
+    MEASURES,
+    formed,
+    listed,
+    many,
+    measures,
+    phased,
+    phases,
+    reached,
+    scaled,
+    size,
+    training_rounds,
+    written,
+)
 
 LINE = {
     "values": {"zeta": 3, "isolated": 4, "clusters": 9, "sizes": [1], "done": True},
@@ -98,6 +113,27 @@ def test_groups_were_formed_when_the_trigger_fired_first(values: list, step: int
     records = [line(at, values={"fired": value}) for at, value in enumerate(values, start=1)]
     assert formed(records) == step
     assert "fired" not in measures(*records)
+
+
+@given(st.lists(st.sampled_from(["pre-training", "embedding", "training", None]), max_size=12), st.integers(0, 13))
+def test_training_rounds_are_the_steps_of_training(names: list[str | None], step: int) -> None:
+    records = [{"step": at, "values": {"phase": name} if name else {}} for at, name in enumerate(names, 1)]
+    assert training_rounds(records, step) == len([name for name in names[:step] if name in ("training", None)])
+
+
+def test_phases_are_counted_in_order() -> None:
+    records = [{"values": {"phase": name}} for name in ("pre-training", "pre-training", "embedding", "training")]
+    assert phases(records) == {"pre-training": 2, "embedding": 1, "training": 1}
+    assert phased(records) == "2 of pre-training, 1 of embedding and 1 of training"
+    assert phases([line(1)]) == {}
+    assert phased([line(1)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (list("abc"), "a, b and c")]
+)
+def test_names_stand_in_a_sentence(names: list[str], text: str) -> None:
+    assert listed(names) == text
 
 
 def test_counts_have_their_noun() -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 
 from fedkin.run import TIMING, Line, Outcome, Progress
-from fedkin.wording import Measure, formed, measures, reached, size, written
+from fedkin.wording import Measure, formed, many, measures, phased, phases, reached, size, training_rounds, written
 
 
 class Bar(Progress):
@@ -43,7 +43,8 @@ class Bar(Progress):
 
     def step(self, line: Line, seconds: float) -> None:
         facts = "".join(f" · {name} {value}" for name, value in _headlines(line))
-        self.display.console.print(f"Step {line['step']} · {seconds:.1f} s{facts}", highlight=False)
+        phase = "".join(f" · {phase}" for phase in phases([line]))
+        self.display.console.print(f"Step {line['step']}{phase} · {seconds:.1f} s{facts}", highlight=False)
 
 
 class Quiet(Progress):
@@ -88,7 +89,8 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
     rows = _headlines(last) + _moments(outcome)
     rows += [("Missing in the last step", "site " + ", ".join(last["missing"]))] if last["missing"] else []
     rows += [("Sent to the sites", size(last["sent"])), ("Received from them", size(last["received"]))]
-    return [*rows, ("Steps", str(last["step"])), *_time(outcome)]
+    steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
+    return [*rows, ("Steps", steps), *_time(outcome)]
 
 
 def _moments(outcome: Outcome) -> list[tuple[str, str]]:
@@ -100,9 +102,15 @@ def _moments(outcome: Outcome) -> list[tuple[str, str]]:
     if target.metric is not None and target.reach is not None:
         title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
         found = reached(outcome.records, target.metric, target.reach)
-        text = f"step {found[0]}, after {size(found[1])}" if found else "not reached"
-        rows.append((f"{title} {target.reach:g}", text))
+        rows.append((f"{title} {target.reach:g}", _told(outcome, *found) if found else "not reached"))
     return rows
+
+
+def _told(outcome: Outcome, step: int, crossed: int) -> str:
+    """When a target was reached: the step, and the rounds of training until then where there are other phases."""
+    rounds = training_rounds(outcome.records, step)
+    training = f", {many(rounds, 'round')} of training" if phases(outcome.records) else ""
+    return f"step {step}{training}, after {size(crossed)}"
 
 
 def _headlines(line: Line) -> list[tuple[str, str]]:
@@ -112,8 +120,8 @@ def _headlines(line: Line) -> list[tuple[str, str]]:
 
 
 def _time(outcome: Outcome) -> list[tuple[str, str]]:
-    """How long the steps took, if it was written down."""
+    """How long the steps took, if it was written down; what came before the first is step 0 and left out."""
     timing = outcome.folder / TIMING
-    lines = timing.read_text().splitlines() if timing.exists() else []
-    seconds = sum(json.loads(line)["seconds"] for line in lines)
-    return [("Time in steps", f"{seconds:.1f} s")] if lines else []
+    lines = map(json.loads, timing.read_text().splitlines() if timing.exists() else [])
+    seconds = [line["seconds"] for line in lines if line["step"] > 0]
+    return [("Time in steps", f"{sum(seconds):.1f} s")] if seconds else []

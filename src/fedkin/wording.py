@@ -6,7 +6,8 @@ in order of importance; anything else is shown under its own name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from fedkin.report.numbers import shown
 from fedkin.report.view import Unit
 
 Line = Mapping[str, Any]
+
+TRAINING = "training"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,20 @@ MEASURES = {
     "ari": Measure(
         "Agreement (ARI)", "of the groups found with the hidden truth: 1 is the same, 0 is chance", "share"
     ),
+    "drifted_right": Measure(
+        "Drifted clients in their group", "share of them in the group of those that now see as they do", "percent"
+    ),
+    "newcomers_right": Measure(
+        "Newcomers in their group", "share of them in the group of those that see as they do", "percent"
+    ),
+    "drifted_accuracy": Measure(
+        "Accuracy of drifted clients", "personal accuracy, mean over the clients that drift, before and after", "share",
+        beside="personal_accuracy", headline=False,
+    ),
+    "newcomers_accuracy": Measure(
+        "Accuracy of newcomers", "personal accuracy, mean over the clients that joined late", "share",
+        beside="personal_accuracy", headline=False,
+    ),
     "purity": Measure(
         "Purity", "share of clients that belong to the most frequent hidden group of theirs", "share", headline=False
     ),
@@ -65,6 +82,9 @@ MEASURES = {
     ),
     "splits": Measure("Splits", "times that a group was divided", "count", headline=False, chart=False),
     "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
+    "reconstruction": Measure(
+        "Reconstruction error", "mean squared, of the clients' autoencoder in pre-training", headline=False
+    ),
     "personal_f1": Measure(
         "Personal F1", "macro average, mean over clients, on their own test samples and on the common ones", "share",
         beside="global_f1", headline=False,
@@ -150,6 +170,30 @@ def reached(records: Sequence[Line], metric: str, reach: float) -> tuple[int, in
     return None
 
 
+def phase_of(record: Line) -> str:
+    """The phase that a record belongs to: what its value ``phase`` says, or training where it says nothing."""
+    return str(record["values"].get("phase", TRAINING))
+
+
+def training_rounds(records: Iterable[Line], step: int) -> int:
+    """Steps of training in `records` until step `step`, itself included; what comes before training does not count."""
+    return sum(record["step"] <= step and phase_of(record) == TRAINING for record in records)
+
+
+def phases(records: Iterable[Line]) -> dict[str, int]:
+    """Steps of each phase, in order of first appearance; empty where records tell of none."""
+    told = [record for record in records if "phase" in record["values"]]
+    return dict(Counter(map(phase_of, told)))
+
+
+def phased(records: Sequence[Line]) -> str:
+    """How the steps divide into phases, such as ``"3 of pre-training, 1 of embedding and 30 of training"``.
+
+    Empty where records tell of no phases.
+    """
+    return listed([f"{count:,} of {phase}" for phase, count in phases(records).items()])
+
+
 def formed(records: Sequence[Line]) -> int | None:
     """The step at which a method's trigger fired and groups were formed, by the value ``fired``.
 
@@ -175,6 +219,12 @@ def many(count: int, noun: str) -> str:
     """A count with its noun, as in "1 group" and "2 groups"."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"."""
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _unknown(name: str, lines: Sequence[Line]) -> Measure:

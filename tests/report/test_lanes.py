@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import ClientGroups
+from fedkin.report import ClientGroups, Mark, Timeline
 from fedkin.report.lanes import MOST_CLIENTS, WIDTH, client_groups
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")
@@ -105,6 +105,23 @@ def test_pointing_tells_when_a_client_was_where() -> None:
     assert 'data-tip="client 0, hidden group B\nround 1: not known\nround 2–3: group 4"' in drawn(
         [[-1, 4, 4]], hidden=["B"]
     )
+
+
+def test_what_happened_is_a_line_before_the_step_it_concerns() -> None:
+    table = np.array([[0, 0, 1, 1]])
+    marks = [Mark(1, "at once"), Mark(3, "drift"), Mark(3, "moved", True), Mark(4, "moved", True), Mark(9, "later")]
+    markup = client_groups(ClientGroups(["0"], [1, 2, 3, 4], table), Timeline(marks=marks))
+    lines = re.findall(r'd="M(\S+) \S+V\S+" class="(mark[^"]*)"', markup)
+    assert [look for _, look in lines] == ["mark", "mark dashed"]
+    assert float(lines[0][0]) == pytest.approx(boxes(markup)["c1 m0"][0][0], abs=0.5)
+    assert "Vertical lines" in markup
+    assert "Vertical lines" not in client_groups(ClientGroups(["0"], [1, 2, 3, 4], table), Timeline(marks=marks[:1]))
+
+
+def test_a_first_group_is_no_change_of_group() -> None:
+    markup = drawn([[-1, 0, 0], [-1, 0, 1], [-1, -1, 1]])
+    assert "1 clients are then in another group" in markup
+    assert "Grey: in no group yet." in markup
 
 
 def test_nothing_yet_is_said() -> None:

@@ -11,7 +11,22 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import ClientGroups, Curve, Graph, GroupPictures, GroupTable, Node, Profiles, RunView, write_report
+from fedkin.report import (
+    Band,
+    Bars,
+    Change,
+    ClientGroups,
+    Curve,
+    Graph,
+    GroupPictures,
+    GroupTable,
+    Mark,
+    Node,
+    Profiles,
+    RunView,
+    Timeline,
+    write_report,
+)
 from fedkin.report.write import render
 
 
@@ -60,6 +75,10 @@ def full_view(groups: int = 3) -> RunView:
         table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
         pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
         profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
+        findings=["Four bits each.", "No guarantee."],
+        bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
+        changes=[Change(2, "went over", ["0"], 0, groups - 1)],
+        timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
         notes=["Site 2 was missing once."],
         settings={"method": {"epochs": 3}, "seed": 0},
     )
@@ -96,6 +115,11 @@ def test_every_part_of_the_view_is_told_in_words() -> None:
         "Together.",
         "Who holds what.",
         "Means.",
+        "Four bits each.",
+        "No guarantee.",
+        "Falling.",
+        "went over",
+        "Two phases.",
     ]:
         assert told in words
     for told in ["Site 2 was missing once.", "method.epochs", "5 samples from 1 site", "Group 2", "weight"]:
@@ -123,6 +147,10 @@ def test_names_cannot_break_out_of_the_page() -> None:
         graphs=[Graph(bad, bad, [Node(bad, 0, 1, 0), Node(bad, 1, 1, None)], [(0, 1)])],
         table=GroupTable([bad], [0], np.array([[1]]), bad),
         profiles=Profiles([bad], [0], np.array([[1.0]]), bad),
+        findings=[bad],
+        bars=[Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)],
+        changes=[Change(0, bad, [bad], 0, 0)],
+        timeline=Timeline([Band(bad, 0, 0)], [Mark(0, bad)], bad),
         notes=[bad],
         settings={bad: {bad: bad}},
     )

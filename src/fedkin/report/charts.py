@@ -8,22 +8,23 @@ from itertools import groupby, pairwise
 
 from fedkin.report.markup import element, folded, scrolling, short, text
 from fedkin.report.numbers import finite, in_unit, nice_ticks, plain, shown, tick_labels
-from fedkin.report.view import Curve
+from fedkin.report.view import ALL_ALIKE, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
-TOP, RIGHT, BOTTOM = 12.0, 14.0, 40.0
+TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0
 MOST_STOPS = 120
 MOST_DOTS = 40
+LETTER = 5.4
 
 Points = list[tuple[float, float]]
 
 
-def line_chart(curve: Curve) -> str:
-    """A figure with the curve's lines; pointing at a step shows its values."""
+def line_chart(curve: Curve, timeline: Timeline = ALL_ALIKE) -> str:
+    """A figure with the curve's lines; pointing at a step shows its values, and what happened then."""
     heading = element("figcaption", element("h3", text(curve.title)), element("p", text(curve.caption)))
     if not _values(curve):
         return element("figure", heading, element("p", "No values yet.", class_="empty"), class_="card")
-    return element("figure", heading, _legend(curve), _drawing(curve), _numbers(curve), class_="card")
+    return element("figure", heading, _legend(curve), _drawing(curve, timeline), _numbers(curve), class_="card")
 
 
 class _Frame:
@@ -55,12 +56,40 @@ class _Frame:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
 
 
-def _drawing(curve: Curve) -> str:
+def _drawing(curve: Curve, timeline: Timeline) -> str:
     frame = _Frame(curve)
     lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(_series(curve)))
     return element(
-        "svg", _axes(curve, frame), lines, _stops(curve, frame),
+        "svg", _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline), lines,
+        _stops(curve, frame, timeline),
         class_="chart", viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=_in_words(curve),
+    )  # fmt: skip
+
+
+def _bands(frame: _Frame, timeline: Timeline) -> str:
+    """Phases, every second one shaded, the last one not; none where all of the curve is in one."""
+    inside = [band for band in timeline.bands if band.first <= frame.last and band.last >= frame.first]
+    return "".join(_band(frame, band, at % 2 == 1) for at, band in enumerate(reversed(inside))) if inside[1:] else ""
+
+
+def _band(frame: _Frame, band: Band, shaded: bool) -> str:
+    left, right = frame.x(max(band.first - 0.5, frame.first)), frame.x(min(band.last + 0.5, frame.last))
+    parts = []
+    if shaded:
+        parts.append(element("rect", x=left, y=TOP, width=right - left, height=HEIGHT - BOTTOM - TOP, class_="band"))
+    if LETTER * len(band.phase) <= right - left:
+        parts.append(element("text", text(band.phase), x=(left + right) / 2, y=TOP - 6, class_="middle phase"))
+    return "".join(parts)
+
+
+def _marks(frame: _Frame, timeline: Timeline) -> str:
+    inside = [mark for mark in timeline.marks if frame.first <= mark.step <= frame.last]
+    return "".join(
+        element(
+            "path", d=f"M{short(frame.x(mark.step))} {short(TOP)}V{short(HEIGHT - BOTTOM)}",
+            class_="mark dashed" if mark.dashed else "mark",
+        )
+        for mark in inside
     )  # fmt: skip
 
 
@@ -90,7 +119,7 @@ def _line(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None
     return element("g", element("path", d=path), dots, class_=f"line s{index % 8}")
 
 
-def _stops(curve: Curve, frame: _Frame) -> str:
+def _stops(curve: Curve, frame: _Frame, timeline: Timeline) -> str:
     """Invisible columns, one per step (fewer on long curves), that carry the values to show."""
     chosen = range(0, len(curve.x), math.ceil(len(curve.x) / MOST_STOPS))
     centres = [frame.x(curve.x[at]) for at in chosen]
@@ -98,7 +127,10 @@ def _stops(curve: Curve, frame: _Frame) -> str:
     parts = []
     for at, centre, start, stop in zip(chosen, centres, borders, borders[1:], strict=False):
         values = [f"{name}: {shown(series[at], curve.unit)}" for name, series in _series(curve)]
-        tip = "\n".join([f"{curve.x_label} {plain(curve.x[at])}", *values])
+        step, after = curve.x[at], curve.x[at + chosen.step] if at + chosen.step < len(curve.x) else math.inf
+        phase = f" ({timeline.phase(step)})" if timeline.phase(step) else ""
+        happened = [mark.meaning for mark in timeline.marks if step <= mark.step < after]
+        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *values, *happened])
         area = element("rect", x=start, y=TOP, width=max(stop - start, 0.0), height=HEIGHT - BOTTOM - TOP)
         cross = element("path", d=f"M{short(centre)} {short(TOP)}V{short(HEIGHT - BOTTOM)}")
         parts.append(element("g", cross, area, class_="stop", data_tip=tip))

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedkin.report.markup import element, group_class, group_mark, scrolling, short, text
+from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown
-from fedkin.report.view import ClientGroups
+from fedkin.report.view import ALL_ALIKE, ClientGroups, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0
@@ -21,7 +22,6 @@ ROW, DENSE_ROW = 14.0, 10.0
 FEW_CLIENTS = 40
 MOST_CLIENTS = 120
 MOST_COLUMNS = 80
-MOST_NAMES = 40
 LONGEST_NAME = 12
 LONGEST_TIP = 8
 GAP = 4.0
@@ -35,12 +35,15 @@ class _Run(NamedTuple):
     group: int
 
 
-def client_groups(groups: ClientGroups) -> str:
-    """A card with the lanes, if there are few enough clients for them, and the table of the last groups."""
+def client_groups(groups: ClientGroups, timeline: Timeline = ALL_ALIKE) -> str:
+    """A card with the lanes, if there are few enough clients for them, and the table of the last groups.
+
+    Of the timeline the marks are drawn; phases show by themselves, as lanes without a group.
+    """
     if not groups.clients or not groups.steps:
         return element("p", "No groups yet.", class_="empty")
     caption = element("p", text(groups.caption)) if groups.caption else ""
-    drawing = _chart(groups) if len(groups.clients) <= MOST_CLIENTS else ""
+    drawing = _chart(groups, timeline) if len(groups.clients) <= MOST_CLIENTS else ""
     return caption + element("figure", drawing, _table(groups), class_="card")
 
 
@@ -87,17 +90,19 @@ class _Frame:
         return found
 
 
-def _chart(groups: ClientGroups) -> str:
+def _chart(groups: ClientGroups, timeline: Timeline) -> str:
     frame = _Frame(groups)
     runs = {at: frame.runs(groups, at) for at in frame.order}
     rows = [_row(groups, frame, runs[at], at) for at in frame.order]
     box = f"0 0 {WIDTH:g} {short(frame.bottom + BOTTOM)}"
     look = "lanes dense" if frame.dense else "lanes"
-    content = (_heads(groups, frame), _lanes(frame, runs), *rows)
+    content = (_heads(groups, frame), _lanes(frame, runs), _marks(groups, frame, timeline), *rows)
     svg = element("svg", *content, class_=look, viewBox=box, role="img", aria_label=_in_words(groups))
     key = "A lane is a client, its colour and number the group it was in."
     if (groups.groups < 0).any():
-        key += " Grey: not known."
+        key += " Grey: in no group yet."
+    if any(groups.steps[0] < mark.step <= groups.steps[-1] for mark in timeline.marks):
+        key += " Vertical lines: see the table of changes."
     if len(frame.columns) < len(groups.steps):
         key += f" Shown are {len(frame.columns)} of {len(groups.steps)} {groups.x_label}s."
     return (scrolling(svg, "Group of each client", tall=True) if frame.dense else svg) + element("p", key, class_="key")
@@ -152,6 +157,24 @@ def _lanes(frame: _Frame, runs: dict[int, list[_Run]]) -> str:
     )
 
 
+def _marks(groups: ClientGroups, frame: _Frame, timeline: Timeline) -> str:
+    """Lines before the first column that something concerns; none before the very first."""
+    steps = [groups.steps[column] for column in frame.columns]
+    places: dict[int, bool] = {}
+    for mark in timeline.marks:
+        column = int(np.searchsorted(steps, mark.step))
+        if 0 < column < len(steps):
+            places[column] = places.get(column, True) and mark.dashed
+    return "".join(
+        element("path", d=f"M{short(frame.x(column))} {TOP - 4:g}V{short(frame.bottom + 2)}", class_=_look(dashed))
+        for column, dashed in sorted(places.items())
+    )
+
+
+def _look(dashed: bool) -> str:
+    return "mark dashed" if dashed else "mark"
+
+
 def _tip(groups: ClientGroups, at: int) -> str:
     """Where a client was, told run by run, the last ones of many."""
     spans: list[tuple[int, int, int]] = []
@@ -183,7 +206,7 @@ def _table(groups: ClientGroups) -> str:
         if groups.scores:
             cells.append(shown(groups.scores.get(group), "share"))
         name = "not known" if group < 0 else group_mark(group, str(group))
-        cells.append(text(_listed([groups.clients[at] for at in members])))
+        cells.append(text(listed([groups.clients[at] for at in members])))
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     head = element("tr", *(element("th", name, scope="col") for name in [*heads, "which"]))
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers members")
@@ -196,23 +219,20 @@ def _counted(hidden: Sequence[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names in order; consecutive numbers as a range, many names cut short."""
-    parts: list[str] = []
-    for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):
-        own = [name for _, name in run]
-        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
-    return ", ".join(parts[:MOST_NAMES]) + (f" and {len(parts) - MOST_NAMES} more" if len(parts) > MOST_NAMES else "")
-
-
 def _in_words(groups: ClientGroups) -> str:
     last = groups.groups[:, -1]
     found = len(set(last[last >= 0].tolist()))
-    changed = int((groups.groups[:, :1] != groups.groups[:, -1:]).sum())
+    changed = int((_first_known(groups.groups) != last).sum())
     return (
         f"Groups of {len(groups.clients)} clients by {groups.x_label}: {found} in the end; {changed} clients are then "
         "in another group than at first. The table below lists the members."
     )
+
+
+def _first_known(groups: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """The first group of each client that is known; the first of all where none is."""
+    first: NDArray[np.integer[Any]] = groups[np.arange(len(groups)), (groups >= 0).argmax(axis=1)]
+    return first
 
 
 def _short(name: str) -> str:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
+from itertools import groupby
+
+MOST_NAMES = 40
 
 _VOID = {"br", "img", "meta"}
 
@@ -36,6 +40,15 @@ def group_mark(group: int, name: str = "") -> str:
 def group_class(group: int | None) -> str:
     """The classes that give a group one of 8 colours and one of 3 marks."""
     return "alone" if group is None else f"c{group % 8} m{group // 8 % 3}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in order; consecutive numbers as a range, many names cut short."""
+    parts: list[str] = []
+    for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):
+        own = [name for _, name in run]
+        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
+    return ", ".join(parts[:MOST_NAMES]) + (f" and {len(parts) - MOST_NAMES} more" if len(parts) > MOST_NAMES else "")
 
 
 def scrolling(content: str, label: str, tall: bool = False) -> str:

@@ -60,6 +60,11 @@ def gallery(*figures: str, columns: int) -> str:
     return element("div", *figures, class_=f"gallery of{columns}")
 
 
+def paragraphs(texts: Sequence[str]) -> str:
+    """Texts one below the other."""
+    return "".join(element("p", text(each)) for each in texts)
+
+
 def sentences(notes: Sequence[str]) -> str:
     """Notes as a list."""
     return element("ul", *(element("li", text(note)) for note in notes), class_="notes")

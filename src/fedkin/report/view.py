@@ -53,6 +53,92 @@ class Curve:
                 )
 
 
+class Band(NamedTuple):
+    """Steps `first` to `last`, which belong to one phase of a run."""
+
+    phase: str
+    first: float
+    last: float
+
+
+class Mark(NamedTuple):
+    """Something that happened at a step; drawn dashed where it was the method's doing."""
+
+    step: float
+    meaning: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What all drawings over the steps have in common.
+
+    Attributes
+    ----------
+    bands : sequence of Band
+        In order, without overlaps; empty where steps are all alike.
+    marks : sequence of Mark
+    caption : str
+        What both say, in words.
+    """
+
+    bands: Sequence[Band] = ()
+    marks: Sequence[Mark] = ()
+    caption: str = ""
+
+    def phase(self, step: float) -> str:
+        """The phase that `step` belongs to; empty if to none."""
+        return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
+
+
+ALL_ALIKE = Timeline()
+"""Steps of no phases, in which nothing happened."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A few numbers side by side.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    names : sequence of str
+        What stands below each bar, short.
+    values : sequence of float
+        Finite.
+    strong : sequence of bool
+        Which bars stand out.
+    x_label : str
+        What a bar is.
+    line : float or None
+        A value with a line across, called `line_name`.
+    """
+
+    title: str
+    caption: str
+    names: Sequence[str]
+    values: Sequence[float]
+    strong: Sequence[bool]
+    x_label: str
+    line: float | None = None
+    line_name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape(f"names of bars '{self.title}'", (len(self.names),), (len(self.values),))
+        _check_shape(f"marks of bars '{self.title}'", (len(self.strong),), (len(self.values),))
+
+
+class Change(NamedTuple):
+    """What happened to some clients at a step; `before` and `after` are groups, ``None`` where it is not about them."""
+
+    step: float
+    what: str
+    clients: Sequence[str]
+    before: int | None = None
+    after: int | None = None
+
+
 class Node(NamedTuple):
     """A local cluster in a graph: its site, its number there, its samples, and its group (``None``: it is alone)."""
 
@@ -198,6 +284,14 @@ class RunView:
         One or two sentences in plain language.
     summary : sequence of (label, value, explanation)
         Headline numbers in words.
+    findings : sequence of str
+        Sentences: how groups were found.
+    bars : sequence of Bars
+        What they were read off.
+    changes : sequence of Change
+        In order of step.
+    timeline : Timeline
+        Of `curves` and `clients`.
     notes : sequence of str
         Sentences: who was missing, what the numbers mean.
     settings : mapping
@@ -213,6 +307,10 @@ class RunView:
     table: GroupTable | None = None
     pictures: Sequence[GroupPictures] = ()
     profiles: Profiles | None = None
+    findings: Sequence[str] = ()
+    bars: Sequence[Bars] = ()
+    changes: Sequence[Change] = ()
+    timeline: Timeline = ALL_ALIKE
     notes: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 

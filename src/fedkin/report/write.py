@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.files import write_atomically
+from fedkin.report.bars import bar_chart
+from fedkin.report.changes import change_table
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_groups
 from fedkin.report.markup import folded
-from fedkin.report.page import Section, gallery, headlines, page, sentences
+from fedkin.report.page import Section, gallery, headlines, page, paragraphs, sentences
 from fedkin.report.pictures import picture_cards
 from fedkin.report.tables import count_table, profile_table, settings_table
 from fedkin.report.view import RunView
@@ -38,13 +40,22 @@ def _sections(view: RunView) -> Iterator[Section]:
     if view.graphs:
         yield Section("associations", "Who is kin", gallery(*map(draw_graph, view.graphs), columns=2))
     if view.clients:
-        yield Section("clients", "Which clients belong together", client_groups(view.clients))
+        yield Section("clients", "Which clients belong together", client_groups(view.clients, view.timeline))
+    if view.findings:
+        yield Section(
+            "grouping", "How the groups were found", paragraphs(view.findings) + "".join(map(bar_chart, view.bars))
+        )
+    if view.changes:
+        unit = view.clients.x_label if view.clients else "step"
+        yield Section("changes", "What changed when", change_table(view.changes, unit))
     if view.pictures:
         yield Section("pictures", "What the groups look like", picture_cards(view.pictures))
     if view.profiles:
         yield Section("profiles", "What sets the groups apart", profile_table(view.profiles))
     if view.curves:
-        yield Section("curves", "Step by step", gallery(*map(line_chart, view.curves), columns=3))
+        charts = gallery(*(line_chart(curve, view.timeline) for curve in view.curves), columns=3)
+        caption = [view.timeline.caption] if view.timeline.caption else []
+        yield Section("curves", "Step by step", paragraphs(caption) + charts)
     if view.table:
         yield Section("table", "Sites and groups", count_table(view.table))
     if view.notes:

@@ -1,7 +1,8 @@
 """What the report of a run shows, whatever the method.
 
 Words come from `fedkin.wording`, and what there is to see from the run's records and from what clients hold: groups of
-samples (`samples`), associations of local clusters (`associations`), groups of clients (`clients`).
+samples (`samples`), associations of local clusters (`associations`), groups of clients (`clients`), how they were found
+(`grouping`) and what happened meanwhile (`changes`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,27 @@ from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
 from fedkin.report import ClientGroups, Curve, RunView
 from fedkin.view.associations import graphs
-from fedkin.view.clients import client_groups, client_spread
+from fedkin.view.changes import changes, timeline
+from fedkin.view.clients import client_groups, client_spread, tells_groups
+from fedkin.view.grouping import grouping_of
 from fedkin.view.samples import group_pictures, group_profiles, group_table
-from fedkin.wording import MEASURES, Measure, formed, many, measures, number, reached, scaled, size, written
+from fedkin.wording import (
+    MEASURES,
+    TRAINING,
+    Measure,
+    formed,
+    many,
+    measures,
+    number,
+    phase_of,
+    phased,
+    phases,
+    reached,
+    scaled,
+    size,
+    training_rounds,
+    written,
+)
 
 Line = dict[str, Any]
 
@@ -42,11 +61,14 @@ def view_of(config: Config, population: Population, scaling: Scaling, records: S
     clients = [client for client in population.clients if "groups" in client.state]
     groups = sorted({group for client in clients for group in client.state["groups"].tolist()})
     is_image = population.kind == "image"
-    clients_grouped = client_groups(records, population)
-    unit = "step" if clients_grouped is None else "round"
+    # Where a run has phases, its steps are not all rounds.
+    unit = "round" if tells_groups(records) and not phases(records) else "step"
+    clients_grouped = client_groups(records, population, unit)
+    findings, bars = grouping_of(records)
+    changed = changes(records, population)
     return RunView(
         title=f"{type(config.method).__name__} on {Path(config.data.source).name}",
-        lead=_lead(population.clients, _found(groups, clients_grouped), many(len(records), unit)),
+        lead=_lead(population.clients, _found(groups, clients_grouped, records), _steps(records, unit)),
         summary=_summary(config, records, unit),
         curves=_curves(records, unit),
         graphs=graphs(records),
@@ -54,16 +76,28 @@ def view_of(config: Config, population: Population, scaling: Scaling, records: S
         table=group_table(clients, groups, population.names) if groups else None,
         pictures=[group_pictures(clients, group, scaling) for group in groups] if is_image else (),
         profiles=group_profiles(clients, groups, population.features) if groups and not is_image else None,
-        notes=_notes(records, unit),
+        notes=_notes(records, unit, clients_grouped is not None),
+        findings=findings,
+        bars=bars,
+        changes=changed,
+        timeline=timeline(records, changed, unit),
         settings=config.tables,
     )
 
 
-def _found(groups: Sequence[int], clients: ClientGroups | None) -> str:
+def _steps(records: Sequence[Line], unit: str) -> str:
+    """How many steps there are, and of which phases."""
+    steps, parts = many(len(records), unit), phased(records)
+    return f"{steps} ({parts})" if parts else steps
+
+
+def _found(groups: Sequence[int], clients: ClientGroups | None, records: Sequence[Line]) -> str:
     """What a run has found, as a clause; empty if nothing."""
     if clients is None:
         return f"{many(len(groups), 'group')} were found across them" if groups else ""
     found = len({group for group in clients.groups[:, -1].tolist() if group >= 0})
+    if not any(phase_of(record) == TRAINING for record in records):
+        return f"{many(found, 'group')} of clients {'was' if found == 1 else 'were'} found" if found else ""
     if found == 1:
         return "one model was trained for all of them"
     if found == len(clients.clients):
@@ -110,8 +144,18 @@ def _explained(
 
 
 def _telling(records: Sequence[Line], name: str) -> list[Line]:
-    """The records that speak of a number; models are not tried on test samples in every step."""
-    return [record for record in records if name in record["metrics"] or name in record["values"]]
+    """The records that speak of a number; models are not tried on test samples in every step.
+
+    Where no client has a group yet, that there are none says nothing.
+    """
+    told = [record for record in records if name in record["metrics"] or name in record["values"]]
+    return [record for record in told if name != "groups" or number(record, name) != 0] or told
+
+
+def _in_its_phases(records: Sequence[Line], name: str) -> list[Line]:
+    """The records of those phases in which a number is known at all."""
+    known = {phase_of(record) for record in records if number(record, name) is not None}
+    return [record for record in records if phase_of(record) in known]
 
 
 def _trigger(records: Sequence[Line], unit: str) -> list[tuple[str, str, str]]:
@@ -133,9 +177,19 @@ def _target(config: Config, records: Sequence[Line], unit: str) -> list[tuple[st
     label = f"Reached {title[0].lower()}{title[1:]} {reach:g}"
     found = reached(records, metric, reach)
     if found is None:
-        return [(label, "no", f"not in {many(len(records), unit)}")]
+        return [(label, "no", f"not in {_rounds(records, unit)}")]
     step, crossed = found
-    return [(label, f"{unit} {step}", f"after {size(crossed)} to the sites and from them")]
+    after = f"after {size(crossed)} to the sites and from them"
+    if phases(records):
+        after = f"{many(training_rounds(records, step), 'round')} of training until then; {after}"
+    return [(label, f"{unit} {step}", after)]
+
+
+def _rounds(records: Sequence[Line], unit: str) -> str:
+    """How many steps could have reached a target."""
+    if not phases(records):
+        return many(len(records), unit)
+    return f"{many(training_rounds(records, records[-1]['step']), 'round')} of training"
 
 
 def _curves(records: Sequence[Line], unit: str) -> list[Curve]:
@@ -144,7 +198,7 @@ def _curves(records: Sequence[Line], unit: str) -> list[Curve]:
     known = measures(*records)
     curves = []
     for name, measure in known.items():
-        told = _telling(records, name)
+        told = _in_its_phases(_telling(records, name), name)
         if measure.chart and len(told) > 1:
             drawn = {n: known[n] for n in (name, measure.beside) if n in known}
             series = {m.title: [scaled(record, n, m) for record in told] for n, m in drawn.items()}
@@ -154,18 +208,19 @@ def _curves(records: Sequence[Line], unit: str) -> list[Curve]:
     x = [record["step"] for record in records]
     traffic = {name: _increments([record[name] for record in records]) for name in ("sent", "received")}
     caption = f"Sent to the sites and received from them, in each {unit}."
-    return [*curves, *client_spread(records), Curve("Traffic", caption, x, traffic, "bytes", unit)]
+    return [*curves, *client_spread(records, unit), Curve("Traffic", caption, x, traffic, "bytes", unit)]
 
 
 def _increments(totals: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0, *totals], totals, strict=False)]
 
 
-def _notes(records: Sequence[Line], unit: str) -> list[str]:
+def _notes(records: Sequence[Line], unit: str, of_clients: bool) -> list[str]:
+    """Who was missing when; first, what numbers are compared with, which depends on whether groups are of clients."""
     notes = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
     if not records or not records[-1]["metrics"]:
         return notes
-    if unit == "step":
+    if not of_clients:
         return ["Whatever is said of classes compares with the labels that came with the data.", *notes]
     return ["Hidden groups and test samples only serve to judge what was found; no method sees them.", *notes]
 

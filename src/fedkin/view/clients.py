@@ -17,8 +17,13 @@ _LISTED_SIZES = 8
 _SPREAD = {"10th percentile": 10, "median": 50, "90th percentile": 90}
 
 
-def client_groups(records: Sequence[Line], population: Population) -> ClientGroups | None:
-    """The group of each client at every step; ``None`` where records tell of no groups of clients."""
+def tells_groups(records: Sequence[Line]) -> bool:
+    """Whether records tell of groups of clients."""
+    return any("labels" in record["values"] for record in records)
+
+
+def client_groups(records: Sequence[Line], population: Population, unit: str) -> ClientGroups | None:
+    """The group of each client at every step, a step being called `unit`; ``None`` where records tell of none."""
     told = [record for record in records if "labels" in record["values"]]
     if not told:
         return None
@@ -30,11 +35,12 @@ def client_groups(records: Sequence[Line], population: Population) -> ClientGrou
         labels,
         hidden,
         _scores(labels[:, -1].tolist(), told[-1]["metrics"].get("client_accuracy", [])),
-        _caption(told[-1]["step"], labels[:, -1].tolist(), bool(hidden)),
+        _caption(f"{unit} {told[-1]['step']}", labels[:, -1].tolist(), bool(hidden), _drifted(population)),
+        x_label=unit,
     )
 
 
-def client_spread(records: Sequence[Line]) -> list[Curve]:
+def client_spread(records: Sequence[Line], unit: str) -> list[Curve]:
     """How the accuracy differs between clients, step by step; nothing where records do not tell."""
     told = [record for record in records if "client_accuracy" in record["metrics"]]
     known = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in told]
@@ -46,15 +52,22 @@ def client_spread(records: Sequence[Line]) -> list[Curve]:
     }
     caption = "On each client's own test: the median, and what a tenth of the clients stay below or above."
     steps = [record["step"] for record in told]
-    return [Curve("Accuracy across clients", caption, steps, series, "share", "round")]
+    return [Curve("Accuracy across clients", caption, steps, series, "share", unit)]
 
 
-def _caption(step: int, labels: Sequence[int], hidden: bool) -> str:
+def _drifted(population: Population) -> bool:
+    return population.drift is not None and population.drift.happened
+
+
+def _caption(when: str, labels: Sequence[int], hidden: bool, drifted: bool) -> str:
     sizes = [labels.count(group) for group in sorted(set(labels)) if group >= 0]
-    found = f"After round {step}: {many(len(sizes), 'group')}{_sizes(sizes)}"
+    found = f"After {when}: {many(len(sizes), 'group')}{_sizes(sizes)}"
     unknown = labels.count(-1)
     found += f", {many(unknown, 'client')} not known yet" if unknown else ""
-    return f"{found}. Letters name the hidden groups, which no method sees." if hidden else f"{found}."
+    if not hidden:
+        return f"{found}."
+    since = ", as they are since some clients' data changed" if drifted else ""
+    return f"{found}. Letters name the hidden groups, which no method sees{since}."
 
 
 def _sizes(sizes: Sequence[int]) -> str:

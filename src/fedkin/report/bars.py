@@ -1,0 +1,99 @@
+"""A few numbers as bars of an inline SVG; the numbers lie folded beneath."""
+
+from __future__ import annotations
+
+import math
+
+from fedkin.report.markup import element, folded, scrolling, short, text
+from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
+from fedkin.report.view import Bars
+
+WIDTH, HEIGHT = 400.0, 200.0
+TOP, RIGHT, BOTTOM = 14.0, 8.0, 40.0
+MOST_NAMED = 20
+WIDEST = 26.0
+
+
+def bar_chart(bars: Bars) -> str:
+    """A figure with one bar per number; pointing at one shows it."""
+    heading = element("figcaption", element("h3", text(bars.title)), element("p", text(bars.caption)))
+    if not bars.values:
+        return element("figure", heading, element("p", "No values.", class_="empty"), class_="card")
+    return element("figure", heading, _drawing(bars), _numbers(bars), class_="card")
+
+
+class _Frame:
+    """Where a value and a bar lie in the drawing."""
+
+    def __init__(self, bars: Bars) -> None:
+        values = [*bars.values, *([] if bars.line is None else [bars.line])]
+        self.ticks = nice_ticks(min(0.0, *values), max(0.0, *values), count=6)
+        self.labels = tick_labels(self.ticks, "number")
+        self.left = 12 + 5.2 * max(map(len, self.labels))
+        self.slot = (WIDTH - RIGHT - self.left) / len(bars.values)
+        self.width = min(0.72 * self.slot, WIDEST)
+
+    def middle(self, at: int) -> float:
+        return self.left + self.slot * (at + 0.5)
+
+    def y(self, value: float) -> float:
+        low, high = self.ticks[0], self.ticks[-1]
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
+
+
+def _drawing(bars: Bars) -> str:
+    frame = _Frame(bars)
+    content = (_axes(bars, frame), *(_bar(bars, frame, at) for at in range(len(bars.values))), _line(bars, frame))
+    box = f"0 0 {WIDTH:g} {HEIGHT:g}"
+    return element("svg", *content, class_="bars", viewBox=box, role="img", aria_label=_in_words(bars))
+
+
+def _axes(bars: Bars, frame: _Frame) -> str:
+    parts = []
+    for tick, label in zip(frame.ticks, frame.labels, strict=True):
+        y = frame.y(tick)
+        parts.append(element("path", d=f"M{short(frame.left)} {short(y)}H{short(WIDTH - RIGHT)}", class_="grid"))
+        parts.append(element("text", text(label), x=frame.left - 7, y=y + 3.2, class_="end"))
+    every = math.ceil(len(bars.names) / MOST_NAMED)
+    for at in range(0, len(bars.names), every):
+        parts.append(element("text", text(bars.names[at]), x=frame.middle(at), y=HEIGHT - BOTTOM + 14, class_="middle"))
+    middle = (frame.left + WIDTH - RIGHT) / 2
+    parts.append(element("text", text(bars.x_label), x=middle, y=HEIGHT - 8, class_="middle"))
+    return "".join(parts)
+
+
+def _bar(bars: Bars, frame: _Frame, at: int) -> str:
+    top, bottom = sorted((frame.y(bars.values[at]), frame.y(0.0)))
+    look = "bar strong" if bars.strong[at] else "bar"
+    left = frame.middle(at) - frame.width / 2
+    bar = element("rect", x=left, y=top, width=frame.width, height=bottom - top, class_=look)
+    area = element(
+        "rect", x=frame.middle(at) - frame.slot / 2, y=TOP, width=frame.slot, height=HEIGHT - BOTTOM - TOP,
+        class_="row", data_tip=f"{bars.x_label}: {bars.names[at]}\n{shown(bars.values[at], 'number')}",
+    )  # fmt: skip
+    return bar + area
+
+
+def _line(bars: Bars, frame: _Frame) -> str:
+    if bars.line is None:
+        return ""
+    y = frame.y(bars.line)
+    line = element("path", d=f"M{short(frame.left)} {short(y)}H{short(WIDTH - RIGHT)}", class_="mark dashed")
+    return line + element("text", text(bars.line_name), x=WIDTH - RIGHT, y=y - 5, class_="end name")
+
+
+def _numbers(bars: Bars) -> str:
+    rows = [
+        element("tr", element("th", text(name), scope="row"), element("td", plain(value)))
+        for name, value in zip(bars.names, bars.values, strict=True)
+    ]
+    heads = (element("th", text(head), scope="col") for head in (bars.x_label, bars.title))
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
+    return folded("The numbers", scrolling(table, f"{bars.title}: the numbers"))
+
+
+def _in_words(bars: Bars) -> str:
+    strong = sum(bars.strong)
+    ends = f"from {shown(min(bars.values), 'number')} to {shown(max(bars.values), 'number')}"
+    line = "" if bars.line is None else f"; {bars.line_name}"
+    return f"{bars.title}: {len(bars.values)} bars {ends}, {strong} of them stand out{line}."

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core.errors import FedkinError
+from fedkin.report import Bars
+from fedkin.report.bars import HEIGHT, WIDTH, bar_chart
+
+
+def bars(values: list[float], **changes: object) -> Bars:
+    names = [str(at) for at in range(1, len(values) + 1)]
+    plain = {"title": "Heights", "caption": "High.", "names": names, "values": values, "x_label": "merge"}
+    return Bars(**{**plain, "strong": [False] * len(values), **changes})  # type: ignore[arg-type]
+
+
+def boxes(markup: str) -> list[tuple[str, float, float, float, float]]:
+    """Look, left, top, width and height of every bar."""
+    found = re.findall(r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" class="(bar[^"]*)"', markup)
+    return [(look, float(x), float(y), float(w), float(h)) for x, y, w, h, look in found]
+
+
+NUMBERS = st.integers(-100_000, 100_000).map(lambda thousandths: thousandths / 1000)
+
+
+@settings(max_examples=30)
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.none() | NUMBERS)
+def test_bars_stay_inside_and_do_not_overlap(values: list[float], line: float | None) -> None:
+    found = boxes(bar_chart(bars(values, line=line)))
+    assert len(found) == len(values)
+    for _, x, y, width, height in found:
+        assert 0 <= x <= x + width <= WIDTH
+        assert 0 <= y <= y + height <= HEIGHT
+    assert all(one[1] + one[3] < other[1] + 0.2 for one, other in pairwise(found))
+
+
+def test_bars_are_as_high_as_their_values_and_those_above_the_line_end_above_it() -> None:
+    markup = bar_chart(bars([4.0, 2.0, 1.0], strong=[True, False, False], line=3.0, line_name="cut at 3"))
+    (first, *_, top, _, high), (second, *_, low), (_, *_, lowest) = boxes(markup)
+    assert (first, second) == ("bar strong", "bar")
+    assert high == pytest.approx(2 * low, abs=0.2)
+    assert low == pytest.approx(2 * lowest, abs=0.2)
+    across = re.search(r'd="M\S+ (\S+)H\S+" class="mark dashed"', markup)
+    assert across
+    assert float(across[1]) - top == pytest.approx(high / 4, abs=0.2)
+    assert "cut at 3" in markup
+
+
+def test_negative_values_hang_below_zero() -> None:
+    (_, _, top, _, height), (_, _, other, _, _) = boxes(bar_chart(bars([0.5, -0.5])))
+    assert top + height == pytest.approx(other, abs=0.2)
+
+
+def test_of_many_bars_some_are_named_and_all_are_in_the_table() -> None:
+    markup = bar_chart(bars([float(at) for at in range(40)]))
+    assert len(re.findall(r'class="middle">\d+<', markup)) == 20
+    assert markup.count("<td>") == 40
+    assert 'data-tip="merge: 40\n39"' in markup
+
+
+def test_no_values_are_said_to_be_none() -> None:
+    assert "No values." in bar_chart(bars([]))
+
+
+def test_every_bar_needs_a_name() -> None:
+    with pytest.raises(FedkinError, match=r"names of bars 'Heights' has shape \(1,\) where \(2,\)"):
+        bars([1.0, 2.0], names=["1"])
