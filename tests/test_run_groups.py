@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from fedkin.config import Config, load_config
+from fedkin.core import FedkinError, State
 from fedkin.engines.local import LocalFederation
-from fedkin.run import Outcome, Progress, execute, resume
+from fedkin.methods.clustered_fl.fedavg import FedAvg
+from fedkin.outputs import predict
+from fedkin.run import Outcome, Progress, execute, report, resume
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]
 LOSSY = ["engine.drop_rate=0.2", "method.rounds=6", "method.participation=0.9", "seed=3"]
@@ -152,3 +155,122 @@ def test_a_group_that_loses_all_its_clients_keeps_a_sound_model(method: str, kep
     else:
         assert 1 in state.labels
         assert not torch.equal(state.models[1], left)
+
+
+CHANGING = ["scenario.clients=12", "scenario.step=3", "scenario.share=0.4", "data.scaling=standard", *LOSSY]
+
+
+@pytest.mark.parametrize(("method", "scenario"), [("ifca", "drift-swap"), ("ocfl", "arrivals")])
+def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenario: str, tmp_path: Path) -> None:
+    config = small(method, f"scenario.name={scenario}", *CHANGING)
+    expected = execute(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(2))
+    for step in (3, 3, 4, 6):  # in the step of the change, before and after
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(expected.folder)
+    page = (tmp_path / "run" / "report.html").read_bytes()
+    assert report(tmp_path / "run").read_bytes() == page
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(expected.folder)
+
+
+EMBEDDING = ["method.pretraining_rounds=2", "method.pretraining_steps=1", "method.refresh=2", "method.flip=0.02"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "change"), [("drift-swap", "moved"), ("arrivals", "newcomers"), ("rotation", "newcomers")]
+)
+def test_a_run_that_groups_by_embeddings_resumes_to_the_same_bytes(scenario: str, change: str, tmp_path: Path) -> None:
+    happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.share=0.4"]
+    options = [*LOSSY, "scenario.clients=24", f"scenario.name={scenario}", *happens, *EMBEDDING]
+    config = small("embedding", *options)
+    whole = execute(config, tmp_path / "whole")
+    values = [line["values"] for line in whole.records]
+    assert [told["phase"] for told in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
+    assert any(change in told for told in values)
+    assert max(told["groups"] for told in values) > 1
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(2))  # pre-training
+    for step in (3, 4, 6, 6, 7, 9):  # the embedding, training, twice when messages are sent anew, and the end
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+        assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == step - 1
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+@pytest.mark.parametrize("method", ["embedding method.form=prototypes method.pretraining_rounds=1", "ladd"])
+def test_other_ways_to_group_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
+    name, *overrides = method.split()
+    overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3", "method.refresh=1"]
+    config = small(name, *overrides)
+    whole = execute(config, tmp_path / "whole")
+    begun = len(whole.records) - 3
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(1))
+    for step in (begun, begun + 1, begun + 2):
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+def test_without_labels_a_run_ends_with_the_groups_of_the_clients(tmp_path: Path) -> None:
+    unlabelled = ["scenario.name=label-skew", "scenario.clients=4", "method.form=prototypes"]
+    outcome = execute(load_config("embedding", [*unlabelled, "method.pretraining_rounds=1"]), tmp_path / "run")
+    assert [line["values"]["phase"] for line in outcome.records] == ["pre-training", "embedding"]
+    assert {"clients.csv", "result.json", "report.html", "models.safetensors"} <= files(tmp_path / "run").keys()
+    with pytest.raises(FedkinError, match="no labels, so there are groups but no models"):
+        predict(tmp_path / "run", "digits")
+
+
+def test_a_report_is_of_the_world_as_of_the_last_step(tmp_path: Path) -> None:
+    config = small("ifca", "scenario.name=drift-swap", *CHANGING)
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(3))
+    before = report(tmp_path / "run").read_bytes()
+    plain = small("ifca", "scenario.name=drift-swap", *CHANGING, "scenario.step=9")
+    with pytest.raises(KeyboardInterrupt):
+        execute(plain, tmp_path / "plain", Interrupt(3))
+    lines = [(tmp_path / name / "records.jsonl").read_text() for name in ("run", "plain")]
+    assert lines[0] == lines[1]
+    other = report(tmp_path / "plain").read_bytes()
+    assert len(before) == len(other)
+    assert [(a, b) for a, b in zip(before, other, strict=True) if a != b] == [(ord("3"), ord("9"))]  # the option itself
+
+
+def test_nothing_is_asked_of_newcomers_before_they_join(tmp_path: Path) -> None:
+    rounds = ["method.rounds=4", "scenario.clients=12", "scenario.step=3", "scenario.share=0.4"]
+    records = execute(small("ifca", "scenario.name=arrivals", *rounds), tmp_path / "run").records
+    assert [line["answered"] for line in records] == [list(range(7))] * 2 + [list(range(12))] * 2
+    assert all(line["missing"] == {} for line in records)
+    crossed = [line["sent"] for line in records]
+    each = (crossed[1] - crossed[0]) / 7
+    assert crossed[3] - crossed[2] == 12 * each
+    assert ["newcomers_right" in line["metrics"] for line in records] == [False, False, True, True]
+    assert [line["metrics"]["client_accuracy"].count(None) for line in records] == [5, 5, 0, 0]
+
+
+def test_the_accuracy_of_those_who_drift_falls_and_recovers(tmp_path: Path) -> None:
+    rounds = ["method.rounds=12", "scenario.clients=20", "scenario.step=7", "scenario.kind=label-flip"]
+    records = execute(small("local", "scenario.name=drift-swap", *rounds), tmp_path / "run").records
+    assert ["drifted_right" in line["metrics"] for line in records] == [False] * 6 + [True] * 6
+    scores = [line["metrics"]["drifted_accuracy"] for line in records]
+    assert scores[6] < scores[5] - 0.2
+    assert scores[11] > scores[6] + 0.2
+
+
+def test_participants_are_drawn_from_those_present() -> None:
+    config = small("fedavg", "scenario.clients=6")
+    fed = LocalFederation(config.scenario.build(0).clients, seed=5)
+    method = FedAvg(participation=0.5)
+    expected = torch.randperm(6, generator=fed.rng("participants", 2))[:3].sort().values.tolist()
+    assert method.participants(fed, State(steps=2)) == expected
+    assert FedAvg().participants(fed, State(steps=2)) == fed.ids
+    fed.away = {0, 1, 4}
+    seen = {client for step in range(20) for client in method.participants(fed, State(steps=step))}
+    assert seen == {2, 3, 5}
+    assert {len(method.participants(fed, State(steps=step))) for step in range(20)} == {2}

@@ -26,24 +26,53 @@ METHODS = {
         "Finds the groups across sites, and how many there are, by exchanging small autoencoders.",
     ),
     **{
-        name: Entry(f"fedkin.methods.clustered_fl.{target}", summary, "label-groups")
-        for name, target, summary in (
-            ("fedavg", "fedavg:FedAvg", "One model for all clients, with FedProx's term if wanted; no groups."),
+        name: Entry(f"fedkin.methods.clustered_fl.{target}", summary, scenario)
+        for name, target, summary, scenario in (
+            (
+                "embedding",
+                "embedding:Embedding",
+                "Groups clients before training, by a few private bits each; finds how many.",
+                "rotation",
+            ),
+            ("ladd", "ladd:LADD", "Groups clients before training, by the style of their images.", "rotation"),
+            (
+                "fedavg",
+                "fedavg:FedAvg",
+                "One model for all clients, with FedProx's term if wanted; no groups.",
+                "label-groups",
+            ),
             (
                 "fedopt",
                 "fedopt:FedOpt",
                 "One model for all clients, with momentum, Adam, Yogi or Adagrad at the server.",
+                "label-groups",
             ),
-            ("local", "fedavg:Local", "Every client alone; no federation at all."),
-            ("ifca", "ifca:IFCA", "Clients choose among K models by their loss, in every round."),
+            ("local", "fedavg:Local", "Every client alone; no federation at all.", "label-groups"),
+            ("ifca", "ifca:IFCA", "Clients choose among K models by their loss, in every round.", "label-groups"),
             (
                 "gradient-loss",
                 "gradient_loss:GradientLoss",
                 "Clients choose among K models by loss and gradient together.",
+                "label-groups",
             ),
-            ("ocfl", "ocfl:OCFL", "Groups clients once, by their updates, when these begin to part; finds how many."),
-            ("sattler", "sattler:Sattler", "Cuts groups of clients in two, again and again, by their updates."),
-            ("hierarchical", "hierarchical:Hierarchical", "Cuts a tree of the clients' updates once (Briggs)."),
+            (
+                "ocfl",
+                "ocfl:OCFL",
+                "Groups clients once, by their updates, when these begin to part; finds how many.",
+                "label-groups",
+            ),
+            (
+                "sattler",
+                "sattler:Sattler",
+                "Cuts groups of clients in two, again and again, by their updates.",
+                "label-groups",
+            ),
+            (
+                "hierarchical",
+                "hierarchical:Hierarchical",
+                "Cuts a tree of the clients' updates once (Briggs).",
+                "label-groups",
+            ),
         )
     },
 }
@@ -58,6 +87,8 @@ SCENARIOS = {
         "rotation": "planted:Rotation",
         "label-flip": "planted:LabelFlip",
         "domain": "planted:Domain",
+        "drift-swap": "drift:DriftSwap",
+        "arrivals": "drift:Arrivals",
         "dirichlet": "heterogeneous:Dirichlet",
         "shards": "heterogeneous:Shards",
         "iid": "heterogeneous:Iid",

@@ -44,6 +44,24 @@ def test_means_are_weighted_means_by_group(entries):
     assert means.all().dtype == torch.float32
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9), st.floats(-9, 9)), max_size=12),
+    st.integers(0, 2),
+)
+def test_leading_numbers_may_be_averaged_over_all_groups(entries, shared):
+    means, apart = Means(3, 2, shared=shared), Means(3, 2)
+    for group, weight, *values in entries:
+        means.add(group, torch.tensor(values), weight)
+        apart.add(group, torch.tensor(values), weight)
+    every, own = means.all(), apart.all()
+    assert torch.equal(every[:, shared:], own[:, shared:])
+    total = sum(weight for _, weight, *_ in entries)
+    for at in range(shared):  # also in groups that nobody gave anything
+        expected = sum(weight * values[at] for _, weight, *values in entries) / total if entries else 0.0
+        assert every[:, at].tolist() == pytest.approx([expected] * 3, abs=1e-5)
+    assert every.shape == (3, 2)
+
+
 def test_sums_are_made_in_double_precision():
     means = Means(1, 1)
     for value in (1e8, 1.0, -1e8):

@@ -96,6 +96,17 @@ def test_shared_layers_stay_equal_in_all_groups(averaging, empty):
     assert not torch.equal(done.states[-1].models[0, shared:], done.states[-1].models[1, shared:])
 
 
+@pytest.mark.parametrize("averaging", ["models", "gradients"])
+def test_shared_layers_move_by_the_mean_of_all_clients(averaging):
+    settings = ONE_ROUND | {"n_clusters": 6, "module": "perceptron"}
+    done = planted.run(IFCA(**settings, shared_layers=2, averaging=averaging), sites(), seed=1)
+    shared = Classifier.of(done.states[0].module).leading(2)
+    everyone = torch.stack([step_of(done, client) for client in done.fed.clients.values()]).mean(0)
+    assert 1 < len(set(done.labels)) < 6
+    for before, after in zip(done.states[0].models, done.states[1].models, strict=True):
+        assert torch.allclose((after - before)[:shared], everyone[:shared], atol=1e-6)
+
+
 def test_an_empty_group_keeps_its_model():
     done = planted.run(IFCA(**(ONE_ROUND | {"n_clusters": 5})), planted.clients([0, 0]))
     empty = [group for group in range(5) if not members(done, group)]

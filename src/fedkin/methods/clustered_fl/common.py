@@ -101,10 +101,22 @@ class GroupMethod:
         FedkinError
             If a client has no labels, or clients differ in the shape of their samples.
         """
+        shape, classes = self.described(fed)
+        name = choose(shape) if self.module == "auto" else self.module
+        return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
+
+    def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
+        """Shape of the clients' samples, and one more than the greatest label: 0 if a client has none.
+
+        Raises
+        ------
+        FedkinError
+            If clients differ in the shape of their samples, or labels are needed and a client has none.
+        """
         replies = fed.insist(describe, {})
         first, *others = replies
         for client in replies:
-            if replies[client]["classes"] == 0:
+            if labels_needed and replies[client]["classes"] == 0:
                 raise FedkinError(
                     f"Site {client} has no labels, which {type(self).__name__} needs; name their column with "
                     "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
@@ -115,10 +127,8 @@ class GroupMethod:
                     f"Samples of site {client} have shape {tuple(replies[client]['shape'])}, those of site {first} "
                     f"{tuple(replies[first]['shape'])}; all need the same."
                 )
-        shape = tuple(replies[first]["shape"])
-        classes = max(reply["classes"] for reply in replies.values())
-        name = choose(shape) if self.module == "auto" else self.module
-        return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
+        known = [reply["classes"] for reply in replies.values()]
+        return tuple(replies[first]["shape"]), max(known) if all(known) else 0
 
     def init(self, fed: Federation) -> Any:
         """One new model, and all clients in one group; methods that begin otherwise have their own."""
@@ -140,13 +150,17 @@ class GroupMethod:
             proximal=self.proximal,
         )
 
-    def participants(self, fed: Federation, state: State) -> list[int]:
-        """Clients that are asked in this round, in order of id; drawn from the run's seed."""
-        count = max(1, round(self.participation * len(fed.ids)))
-        if count == len(fed.ids):
-            return list(fed.ids)
-        drawn = torch.randperm(len(fed.ids), generator=fed.rng("participants", state.steps))[:count]
-        return sorted(fed.ids[at] for at in drawn.tolist())
+    def participants(self, fed: Federation, state: State, share: float | None = None) -> list[int]:
+        """Clients that are asked in this round, in order of id; drawn from those present, by the run's seed.
+
+        A `share` of them, which is `participation` unless another is given.
+        """
+        present = fed.present
+        count = max(1, round((self.participation if share is None else share) * len(present)))
+        if count == len(present):
+            return present
+        drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
+        return sorted(present[at] for at in drawn.tolist())
 
     def trained(
         self, fed: Federation, state: GroupState, starts: Mapping[int, Tensor]
@@ -207,12 +221,15 @@ class Means:
     Parameters
     ----------
     groups, size : int
+    shared : int
+        So many leading numbers are averaged over all groups together.
     """
 
-    def __init__(self, groups: int, size: int) -> None:
-        self.size = size
+    def __init__(self, groups: int, size: int, shared: int = 0) -> None:
+        self.size, self.shared = size, shared
         self.sums: dict[int, Tensor] = {}
         self.weights = [0.0] * groups
+        self._common = torch.zeros(shared, dtype=torch.float64)
 
     def add(self, group: int, update: Tensor, weight: float) -> None:
         """Take one update ``(size,)`` in."""
@@ -220,6 +237,7 @@ class Means:
             self.sums[group] = torch.zeros(self.size, dtype=torch.float64)
         self.sums[group].add_(update, alpha=weight)
         self.weights[group] += weight
+        self._common.add_(update[: self.shared], alpha=weight)
 
     def of(self, group: int) -> Tensor:
         """The group's mean update ``(size,)`` in float32; zeros where nobody gave one, so its model stays."""
@@ -228,8 +246,12 @@ class Means:
         return (self.sums[group] / self.weights[group]).float()
 
     def all(self) -> Tensor:
-        """The mean updates of all groups ``(groups, size)``."""
-        return torch.stack([self.of(group) for group in range(len(self.weights))])
+        """The mean updates of all groups ``(groups, size)``, equal in what they share."""
+        means = torch.stack([self.of(group) for group in range(len(self.weights))])
+        total = sum(self.weights)
+        if self.shared and total > 0:
+            means[:, : self.shared] = (self._common / total).float()
+        return means
 
 
 def positions(fed: Federation) -> dict[int, int]:
@@ -241,8 +263,9 @@ def round_record(fed: Federation, losses: Mapping[int, float], labels: Tensor, *
     """The record of a round, with what every method of this family reports.
 
     ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
-    clients; ``sizes``: clients of each; ``labels``: group of each client, -1 unknown.
+    clients; ``sizes``: clients of each; ``labels``: group of each client, -1 unknown or not there yet.
     """
+    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {

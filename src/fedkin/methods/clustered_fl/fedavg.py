@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clustered_fl.common import GroupMethod, GroupState, Means, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, round_record
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,24 @@ class FedAvg(GroupMethod):
         return after, round_record(fed, losses, state.labels)
 
     def averaged(self, fed: Federation, state: GroupState) -> tuple[dict[int, float], Means]:
-        """One exchange: the clients' training losses, and the mean update of every group."""
-        means = Means(*state.models.shape)
+        """One exchange: the clients' training losses, and the mean update of every group.
+
+        Clients whose group is not known yet are left alone.
+        """
+        means = self.means(state)
         losses = {}
         group_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
         models = list(state.models)
-        starts = {client: models[group_of[client]] for client in self.participants(fed, state)}
+        known = [client for client in self.participants(fed, state) if group_of[client] != UNKNOWN]
+        starts = {client: models[group_of[client]] for client in known}
         for client, reply in self.trained(fed, state, starts):
             means.add(group_of[client], reply["update"], self.weight(reply))
             losses[client] = reply["loss"]
         return losses, means
+
+    def means(self, state: GroupState) -> Means:
+        """Where a round's updates are averaged."""
+        return Means(*state.models.shape)
 
 
 @dataclass(frozen=True)

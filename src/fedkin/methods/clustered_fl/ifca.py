@@ -74,30 +74,28 @@ class IFCA(GroupMethod):
         }
         asked = dict.fromkeys(self.participants(fed, state), payload)
         groups, size = state.models.shape
-        means, everyone = Means(groups, size), Means(1, size)
+        means = Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
         labels, found, worst = state.labels.clone(), {}, _Worst(groups)
         position = positions(fed)
         for client, reply in fed.stream(choose_and_train, asked, {"update": (size,)}):
             group = int(reply["group"])
             labels[position[client]] = group
             means.add(group, reply["update"], self.weight(reply))
-            everyone.add(0, reply["update"], self.weight(reply))
             worst.see(reply["loss"], client, state.models[group] + reply["update"])
             found[client] = reply["loss"]
-        models = self._moved(state, means, everyone)
+        models = state.models + self.server_learning_rate * self._moves(means)
         if self.empty == "reseed" and found:
             models = worst.reseeded(models, labels, Classifier.of(state.module).leading(self.shared_layers))
         after = state.next(models=models, labels=labels, finished=self.finished(state))
         return after, round_record(fed, found, labels)
 
-    def _moved(self, state: GroupState, means: Means, everyone: Means) -> Tensor:
-        """Every group's model after the round; `everyone` is the mean over all groups together."""
-        updates: Tensor = means.all()
-        if self.averaging == "gradients" and everyone.weights[0]:
-            updates = updates * (torch.tensor(means.weights) / everyone.weights[0]).unsqueeze(1)
-        shared = Classifier.of(state.module).leading(self.shared_layers)
-        updates[:, :shared] = everyone.of(0)[:shared]
-        return state.models + self.server_learning_rate * updates
+    def _moves(self, means: Means) -> Tensor:
+        """What every group's model moves by."""
+        updates = means.all()
+        total = sum(means.weights)
+        if self.averaging == "gradients" and total > 0:
+            updates[:, means.shared :] *= (torch.tensor(means.weights) / total).unsqueeze(1)
+        return updates
 
     def _seeded(self, fed: Federation, state: GroupState) -> Tensor:
         """K models, each trained from the first by one client (see `start`)."""

@@ -1,0 +1,134 @@
+"""Agreement of the groups with the hidden ones against the flip rate (Prigent et al. 2024, figure 4).
+
+``python benchmarks/flip_rates.py MNIST-OR-CIFAR ENCODER-OR-federated``: clients of the scenario `rotation` (grey images)
+or `label-flip` (colour) encode their data once per seed, as the method `embedding` has them do; bits are then flipped and
+grouped for every flip rate and mode. Prints a table of the mean ARI, and writes one JSON line per seed as it goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from fedkin.core import Client
+from fedkin.core.seeds import derive_generator
+from fedkin.data.planted import LabelFlip, Rotation
+from fedkin.data.population import Population
+from fedkin.data.supervised import Labelled, load_labelled
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.methods.clustered_fl.embedding import Embedding
+from fedkin.methods.clustered_fl.embedding_tasks import true_bits
+from fedkin.methods.clustered_fl.grouping import group
+from fedkin.methods.clustered_fl.matching import matched
+from fedkin.metrics import adjusted_rand
+from fedkin.privacy.quantization import flipped
+
+RATES = [at / 20 for at in range(11)]
+
+Grouper = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def modes(known: int) -> dict[str, Grouper]:
+    """Ways to group messages, by name; the last is told the number of groups."""
+    return {
+        "bayes, at least 10": lambda x, rng: group(x, "bayes", 10, rng).labels,
+        "bayes, at least 2": lambda x, rng: group(x, "bayes", 2, rng).labels,
+        "exact, paper's objective, at least 10": lambda x, rng: group(x, "exact", 10, rng, objective="paper").labels,
+        "exact": lambda x, rng: group(x, "exact", 5, rng).labels,
+        "gap": lambda x, rng: group(x, "gap", 5, rng).labels,
+        f"k-means, told {known}": lambda x, rng: torch.from_numpy(
+            KMeans(known, n_init=10, random_state=0).fit_predict(x.numpy())
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("encoder", help="file of an encoder, or 'federated'")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--form", choices=["classes", "prototypes"], default="classes")
+    parser.add_argument("--set", action="append", default=[], help="a hyper-parameter of the method, name=JSON value")
+    parser.add_argument("--out", type=Path, help="file for one JSON line per seed")
+    options = parser.parse_args()
+    method = Embedding(
+        encoder=None if options.encoder == "federated" else options.encoder,
+        form=options.form,
+        batch_size=32,
+        **{name: json.loads(value) for name, _, value in (one.partition("=") for one in options.set)},
+    )
+    data = load_labelled(options.data)
+    lines = []
+    for seed in options.seeds:
+        began = time.perf_counter()
+        line = {"seed": seed, **of_seed(data, method, options.clients, seed)}
+        lines.append(line)
+        print(f"seed {seed}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            with options.out.open("a") as file:
+                file.write(json.dumps(vars(options) | {"out": None} | line) + "\n")
+    print(table(lines))
+
+
+def of_seed(data: Labelled, method: Embedding, clients: int, seed: int) -> dict[str, Any]:
+    """ARI and number of groups of every mode at every flip rate."""
+    scenario = Rotation(clients=clients) if data.x.shape[1] == 1 else LabelFlip(clients=clients)
+    population = scenario.deal(data, seed)
+    bits = clean_bits(population, method, seed)
+    groups = population.groups
+    assert groups is not None
+    found: dict[str, Any] = {}
+    for at, rate in enumerate(RATES):
+        rng = derive_generator(seed, "flips", at)
+        sent = torch.stack([flipped(own, rate, rng) for own in bits])
+        points = sent.flatten(1)
+        if method.form == "prototypes":
+            points = matched(points, sent.shape[1])[1]
+        for name, grouper in modes(len(groups.unique())).items():
+            labels = grouper(points, derive_generator(seed, "grouping", at))
+            told = found.setdefault(name, {"ari": [], "groups": []})
+            told["ari"].append(adjusted_rand(groups.numpy(), labels.numpy()))
+            told["groups"].append(int(labels.max()) + 1)
+    return found
+
+
+def clean_bits(population: Population, method: Embedding, seed: int) -> list[Tensor]:
+    """Every client's bits before any is flipped, ``(segments, width)``, after pre-training if there is any."""
+    federation = LocalFederation(population.clients, seed)
+    with one_thread():
+        state = method.init(federation)
+        while state.steps < method.pretraining:
+            state, _ = method.step(federation, state)
+    how = {**dataclasses.asdict(method), "encoder": state.encoder, "vector": state.vector, "segments": state.segments}
+    return [
+        true_bits(Client(c.id, c.x, c.y, rng=derive_generator(seed, "filling", c.id)), how)[0]
+        for c in population.clients
+    ]
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """Mean ARI over seeds, and the range of the number of groups at a flip rate of 0.1, as Markdown."""
+    rows = [f"| mode | {' | '.join(f'{rate:.2f}' for rate in RATES)} | groups at 0.10 |", "|---" * 13 + "|"]
+    for name in (name for name in lines[0] if name != "seed"):
+        means = np.mean([line[name]["ari"] for line in lines], axis=0)
+        counts = [line[name]["groups"][2] for line in lines]
+        cells = " | ".join(f"{mean:.2f}" for mean in means)
+        rows.append(f"| {name} | {cells} | {min(counts)}-{max(counts)} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()

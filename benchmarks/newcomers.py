@@ -1,0 +1,75 @@
+"""Newcomers: how often they come to the right group, and how long the server takes.
+
+``python benchmarks/newcomers.py mnist ENCODER``: of 100 clients in 4 hidden groups, 80 are grouped and 20 come later, each
+with one message. Every seed has its own clients; every repetition its own flips. The right group is the one that most of
+the grouped clients of the newcomer's hidden group are in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from flip_rates import clean_bits
+from torch import Tensor
+
+from fedkin.core.seeds import derive_generator
+from fedkin.data.planted import LabelFlip, Rotation
+from fedkin.data.supervised import load_labelled
+from fedkin.methods.clustered_fl.embedding import Embedding
+from fedkin.methods.clustered_fl.grouping import group
+from fedkin.methods.clustered_fl.one_shot import circles, nearest_group
+from fedkin.privacy.quantization import flipped
+
+CLIENTS, LATE = 100, 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("encoder", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--flips", type=float, nargs="+", default=[0.0, 0.1, 0.2])
+    options = parser.parse_args()
+    data = load_labelled(options.data)
+    right: dict[float, list[bool]] = {flip: [] for flip in options.flips}
+    seconds: list[float] = []
+    for seed in options.seeds:
+        scenario = Rotation(clients=CLIENTS) if data.x.shape[1] == 1 else LabelFlip(clients=CLIENTS)
+        population = scenario.deal(data, seed)
+        assert population.groups is not None
+        bits = clean_bits(population, Embedding(encoder=str(options.encoder)), seed)
+        for flip in options.flips:
+            for repetition in range(options.repetitions):
+                rng = derive_generator(seed, "flips", repetition)
+                sent = torch.stack([flipped(own, flip, rng) for own in bits]).flatten(1)
+                judged, took = placed(sent, population.groups, derive_generator(seed, "grouping", repetition))
+                right[flip] += judged
+                seconds += took
+    for flip, judged in right.items():
+        print(f"P = {flip:.2f}: {np.mean(judged):.2%} of {len(judged):,} newcomers right")
+    median, worst = 1000 * np.median(seconds), 1000 * np.percentile(seconds, 99)
+    print(f"server time per newcomer, with the message unpacked: median {median:.3f} ms, 99 % below {worst:.3f} ms")
+
+
+def placed(sent: Tensor, hidden: Tensor, rng: torch.Generator) -> tuple[Sequence[bool], Sequence[float]]:
+    """Whether each newcomer is right, and the seconds it took."""
+    known, late = sent[:-LATE], sent[-LATE:]
+    found = group(known, "gap", 4, rng)
+    centroids, _ = circles(known, found.labels, int(found.labels.max()) + 1)
+    right, seconds = [], []
+    for message, own in zip(late, hidden[-LATE:].tolist(), strict=True):
+        began = time.perf_counter()
+        label = nearest_group(centroids, message)
+        seconds.append(time.perf_counter() - began)
+        right.append(label == int(found.labels[hidden[:-LATE] == own].mode().values))
+    return right, seconds
+
+
+if __name__ == "__main__":
+    main()

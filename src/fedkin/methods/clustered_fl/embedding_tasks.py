@@ -1,0 +1,122 @@
+"""What sites do for the one-shot grouping by embeddings: train the encoder, and describe their data in a few bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.core import Client, Payload, task
+from fedkin.core.seeds import draw_seed
+from fedkin.learning.descent import Descent, descend
+from fedkin.learning.encoder import Encoder
+from fedkin.methods.clustered_fl.tasks import labels_of
+from fedkin.privacy.quantization import binary, memorised, packed
+
+ANSWERS, FILLING, CLUSTERING = "embedding_answers", "embedding_filling", "embedding_clustering"
+"""What a client remembers: its answer for either value of every bit, the codes of classes it does not have, and the
+seed of its clusters, which in another order would give other answers for the same data."""
+
+
+@task
+def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Least and greatest number of a client's samples."""
+    return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
+
+
+@task
+def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Train the autoencoder that came on the client's samples; its change, their number and the mean error."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        training = Descent(**payload["training"])
+        per_epoch = math.ceil(len(client) / training.batch_size)
+        training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
+        model, error = descend(
+            Encoder.of(payload["encoder"]),
+            payload["vector"],
+            client.x,
+            client.x,
+            client.rng,
+            training,
+        )
+        replies.append({"update": model.sub_(payload["vector"]), "samples": len(client), "loss": error})
+    return replies
+
+
+@task
+def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The client's message (algorithm 1): ``bits``, eight in a byte, as many for everyone.
+
+    What is drawn at random is drawn once and remembered, so that many messages tell no more than one while the data
+    stay the same.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        message, remembered = message_of(client, payload)
+        client.state.update(remembered)
+        replies.append({"bits": packed(message)})
+    return replies
+
+
+def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A client's message, and what it must remember to give the same one again.
+
+    Parameters
+    ----------
+    client : Client
+    how : mapping
+        ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+        `Embedding`.
+
+    Returns
+    -------
+    message : Tensor
+        uint8 bits ``(segments * width,)``.
+    remembered : dict of str to Tensor
+    """
+    segments, remembered = true_bits(client, how)
+    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.rng)
+    return answer, remembered | {ANSWERS: answers}
+
+
+def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A client's bits ``(segments, width)`` before any is flipped, and what it must remember of how they came about."""
+    encoder = Encoder.of(how["encoder"])
+    filling = client.state.get(FILLING)
+    if filling is None:
+        filling = torch.rand(how["segments"], encoder.width, generator=client.rng)
+    remembered = {FILLING: filling}
+    if how["form"] == "classes":
+        codes = _by_class(client, encoder, how, filling)
+    else:
+        seed = client.state.get(CLUSTERING)
+        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
+        codes = _by_prototype(client, encoder, how, filling, int(remembered[CLUSTERING]))
+    return binary(codes, how["normalise"]), remembered
+
+
+def _by_class(client: Client, encoder: Encoder, how: Mapping[str, Any], filling: Tensor) -> Tensor:
+    """Mean code of every class ``(classes, width)``; classes without samples keep their filling."""
+    segments, y = filling.clone(), labels_of(client)
+    for label in y.unique().tolist():
+        if label < len(segments):  # a class that nobody had when groups were formed has no place in the message
+            segments[label] = encoder.codes(how["vector"], client.x[y == label], how["batch_statistics"]).mean(0)
+    return segments
+
+
+def _by_prototype(client: Client, encoder: Encoder, how: Mapping[str, Any], filling: Tensor, seed: int) -> Tensor:
+    """Centres of clusters of the client's codes ``(prototypes, width)``, in any order; filled up if there are fewer."""
+    codes = encoder.codes(how["vector"], client.x, how["batch_statistics"])
+    segments = filling.clone()
+    found = min(len(segments), len(codes.unique(dim=0)))
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        clusters = KMeans(found, n_init=3, random_state=seed).fit(codes.double().numpy())
+    segments[:found] = torch.from_numpy(clusters.cluster_centers_).float()
+    return segments

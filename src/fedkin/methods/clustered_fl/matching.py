@@ -1,0 +1,68 @@
+"""Bringing the prototypes of unlabelled clients into one order: everybody numbers its own clusters as it likes."""
+
+from __future__ import annotations
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+_SWEEPS = 5
+
+
+def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
+    """Put every message's segments in the order that agrees best with all others.
+
+    The order of the client nearest to all others once it has been matched with each is taken first; then everybody is
+    matched to the mean of all, until nothing changes. This is work on messages that have been sent, so it costs no
+    privacy.
+
+    Parameters
+    ----------
+    messages : Tensor
+        uint8 ``(n, segments * width)``, each of its own order.
+    segments : int
+
+    Returns
+    -------
+    template : Tensor
+        float32 ``(segments, width)``, the mean of all in the common order.
+    messages : Tensor
+        As given, in the common order.
+    """
+    parts = messages.unflatten(1, (segments, -1))
+    template = _most_central(parts).float()
+    for _ in range(_SWEEPS):
+        ordered = torch.stack([_in_order(template, part) for part in parts])
+        if torch.equal(mean := ordered.float().mean(0), template):
+            break
+        template = mean
+    return template, ordered.flatten(1)
+
+
+def matched_to(template: Tensor, message: Tensor) -> Tensor:
+    """One message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
+    return _in_order(template, message.unflatten(0, (len(template), -1))).flatten()
+
+
+def _most_central(parts: Tensor, tried: int = 20) -> Tensor:
+    """Of some messages, evenly taken, the one that the others fit best."""
+    some = parts[:: max(1, len(parts) // tried)]
+    costs = [
+        sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some
+    ]
+    return some[int(torch.tensor(costs).argmin())]
+
+
+def _in_order(template: Tensor, part: Tensor) -> Tensor:
+    _, columns = _assignment(template, part)
+    return part[columns]
+
+
+def _assignment(template: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = linear_sum_assignment(_costs(template, part).numpy())
+    return torch.from_numpy(rows), torch.from_numpy(columns)
+
+
+def _costs(template: Tensor, part: Tensor) -> Tensor:
+    """Squared distances between segments ``(segments, segments)``."""
+    return torch.cdist(template, part.float()).square()

@@ -1,0 +1,89 @@
+"""A method that groups clients by one message each, with messages that are told outright, and a federation to watch."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import planted
+from fedkin.core import Client, Federation, task
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clustered_fl.common import UNKNOWN
+from fedkin.methods.clustered_fl.grouping import group
+from fedkin.methods.clustered_fl.one_shot import OneShot, OneShotState
+
+GROUPS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
+DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))
+SWAPS = {0: [], 1: [(0, 1)], 2: [(2, 3)], 3: [(4, 5)]}
+"""Group 3 is one that nobody is in at first."""
+SETTINGS = planted.FULL_BATCH | {"rounds": 4}
+
+
+@task
+def tell(clients, payloads):
+    """The mean sample of every class, seen from many sides."""
+    means = [torch.cat([one.x[one.y == label].mean(0) for label in range(planted.CLASSES)]) for one in clients]
+    return [{"message": mean @ DIRECTIONS} for mean in means]
+
+
+@dataclass(frozen=True)
+class Told(OneShot):
+    """Clients say what they hold."""
+
+    def init(self, fed: Federation) -> OneShotState:
+        state: OneShotState = super().init(fed)
+        return dataclasses.replace(state, labels=torch.full_like(state.labels, UNKNOWN))
+
+    def messages(self, fed, state, clients):
+        replies = fed.ask(tell, {client: {} for client in clients}, {"message": (80,)})
+        return {client: reply["message"] for client, reply in replies.items()}
+
+    def grouped(self, fed, state, messages):
+        found = group(messages, "gap", self.smallest(len(messages)), fed.rng("grouping"))
+        return found, {"separable": found.separable}
+
+
+class Watched(LocalFederation):
+    """Keeps who was asked what."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, workers=1, **options)
+        self.asked: list[tuple[str, list[int]]] = []
+
+    def deliver(self, task, payloads):
+        self.asked.append((task.name.split(".")[-1], sorted(payloads)))
+        return super().deliver(task, payloads)
+
+
+def sites(groups: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
+    return planted.clients(groups, SWAPS, samples)
+
+
+def steps(method: Any, fed: LocalFederation, state: Any, count: int) -> list[tuple[Any, Any]]:
+    """So many (state, record) from `state` on."""
+    made = []
+    for _ in range(count):
+        state, record = method.step(fed, state)
+        made.append((state, record))
+    return made
+
+
+def grouped(method: Any, fed: LocalFederation) -> Any:
+    """The state once groups are formed."""
+    return method.step(fed, method.init(fed))[0]
+
+
+def mean_step(
+    fed: LocalFederation, module: dict[str, Any], model: torch.Tensor, members: Sequence[int]
+) -> torch.Tensor:
+    """The mean update of some clients that all start from `model`."""
+    held = [fed.clients[i] for i in members]
+    return torch.stack([-0.5 * planted.slope(module, model, one.x, one.y) for one in held]).mean(0)
+
+
+def moves(fed: LocalFederation, client: int, to: int) -> None:
+    """From now on the client sees things as group `to` does."""
+    new = planted.client(client, SWAPS[to])
+    fed.clients[client].x, fed.clients[client].y = new.x, new.y
