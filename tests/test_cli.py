@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,9 @@ except SystemExit as end:
 def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert fedkin("list") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert {line for line in lines if not line.startswith("  ")} == {"Methods", "Data", "Scenarios", "Models"}
+    assert {line for line in lines if not line.startswith("  ")} == {
+        "Methods", "Data", "Scenarios", "Models", "Autoencoders"
+    }  # fmt: skip
     assert [line.split()[0] for line in lines[:2]] == ["Methods", "fedcref"]
     assert max(map(len, lines)) <= 120
 
@@ -53,11 +56,12 @@ def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert fedkin("list") == 0
     everything = capsys.readouterr().out
     parts = []
-    for section in ("methods", "data", "scenarios", "models"):
+    for section in ("methods", "data", "scenarios", "models", "autoencoders"):
         assert fedkin("list", section) == 0
         parts.append(capsys.readouterr().out)
     assert "".join(parts) == everything
-    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios", "Models"]
+    assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios", "Models", "Autoencoders"]
+    assert [line.split()[0] for line in parts[-1].splitlines()[1:]] == ["dense-autoencoder", "conv-autoencoder"]
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +130,65 @@ def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_
         assert shown.err.count("\n") == 1
 
 
+def test_an_encoder_is_trained_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from fedkin.learning.encoder import Pretrained
+
+    out = tmp_path / "encoders" / "digits.safetensors"
+    command = "pretrain digits --out encoders/digits.safetensors --samples 200 --seed 3 --epochs"
+    assert fedkin(*command.split(), "2") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    made = Pretrained.load(out)
+    error = made.about["error"]
+    assert shown.out == f"Encoder: encoders/digits.safetensors, mean squared error {error:.4f} after 2 epochs\n"
+    assert made.spec == {"name": "dense-autoencoder", "shape": [1, 8, 8], "output": "sigmoid"}
+    assert {key: made.about[key] for key in ("data", "samples", "seed", "epochs")} == {
+        "data": "digits", "samples": 200, "seed": 3, "epochs": 2
+    }  # fmt: skip
+    assert fedkin(*command.split(), "3") == 0
+    assert capsys.readouterr().out.endswith(" after 3 epochs\n")
+    assert fedkin("pretrain", "digits", "--out", "conv", "--model", "conv-autoencoder", "--epochs", "1") == 0
+    assert Pretrained.load(tmp_path / "conv").spec["name"] == "conv-autoencoder"
+    capsys.readouterr()
+    kept = out.read_bytes()
+    assert fedkin(*command.replace("--seed 3", "--seed 4").split(), "3") == 2
+    assert capsys.readouterr() == (
+        "",
+        "fedkin: 'encoders/digits.safetensors' holds an encoder that was trained otherwise; give another --out.\n",
+    )
+    assert out.read_bytes() == kept
+    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"digits.safetensors", "conv"}
+
+
+def test_an_interrupted_encoder_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    from fedkin import pretrain
+    from fedkin.learning.encoder import Pretrained
+
+    command = ["pretrain", "digits", "--samples", "100", "--epochs", "2", "--out"]
+    assert fedkin(*command, "whole") == 0
+    original, calls = pretrain.descend, iter([False, True])
+
+    def interrupt(*arguments: Any) -> Any:
+        if next(calls):
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "descend", interrupt)
+        capsys.readouterr()
+        assert fedkin(*command, "encoder") == 130
+    told = capsys.readouterr()
+    assert told == ("", "fedkin: Interrupted; the same command goes on from the last epoch in encoder.\n")
+    assert Pretrained.load(tmp_path / "encoder").about["epochs"] == 1
+    assert fedkin(*command, "encoder") == 0
+    assert torch.equal(Pretrained.load(tmp_path / "encoder").vector, Pretrained.load(tmp_path / "whole").vector)
+    assert {file.name for file in tmp_path.iterdir()} == {"encoder", "whole"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -143,6 +206,12 @@ def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_
         ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "nowhere holds no result to predict with; "),
+        ("pretrain nowhere.csv --out encoder", "'nowhere.csv' does not exist."),
+        ("pretrain digits --out encoder --epochs 0", "epochs is 0; allowed: 1 or more."),
+        ("pretrain digits --out encoder --model lenet5", "Unknown autoencoder 'lenet5'; "),
+        ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
+        ("pretrain digits --out notes.txt", "'notes.txt' holds no encoder ("),
+        ("pretrain digits --out notes.txt/encoder", "Cannot write notes.txt/encoder: "),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -183,6 +252,7 @@ def test_an_operating_system_error_is_one_sentence(
 def test_wrong_usage_ends_with_2() -> None:
     assert fedkin("run", "toy", "--seed", "x") == 2
     assert fedkin("walk") == 2
+    assert fedkin("pretrain", "digits") == 2
 
 
 def test_an_interrupted_run_says_how_to_go_on(

@@ -157,6 +157,58 @@ def test_a_method_that_groups_samples_has_no_groups_of_clients(tmp_path: Path) -
         outputs.predict(tmp_path / "run", "wine", client=0)
 
 
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fourteen files of unlabelled digits, odd ones turned by a quarter; twelve of them are a folder."""
+    folder = tmp_path_factory.mktemp("turned")
+    (folder / "sites").mkdir()
+    for i in range(14):
+        x = load("digits").x[i::14].rot90(i % 2, (2, 3))
+        np.savez(folder / ("sites" if i < 12 else ".") / f"{i:02}.npz", x=x.numpy())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unlabelled(turned: Path) -> Path:
+    """A finished run of embeddings on clients without labels."""
+    options = ["scenario.name=sites", f"data.source={turned / 'sites'}", "method.form=prototypes"]
+    execute(load_config("embedding", [*options, "method.flip=0.02"]), turned / "run")
+    return turned / "run"
+
+
+@pytest.mark.parametrize("number", [12, 13])
+def test_a_new_client_without_labels_gets_its_group(number: int, unlabelled: Path, turned: Path) -> None:
+    groups = [label for _, label, _ in rows_of((unlabelled / "clients.csv").read_text())[1:]]
+    assert groups == ["0", "1"] * 6
+    assert outputs.assign(unlabelled, str(turned / f"{number}.npz")) == number % 2
+
+
+@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"group": 0}])
+def test_groups_of_clients_without_labels_have_no_models(whose: dict[str, int], unlabelled: Path) -> None:
+    with pytest.raises(FedkinError, match=r"run had no labels, so there are groups but no models to predict with\.$"):
+        outputs.predict(unlabelled, "digits", **whose)
+
+
+@pytest.mark.parametrize(
+    "options", [["embedding", "method.pretraining_rounds=6"], ["ladd", "method.n_clusters=2", "method.window=0.3"]]
+)
+def test_a_new_client_is_placed_by_one_message(options: list[str], tmp_path: Path) -> None:
+    name, *more = options
+    more += ["scenario.name=rotation", "scenario.angles=[0,90]", "scenario.clients=12", "method.rounds=1"]
+    execute(load_config(name, more), tmp_path / "run")
+    groups = [int(label) for _, label in rows_of((tmp_path / "run" / "clients.csv").read_text())[1:]]
+    assert groups in ([0, 1] * 6, [1, 0] * 6)
+    data = load("digits")
+    for turns in (0, 1):
+        np.savez(tmp_path / "new.npz", x=data.x[:200].rot90(turns, (2, 3)).numpy(), y=data.y[:200].numpy())
+        assert outputs.assign(tmp_path / "run", str(tmp_path / "new.npz")) == groups[turns]
+        rows = rows_of(outputs.predict(tmp_path / "run", str(tmp_path / "new.npz"), group=groups[turns]))
+        assert len(rows) == 201
+    np.savez(tmp_path / "new.npz", x=data.x[:200].numpy())
+    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its group"):
+        outputs.assign(tmp_path / "run", str(tmp_path / "new.npz"))
+
+
 @pytest.mark.parametrize("ask", [lambda folder: outputs.assign(folder, "digits"), outputs.load_found])
 @pytest.mark.parametrize("content", [None, "{", "{}"])
 def test_no_result_is_told(ask, content: str | None, found: Path, tmp_path: Path) -> None:

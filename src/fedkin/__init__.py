@@ -3,12 +3,26 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedkin.estimators import IFCA, OCFL, FedAvg, FedCRef, FedOpt, GradientLoss, Hierarchical, Local, Sattler
+    from fedkin.estimators import (
+        IFCA,
+        LADD,
+        OCFL,
+        Embedding,
+        FedAvg,
+        FedCRef,
+        FedOpt,
+        GradientLoss,
+        Hierarchical,
+        Local,
+        Sattler,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
     "IFCA",
+    "LADD",
     "OCFL",
+    "Embedding",
     "FedAvg",
     "FedCRef",
     "FedOpt",

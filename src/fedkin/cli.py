@@ -101,6 +101,64 @@ def report(folder: Folder) -> None:
 
 
 @app.command()
+def pretrain(
+    data: Annotated[
+        str, typer.Argument(help="Data other than the clients': anything --data takes.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="File for the encoder; training goes on where it stopped.")],
+    model: Annotated[str, typer.Option(help="An autoencoder from `fedkin list`.")] = "auto",
+    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 20,
+    samples: Annotated[int | None, typer.Option(help="At most so many samples, drawn at random.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Train an encoder for the method `embedding` on other data than the clients'."""
+    try:
+        from fedkin.pretrain import pretrain as trained
+        from fedkin.terminal import show_progress
+
+        with show_progress() as progress:
+            progress.phase(f"Reading {data}")
+
+            def told(epoch: int, epochs: int, error: float) -> None:
+                progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
+
+            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, told=told)
+    except KeyboardInterrupt:
+        if out.exists():
+            _stop(f"Interrupted; the same command goes on from the last epoch in {out}.", 130)
+        _stop("Interrupted before anything was written.", 130)
+    print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
+
+
+@app.command()
+def costs(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    target: Annotated[
+        str | None, typer.Option(help="Count until a number is reached, such as personal_accuracy=0.95.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Tell what runs cost, by phase: bytes, and seconds; and as multiples of the first run's."""
+    from fedkin import costs as accounts
+
+    wanted = accounts.parsed_target(target) if target is not None else None
+    found = accounts.costs_of(folders, wanted)
+    print(accounts.as_json(found, wanted) if as_json else accounts.as_text(found, wanted))
+
+
+@app.command()
+def attack(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; by default, the run's.")] = None,
+) -> None:
+    """Tell what the messages of a run of 'embedding' give away: samples, and who was a member."""
+    from fedkin.attack import attack as attacked
+
+    print(attacked(folder, out))
+
+
+@app.command()
 def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
@@ -135,23 +193,25 @@ def assign(
 @app.command("list")
 def list_names(
     section: Annotated[
-        str | None, typer.Argument(help="methods, data, scenarios or models; by default, all.", show_default=False)
+        str | None,
+        typer.Argument(help="methods, data, scenarios, models or autoencoders; by default, all.", show_default=False),
     ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Show for every scenario who holds what.")] = False,
     data: Annotated[
         str | None, typer.Option(help="Data set for --preview; by default, digits.", show_default=False)
     ] = None,
 ) -> None:
-    """List methods, data, scenarios and models, one line each."""
+    """List methods, data, scenarios, models and autoencoders, one line each."""
     from fedkin import registry
     from fedkin.data import catalogue
-    from fedkin.models.names import MODELS
+    from fedkin.models.names import AUTOENCODERS, MODELS
 
     sections = {
         "methods": {name: entry.summary for name, entry in registry.METHODS.items()},
         "data": catalogue.EMBEDDED,
         "scenarios": {name: entry.summary for name, entry in registry.SCENARIOS.items()},
         "models": MODELS,
+        "autoencoders": AUTOENCODERS,
     }
     if section is not None and section not in sections:
         from fedkin.core.errors import unknown_name

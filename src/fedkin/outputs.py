@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
+from fedkin.data.dataset import Dataset
 from fedkin.data.load import load
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
@@ -139,6 +140,8 @@ def predict(
     """
     found = load_found(folder)
     if issubclass(found.method, GroupMethod):
+        if not found.result["module"]:
+            raise FedkinError(f"Clients of {folder} had no labels, so there are groups but no models to predict with.")
         whose = {"group": _known_group(found, group)} if group is not None else {"client": _known_client(found, client)}
         if None not in (client, group):
             raise FedkinError("--client and --group were both given; one of them says whose model is meant.")
@@ -153,22 +156,33 @@ def predict(
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
-    """The group of a client that the run in `folder` has never seen, by its labelled samples in `source`.
+    """The group of a client that the run in `folder` has never seen, by its samples in `source`.
+
+    They need labels, unless the run described clients without: by prototypes of codes, or by one style of all samples.
 
     Raises
     ------
     FedkinError
-        If the run has no result or its method does not group clients, or the data do not fit or have no labels.
+        If the run has no result or its method does not group clients, or the data do not fit or lack labels it needs.
     """
     found = load_found(folder)
     if not issubclass(found.method, GroupMethod):
         raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; use `fedkin predict`.")
     data = load(source, label)
+    y = _labels(found, data, source) if _needs_labels(found.result) else None
+    place: Callable[..., int] = found.method.assign
+    return place(found.result, found.scaling.apply(data.x), y, derive_generator(0, "assign"))
+
+
+def _needs_labels(result: Mapping[str, Any]) -> bool:
+    return result.get("form") != "prototypes" and result.get("style") != "client"
+
+
+def _labels(found: Found, data: Dataset, source: str) -> Tensor:
+    """Labels of a new client as the run numbers classes."""
     if data.y is None:
         raise FedkinError(f"'{source}' has no labels, which a client needs to find its group; name them with --label.")
-    y = _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
-    group: int = found.method.assign(found.result, found.scaling.apply(data.x), y, derive_generator(0, "assign"))
-    return group
+    return _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
 
 
 def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source: str) -> Tensor:

@@ -97,7 +97,7 @@ def test_the_seed_decides_and_clones_do_the_same(name: str, fitted: dict[str, Cl
 
 
 def test_all_estimators_are_told_of() -> None:
-    assert set(QUICK) | {"FedCRef", "__version__"} == set(fedkin.__all__) == set(dir(fedkin))
+    assert set(QUICK) | {"Embedding", "LADD", "FedCRef", "__version__"} == set(fedkin.__all__) == set(dir(fedkin))
     assert all(issubclass(getattr(fedkin, name), ClientClusterer) for name in QUICK)
 
 

@@ -90,6 +90,8 @@ def test_codes_and_reconstructions_are_those_of_the_plain_module(spec, n):
     codes = encoder.codes(vector, x)
     assert codes.shape == (n, encoder.width)
     assert not codes.requires_grad
+    with encoder.resident() as resident:
+        resident.module.train()  # whoever has it next must not normalise by what comes along
     made = encoder.decoded(vector, codes)
     assert made.shape == x.shape
     assert made.is_contiguous()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import time
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from fedkin.config import checked_method
-from fedkin.core import Client, FedkinError, Method
+from fedkin.core import Client, FedkinError, Method, State
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.terminal import Bar, Quiet
@@ -35,6 +36,8 @@ class Outcome:
     ----------
     result : dict
         The method's.
+    state : State
+        The method's last.
     history : list of dict
         One entry per step: the record's values, with the bytes sent and received so far.
     scaling : Scaling
@@ -44,6 +47,7 @@ class Outcome:
     """
 
     result: dict[str, Any]
+    state: State
     history: list[dict[str, Any]]
     scaling: Scaling
     seed: int
@@ -90,7 +94,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 history.append({"step": state.steps, **record.values, **traffic})
                 line = {"step": state.steps, "values": record.values, "metrics": {}}
                 progress.step(line, time.perf_counter() - began)
-        return Outcome(method.result(state), history, scaling, seed)
+        return Outcome(method.result(state), state, history, scaling, seed)
 
     def _remember(self, outcome: Outcome, clients: Sequence[Client], columns: list[str]) -> None:
         """Set the attributes that every fitted estimator has."""
@@ -118,14 +122,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 def _initialiser(name: str, method: type[Any], kinds: Mapping[str, Any]) -> Any:
     """An ``__init__`` with keywords for the fields of `method` that a user can give, types and defaults included."""
     of_fields = {**get_type_hints(method), **kinds}
-    known = {f.name: (of_fields[f.name], f.default) for f in dataclasses.fields(method) if f.name != "oracle"} | _OWN
+    known = {f.name: (of_fields[f.name], _default(f)) for f in dataclasses.fields(method) if f.name != "oracle"} | _OWN
     defaults = {parameter: default for parameter, (_, default) in known.items()}
 
     def __init__(self: Any, **options: Any) -> None:  # noqa: N807
         for option in options:
             if option not in defaults:
                 raise TypeError(f"{name} has no parameter '{option}'; it has {', '.join(sorted(defaults))}.")
-        vars(self).update(defaults | options)
+        vars(self).update(copy.deepcopy(defaults) | options)  # a list is no two estimators' at once
 
     keywords = [
         inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -135,6 +139,10 @@ def _initialiser(name: str, method: type[Any], kinds: Mapping[str, Any]) -> Any:
     __init__.__signature__ = inspect.Signature([myself, *keywords], return_annotation=None)  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{name}.__init__"
     return __init__
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def common_columns(tables: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.arrays import as_tensor
 from fedkin.engines.local import one_thread
 from fedkin.estimators.architectures import Given, architecture_of
-from fedkin.estimators.base import Estimator, common_columns
+from fedkin.estimators.base import Estimator, Outcome, common_columns
 from fedkin.estimators.labelled import check_kind, clients_of, encoded, pairs_of, read_labels
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl import fedavg, fedopt, gradient_loss, hierarchical, ifca, ocfl, sattler
@@ -89,7 +89,7 @@ class ClientClusterer(Estimator):
         FedkinError
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
-        pairs = pairs_of(clients)
+        pairs = self._pairs(clients)
         columns = common_columns({f"Client {i}": x for i, (x, _) in enumerate(pairs)})
         made, classes = clients_of(pairs)
         architecture = architecture_of(self.module)
@@ -101,7 +101,9 @@ class ClientClusterer(Estimator):
         self._architecture, self._seed = architecture, outcome.seed
         self.classes_ = classes
         self.client_labels_ = self.result_["labels"].numpy().copy()
-        self.models_ = [self._classifier().module(model) for model in self.result_["models"]]
+        trained = self.result_["models"] if self.result_["module"] else []
+        self.models_ = [self._classifier().module(model) for model in trained]
+        self._remember_more(outcome)
         return self
 
     def predict(self, x: ArrayLike, client: int | None = None, group: int | None = None) -> NDArray[Any]:
@@ -143,16 +145,20 @@ class ClientClusterer(Estimator):
         check_kind(labels, self.classes_, _NEW)
         return float((predicted == labels).mean())
 
-    def assign(self, x: ArrayLike, y: ArrayLike) -> int:
+    def assign(self, x: ArrayLike, y: ArrayLike | None = None) -> int:
         """Group of a newcomer, from its labelled samples.
 
         By the loss of every group's model on them; or, with OCFL, Sattler and Hierarchical, by training as the clients
-        did when they were divided, and comparing its update with theirs. The model itself does not change.
+        did when they were divided, and comparing its update with theirs; or, with Embedding and LADD, by one message
+        such as the clients sent. The model itself does not change.
 
         Parameters
         ----------
-        x, y : array-like
-            As a client's in `fit`; labels must be among `classes_`.
+        x : array-like
+            As a client's in `fit`.
+        y : array-like, optional
+            Its labels, which must be among `classes_`. Only Embedding's prototypes and LADD's style of a client do
+            without, and then they are not looked at.
 
         Raises
         ------
@@ -161,9 +167,26 @@ class ClientClusterer(Estimator):
         """
         check_is_fitted(self, "result_")
         samples = self._samples(x)
-        labels = encoded(read_labels(y, len(samples), _NEW), self.classes_, _NEW)
+        labels = self._labels(y, len(samples)) if self._needs_labels() else None
         with one_thread():
             return int(self._method.assign(self.result_, samples, labels, derive_generator(self._seed, "assign")))
+
+    def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
+        """What was given to `fit` as pairs."""
+        return pairs_of(clients)
+
+    def _remember_more(self, outcome: Outcome) -> None:
+        """Set the attributes that only one estimator has."""
+
+    def _needs_labels(self) -> bool:
+        """Whether a newcomer is placed by its labels."""
+        return True
+
+    def _labels(self, y: Any, samples: int) -> Tensor:
+        """A newcomer's labels as numbers."""
+        if y is None:
+            raise FedkinError(f"{_NEW} has no labels, which a newcomer needs to find its group.")
+        return encoded(read_labels(y, samples, _NEW), self.classes_, _NEW)
 
     def _classifier(self) -> Classifier:
         return Classifier.of(self.result_["module"])
@@ -173,11 +196,14 @@ class ClientClusterer(Estimator):
         return self.scaling_.apply(as_tensor(x, _NEW))
 
     def _logits(self, x: Any, client: int | None, group: int | None) -> Tensor:
-        return self._classifier().logits(self._model(client, group), self._samples(x))
+        model = self._model(client, group)
+        return self._classifier().logits(model, self._samples(x))
 
     def _model(self, client: int | None, group: int | None) -> Tensor:
         """The vector of the model that is asked for."""
         models: Tensor = self.result_["models"]
+        if not self.result_["module"]:
+            raise FedkinError("The clients of fit had no labels, so there are groups but no models to predict with.")
         if client is None and group is None and len(models) == 1:
             group = 0
         if (client is None) == (group is None):

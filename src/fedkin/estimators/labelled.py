@@ -25,10 +25,7 @@ def pairs_of(clients: Any) -> list[tuple[Any, Any]]:
         If it is something else, or a client has no labels.
     """
     wanted = "fit takes a list with one pair (x, y) per client"
-    if not isinstance(clients, list | tuple):
-        raise FedkinError(f"{wanted}; got {type(clients).__name__}.")
-    if not clients:
-        raise FedkinError(f"{wanted}; the list is empty.")
+    _check_listed(clients, wanted)
     for i, pair in enumerate(clients):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             got = f"{len(pair)} things" if isinstance(pair, list | tuple) else type(pair).__name__
@@ -38,8 +35,40 @@ def pairs_of(clients: Any) -> list[tuple[Any, Any]]:
     return [(x, y) for x, y in clients]
 
 
+def perhaps_labelled(clients: Any) -> list[tuple[Any, Any]]:
+    """What was given to ``fit`` where labels may be left out: pairs, or samples alone; then all labels are ``None``.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or some clients have labels and others none.
+    """
+    wanted = "fit takes a list with samples x or a pair (x, y) per client"
+    _check_listed(clients, wanted)
+    pairs = []
+    for i, given in enumerate(clients):
+        if isinstance(given, list | tuple) and len(given) != 2:
+            raise FedkinError(f"{wanted}; client {i} is {len(given)} things.")
+        pairs.append((given[0], given[1]) if isinstance(given, list | tuple) else (given, None))
+    labelled = [y is not None for _, y in pairs]
+    if len(set(labelled)) > 1:
+        odd = labelled.index(not labelled[0])
+        raise FedkinError(
+            f"Client {odd} has {'labels' if labelled[odd] else 'no labels'}, unlike client 0; give them for all "
+            "clients or for none."
+        )
+    return pairs
+
+
+def _check_listed(clients: Any, wanted: str) -> None:
+    if not isinstance(clients, list | tuple):
+        raise FedkinError(f"{wanted}; got {type(clients).__name__}.")
+    if not clients:
+        raise FedkinError(f"{wanted}; the list is empty.")
+
+
 def clients_of(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Client], Labels]:
-    """Clients whose `y` are positions in the sorted labels of all, and these labels.
+    """Clients whose `y` are positions in the sorted labels of all, and these labels; none where every `y` is ``None``.
 
     Raises
     ------
@@ -49,6 +78,8 @@ def clients_of(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Client], Labels]:
     names = [f"Client {i}" for i in range(len(pairs))]
     samples = [as_tensor(x, name) for (x, _), name in zip(pairs, names, strict=True)]
     check_same_shape({name: tuple(x.shape[1:]) for x, name in zip(samples, names, strict=True)})
+    if all(y is None for _, y in pairs):
+        return [Client(i, x) for i, x in enumerate(samples)], np.array([], dtype=np.int64)
     labels = [read_labels(y, len(x), name) for (_, y), x, name in zip(pairs, samples, names, strict=True)]
     classes = classes_of(labels)
     numbers = [encoded(own, classes, name) for own, name in zip(labels, names, strict=True)]

@@ -245,7 +245,6 @@ def test_one_population_is_one_group_by_a_sample():
         ({"mode": "kmeans"}, "mode of the grouping is 'kmeans'"),
         ({"min_size": 0}, "min_size is 0"),
         ({"objective": "least"}, "objective of the grouping is 'least'"),
-        ({"flips": 0.7}, "flips is 0.7"),
         ({"bounds": (5.0, 1.0)}, "bounds is"),
         ({"sample": 30_000}, "sample is 30000"),
         ({"points": torch.ones(3)}, "points has shape"),

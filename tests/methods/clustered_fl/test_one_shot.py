@@ -160,8 +160,8 @@ def test_lost_clients_are_no_accident(seed):
     assert planted.same_partition([done.labels[i] for i in known], [groups[i] for i in known])
 
 
-@pytest.mark.parametrize(("clients", "least"), [(1, 2), (4, 2), (40, 2), (60, 3), (100, 5), (3550, 178)])
-def test_a_group_needs_a_twentieth_of_the_clients_and_at_least_two(clients, least):
+@pytest.mark.parametrize(("clients", "least"), [(1, 2), (4, 2), (20, 2), (40, 4), (100, 10), (3550, 355)])
+def test_a_group_needs_a_tenth_of_the_clients_and_at_least_two(clients, least):
     assert Told().smallest(clients) == least
     assert Told(min_size=7).smallest(clients) == 7
 

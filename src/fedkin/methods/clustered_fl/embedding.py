@@ -172,14 +172,15 @@ class Embedding(OneShot):
 
     def grouped(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
         """Algorithm 2, or another way to cut the same tree."""
-        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"))
         bits = messages.shape[1]
         chances = self._flips(bits)
+        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"))
         told = {
             "mode": self.grouping,
             "separable": found.separable,
             "cut": found.cut,
             "heights": found.heights,
+            "noise": found.noise,
             "bits": bits,
             "flip": max(chances) if len(chances) == 1 else chances,
             "epsilon_bit": bit_epsilon(min(chances)),

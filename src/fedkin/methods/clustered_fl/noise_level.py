@@ -10,19 +10,19 @@ from fedkin.methods.clustered_fl.ward import Floats, Integers, top_height
 
 _SAMPLE = 500  # clients whose permuted embeddings are clustered
 _FEW = 250  # clients up to which there are 20 permutations; beyond, heights vary less and 5 do
-_OWN = 1.25  # so many times more than flips counts what clients' own variance adds to the squared noise level
+_OWN = 0.8  # so many times more than flips counts what clients' own variance adds to the squared noise level
 _MARGIN = 1.02  # of the noise level, above the greatest height of so few permutations
 _STABLE = 0.25  # quantile of the columns' variances that flips alone are taken to cause
 _BELOW = 0.35  # standard errors added to it; 0.67 would be right if no column varied but by flips
 _FASTER = 0.03  # added to the power of growth, which itself grows with the number of clients
 
 
-def noise_level(x: Any, labels: Integers, noise: tuple[float | None, bool], draws: np.random.Generator) -> float:
+def noise_level(x: Any, labels: Integers, bits: bool, draws: np.random.Generator) -> float:
     """Greatest height that the tree would have if columns were independent inside groups.
 
     It is the greatest height of Ward trees of the same points after every column was permuted inside of each group.
     Clients of one group also differ in ways that are not independent between columns; that part of their variance, all
-    but what flips cause, counts 2.25 times.
+    but what flips cause, counts 1.8 times.
 
     For more than 500 clients the trees are of so many, and the level is extrapolated by the power of the number of
     clients with which the mean height grew from a quarter of them.
@@ -32,9 +32,9 @@ def noise_level(x: Any, labels: Integers, noise: tuple[float | None, bool], draw
     x : (n, d)
     labels : int64 (n,)
         0..k-1, the groups found so far.
-    noise : (float or None, bool)
-        Probability of a flip where it is known, and whether `x` holds bits; all variance of other numbers is taken to
-        be the clients' own.
+    bits : bool
+        Whether `x` holds bits. How much of their variance is by flips is estimated from the columns that vary least
+        inside groups; all variance of other numbers is taken to be the clients' own.
     draws : Generator
     """
     n = len(x)
@@ -49,21 +49,17 @@ def noise_level(x: Any, labels: Integers, noise: tuple[float | None, bool], draw
         if min(less) > 0:
             power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
             level *= (n / _SAMPLE) ** (max(0.0, power) + _FASTER)
-    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(inside, labels[rows], noise)))
+    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(inside, labels[rows], bits)))
 
 
-def _own_share(inside: Any, labels: Integers, noise: tuple[float | None, bool]) -> float:
+def _own_share(inside: Any, labels: Integers, bits: bool) -> float:
     """Share of the variance inside groups, in [0, 1], that flips do not account for."""
-    flips, bits = noise
     if not bits:
         return 1.0
     variances = (inside**2).sum(0) / max(1, len(inside) - len(np.unique(labels)))
     total = float(variances.mean())
-    if flips is None:
-        low = float(np.clip(np.quantile(variances, _STABLE), 0, 0.25))
-        by_flips = low + _BELOW * np.sqrt(low * (1 - 4 * low) / len(inside))
-    else:
-        by_flips = flips * (1 - flips)
+    low = float(np.clip(np.quantile(variances, _STABLE), 0, 0.25))
+    by_flips = low + _BELOW * np.sqrt(low * (1 - 4 * low) / len(inside))
     return 1.0 if total == 0 else float(np.clip(1 - by_flips / total, 0, 1))
 
 

@@ -25,7 +25,7 @@ from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Means, posit
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.grouping import Grouping, group
 
-_SMALLEST, _SMALLEST_SHARE = 2, 0.05
+_SMALLEST, _SMALLEST_SHARE = 2, 0.1
 _FAR = 4.0
 
 
@@ -52,7 +52,7 @@ class OneShot(FedAvg):
     Attributes
     ----------
     min_size : int or None
-        Clients that a group needs; by default a twentieth of them, and at least two.
+        Clients that a group needs; by default a tenth of them, and at least two.
     refresh : int
         Every so many rounds of training all clients send a new message; 0 for never. Who is nearest to another group
         goes there, and strangers to all groups found a new one if at least `min_size` of them are alike.
@@ -149,6 +149,7 @@ class OneShot(FedAvg):
         distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
         nearest = distances.argmin(1)
         far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
+        far |= self._apart(fed, state, rows, new, nearest)
         labels = state.labels.clone()
         known = labels[rows] != UNKNOWN
         # A stranger to all groups keeps the one it has; one that has none takes the nearest.
@@ -160,6 +161,28 @@ class OneShot(FedAvg):
                 parents.append(int(labels[members].mode().values))
                 labels[members] = len(state.models) + len(parents) - 1
         return labels, parents
+
+    def _apart(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
+        """Whose message changed, or is the first, and sets it apart from the group it is nearest to: bool ``(m,)``.
+
+        Flipped bits hide from one client what several together show: those that would stand in a group of their own,
+        were the group divided anew, are strangers to it.
+        """
+        smallest = self.smallest(len(fed.present))
+        messages = state.messages.clone()
+        messages[rows] = new
+        labels, changed = state.labels.clone(), torch.zeros(len(messages), dtype=torch.bool)
+        labels[rows], changed[rows] = nearest, (new != state.messages[rows]).any(1)
+        apart = torch.zeros_like(changed)
+        for k in range(len(state.models)):
+            members = (labels == k).nonzero()[:, 0]
+            if int(changed[members].sum()) < smallest:
+                continue
+            parts = group(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
+            shares = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
+            stays = int(shares.argmin())  # where most are who were there before
+            apart[members[(parts != stays) & (shares[parts] > 0.5)]] = True
+        return apart[rows]
 
     def _companies(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
         """Which of the strangers are alike enough, and many enough, to found a group."""

@@ -1,0 +1,72 @@
+"""Estimators that group clients before training, by one message from each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from fedkin.estimators.base import Outcome
+from fedkin.estimators.clients import ClientClusterer
+from fedkin.estimators.labelled import perhaps_labelled
+from fedkin.methods.clustered_fl import embedding, ladd
+
+
+class Embedding(ClientClusterer, method=embedding.Embedding):
+    """Group clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+
+    See `ClientClusterer` for what all these estimators have in common, and
+    `fedkin.methods.clustered_fl.embedding.Embedding` and `fedkin.methods.clustered_fl.one_shot.OneShot` for all
+    parameters. The first to try.
+
+    With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
+    without labels are groups; `models_` and `classes_` are empty, and `predict` refuses.
+
+    Attributes
+    ----------
+    embeddings_ : ndarray of uint8, (n_clients, n_bits)
+        The last message of each client, zeros and ones as they were sent, flips included; prototypes are in the order
+        in which the server matched them.
+    epsilon_ : float
+        What one whole message costs of a client's privacy at most, by pure differential privacy; infinite without
+        flips. Training, of the encoder too, is not covered by it.
+    separable_ : bool
+        False where messages show no groups; all clients are in one then.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import fedkin
+    >>> x, y = load_digits(return_X_y=True)
+    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
+    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
+    >>> model = fedkin.Embedding(rounds=8, random_state=0).fit(clients)
+    >>> model.client_labels_.tolist()
+    [0, 0, 0, 1, 1, 1]
+    >>> model.embeddings_.shape
+    (6, 200)
+    >>> model.assign(x[y == 7], y[y == 7])
+    1
+    """
+
+    def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
+        return perhaps_labelled(clients) if self.form == "prototypes" else super()._pairs(clients)
+
+    def _remember_more(self, outcome: Outcome) -> None:
+        told = next(entry["grouping"] for entry in outcome.history if "grouping" in entry)
+        self.embeddings_ = cast(embedding.EmbeddingState, outcome.state).messages.numpy().copy()
+        self.epsilon_ = math.inf if told["epsilon"] is None else float(told["epsilon"])
+        self.separable_ = bool(told["separable"])
+
+    def _needs_labels(self) -> bool:
+        return bool(self.result_["form"] == "classes")
+
+
+class LADD(ClientClusterer, method=ladd.LADD):
+    """Group clients before training, by the style of their images: amplitudes of low frequencies (Shenaj et al. 2023).
+
+    See `ClientClusterer`, and `fedkin.methods.clustered_fl.ladd.LADD` for its parameters. A baseline: styles are sent
+    as they are.
+    """
+
+    def _needs_labels(self) -> bool:
+        return bool(self.result_["style"] == "class")
