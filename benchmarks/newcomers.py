@@ -1,8 +1,8 @@
 """Newcomers: how often they come to the right group, and how long the server takes.
 
-``python benchmarks/newcomers.py mnist ENCODER``: of 100 clients in 4 hidden groups, 80 are grouped and 20 come later, each
-with one message. Every seed has its own clients; every repetition its own flips. The right group is the one that most of
-the grouped clients of the newcomer's hidden group are in.
+``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden groups, 80 are grouped and 20 come
+later, each with one message. Every seed has its own clients; every repetition its own flips. The right group is the one
+that most of the grouped clients of the newcomer's hidden group are in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from flip_rates import clean_bits
 from torch import Tensor
 
 from fedkin.core.seeds import derive_generator
@@ -24,6 +23,7 @@ from fedkin.methods.clustered_fl.embedding import Embedding
 from fedkin.methods.clustered_fl.grouping import group
 from fedkin.methods.clustered_fl.one_shot import circles, nearest_group
 from fedkin.privacy.quantization import flipped
+from flip_rates import clean_bits
 
 CLIENTS, LATE = 100, 20
 
@@ -60,7 +60,7 @@ def main() -> None:
 def placed(sent: Tensor, hidden: Tensor, rng: torch.Generator) -> tuple[Sequence[bool], Sequence[float]]:
     """Whether each newcomer is right, and the seconds it took."""
     known, late = sent[:-LATE], sent[-LATE:]
-    found = group(known, "gap", 4, rng)
+    found = group(known, "gap", len(known) // 10, rng)
     centroids, _ = circles(known, found.labels, int(found.labels.max()) + 1)
     right, seconds = [], []
     for message, own in zip(late, hidden[-LATE:].tolist(), strict=True):

@@ -25,9 +25,10 @@ from fedkin.data.dataset import Dataset
 from fedkin.data.load import load
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
+from fedkin.learning.encoder import Pretrained
 from fedkin.methods.clustered_fl.common import GroupMethod
 
-RESULT, MODELS = "result.json", "models.safetensors"
+RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
 
 
 def write_labels(folder: Path, clients: Iterable[Client]) -> None:
@@ -66,6 +67,12 @@ def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Sca
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
     write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
+
+
+def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
+    """Write ``encoder.safetensors`` for other runs, where a method's result has an encoder."""
+    if "encoder" in result:
+        Pretrained(result["encoder"], result["vector"], {"run": folder.name}).save(folder / ENCODER)
 
 
 @dataclass(frozen=True)

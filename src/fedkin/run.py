@@ -27,7 +27,7 @@ from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.evaluate import evaluator_for, informed
-from fedkin.outputs import write_clients, write_labels, write_result
+from fedkin.outputs import write_clients, write_encoder, write_labels, write_result
 from fedkin.report import write_report
 from fedkin.view import view_of
 from fedkin.wording import number
@@ -177,6 +177,7 @@ class Run:
         found = self.method.result(state)
         if "labels" in found:
             write_clients(self.folder, found["labels"], self.population.names)
+        write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
         self.write_report()
         return Outcome(self.folder, state, [json.loads(line) for line in self.records], self.config)

@@ -166,7 +166,7 @@ def test_prototypes_of_labelled_clients_lead_to_models():
 
 
 def test_prototypes_of_later_messages_are_in_the_order_of_the_first():
-    method = Embedding(**SETTINGS, form="prototypes", prototypes=5, flip=0.05, refresh=1)
+    method = Embedding(**SETTINGS, form="prototypes", prototypes=5, flip=0.0, refresh=1)
     fed = LocalFederation(pictures.clients(), workers=1)
     start = method.init(fed)
     fed.failures = {(fed.exchange + 1, 6)}
@@ -302,3 +302,17 @@ def test_lost_clients_are_no_accident(seed):
     known = [i for i in range(24) if done.labels[i] != UNKNOWN]
     assert len(known) > 20
     assert planted.same_partition([done.labels[i] for i in known], [turns[i] for i in known])
+
+
+def test_a_message_that_is_no_bytes_is_refused_by_name():
+    class Odd(LocalFederation):
+        def deliver(self, task, payloads):
+            for client, reply in super().deliver(task, payloads):
+                odd = client == 2 and "bits" in reply
+                yield client, {"bits": reply["bits"].float()} if odd else reply
+
+    fed = Odd(pictures.clients(), workers=1)
+    method = Embedding(**SETTINGS)
+    state, record = method.step(fed, method.init(fed))
+    assert record.missing == {2: "'bits' are no bytes"}
+    assert int(state.labels[2]) == -1

@@ -131,7 +131,7 @@ def test_the_greatest_silhouette_chooses_from_4_up():
 @pytest.mark.parametrize("count", [None, 5, 12])
 def test_more_groups_than_clients_are_refused(count):
     method = LADD(**SETTINGS, n_clusters=count)
-    with pytest.raises(FedkinError, match=f"LADD cannot make {count or 4} groups of 4 clients"):
+    with pytest.raises(FedkinError, match=f"LADD needs messages of {(count or 4) + 1} or more clients"):
         planted.run(method, sites([0, 1, 2, 3]))
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planted
+from fedkin.core import FedkinError
 from fedkin.methods.clustered_fl.common import UNKNOWN
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.one_shot import circles
@@ -190,3 +191,15 @@ def test_how_far_groups_reach_is_told_by_leaving_every_member_out(labels, seed):
     spread = (sum((d - means[k]) ** 2 for k, own in apart.items() for d in own) / len(every)) ** 0.5
     for k in range(4):
         assert float(reach[k]) == pytest.approx(means.get(k, sum(every) / len(every)) + 4 * spread)
+
+
+def test_messages_are_asked_for_again_but_not_for_ever():
+    exchanges = [(1 + attempt, client) for attempt in range(1, 30) for client in range(12)]
+    fed = Watched(sites(), failures=exchanges)
+    method = Told(**SETTINGS)
+    state = method.init(fed)
+    for _ in range(19):
+        state, record = method.step(fed, state)
+        assert record.values["labels"] == [-1] * 12
+    with pytest.raises(FedkinError, match=r"messages of 1 or more clients .* attempt 20 of 20 \(lost on purpose\)"):
+        method.step(fed, state)

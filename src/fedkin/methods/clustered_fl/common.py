@@ -101,7 +101,10 @@ class GroupMethod:
         FedkinError
             If a client has no labels, or clients differ in the shape of their samples.
         """
-        shape, classes = self.described(fed)
+        return self.classifier_for(*self.described(fed))
+
+    def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        """The architecture for samples of `shape` and so many classes."""
         name = choose(shape) if self.module == "auto" else self.module
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 

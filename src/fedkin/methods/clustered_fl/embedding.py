@@ -133,7 +133,7 @@ class Embedding(OneShot):
         )
         if not classes:
             return state
-        classifier = self.classifier(fed)
+        classifier = self.classifier_for(shape, classes)
         return dataclasses.replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
 
     def step(self, fed: Federation, state: Any) -> tuple[EmbeddingState, Record]:
@@ -158,6 +158,9 @@ class Embedding(OneShot):
         payloads = {chance: payload | {"flip": chance} for chance in chances}
         asked = {client: payloads[self._flip_of(client, bits)] for client in clients}
         replies = fed.ask(embed, asked, {"bits": (-(-bits // 8),)})
+        for client in [client for client, reply in replies.items() if reply["bits"].dtype != torch.uint8]:
+            del replies[client]
+            fed.missing[client] = "'bits' are no bytes"
         found = {client: unpacked(reply["bits"], bits) for client, reply in replies.items()}
         if state.template.numel():
             found = {client: matched_to(state.template, message) for client, message in found.items()}

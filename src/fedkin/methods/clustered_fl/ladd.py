@@ -77,6 +77,11 @@ class LADD(OneShot):
             classes=classifier.classes,
         )
 
+    @property
+    def needed(self) -> int:
+        """One more than the groups there are to be at least."""
+        return (self.n_clusters or _LEAST_GROUPS) + 1
+
     def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
         """One exchange: the clients' styles."""
         how = self._how(state)
@@ -90,10 +95,6 @@ class LADD(OneShot):
         seed = draw_seed(fed.rng("grouping"))
         counts = [self.n_clusters] if self.n_clusters else range(_LEAST_GROUPS, _MOST_GROUPS + 1)
         possible = [count for count in counts if count < len(points)]
-        if not possible:
-            raise FedkinError(
-                f"LADD cannot make {counts[0]} groups of {len(points)} clients; allowed: fewer than those."
-            )
         with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
             found = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in possible}
         scores = {k: float(silhouette_score(points, labels)) for k, labels in found.items() if len(set(labels)) > 1}

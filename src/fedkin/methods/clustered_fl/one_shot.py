@@ -18,7 +18,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.core import Federation, Record
+from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.method import Count
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Means, positions, round_record
@@ -27,6 +27,7 @@ from fedkin.methods.clustered_fl.grouping import Grouping, group
 
 _SMALLEST, _SMALLEST_SHARE = 2, 0.1
 _FAR = 4.0
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,13 @@ class OneShotState(GroupState):
         ``(n, d)``, the last message of each client, zeros where there is none; uint8 bits, or float32.
     rounds : int
         Rounds of training done.
+    attempts : int
+        Steps in which too few clients sent a message to form groups.
     """
 
     messages: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     rounds: int = 0
+    attempts: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,16 +103,21 @@ class OneShot(FedAvg):
         groups, size = state.models.shape
         return Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
 
+    @property
+    def needed(self) -> int:
+        """Clients whose messages it takes to form groups."""
+        return 1
+
     def smallest(self, clients: int) -> int:
         """Clients that a group needs, of so many."""
         return self.min_size if self.min_size is not None else max(_SMALLEST, round(_SMALLEST_SHARE * clients))
 
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Have everybody send a message, and group them; again in the next step if nobody answered."""
+        """Have everybody send a message, and group them; again in the next step if too few answered."""
         replies = self.messages(fed, state, fed.present)
         missing = dict(fed.missing)
-        if not replies:
-            return state.next(), round_record(fed, {}, state.labels, phase="embedding")
+        if len(replies) < self.needed:
+            return self._again(fed, state)
         position = positions(fed)
         rows = [position[client] for client in replies]
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
@@ -121,6 +130,17 @@ class OneShot(FedAvg):
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
         record = round_record(fed, {}, labels, phase="embedding", grouping=told)
         return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
+
+    def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Try once more in the next step, but not for ever."""
+        attempts = state.attempts + 1
+        if attempts == _ATTEMPTS or not fed.missing:
+            reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
+            raise FedkinError(
+                f"{type(self).__name__} needs messages of {self.needed} or more clients to form its groups, but had "
+                f"fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
+            )
+        return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
     def _heard(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
         """The state after new messages, from newcomers or from everyone, and what they led to."""
