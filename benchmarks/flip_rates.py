@@ -1,9 +1,9 @@
 """Agreement of the groups with the hidden ones against the flip rate (Prigent et al. 2024, figure 4).
 
-``python benchmarks/flip_rates.py mnist fashion.safetensors``, or ``cifar10``, or ``federated`` for the encoder: clients of
-the scenario `rotation` (grey images) or `label-flip` (colour) encode their data once per seed, as the method `embedding`
-has them do; bits are then flipped and grouped for every flip rate and mode. Prints a table of the mean ARI, and writes
-one JSON line per seed as it goes.
+``python benchmarks/flip_rates.py mnist fashion.safetensors``, or ``cifar10``, or ``federated`` for the encoder:
+clients of the scenario `rotation` (grey images) or `label-flip` (colour) encode their data once per seed, as the
+method `embedding` has them do; bits are then flipped and grouped for every flip rate and mode. Prints a table of the
+mean ARI, and writes one JSON line per seed as it goes.
 """
 
 from __future__ import annotations

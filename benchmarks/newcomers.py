@@ -1,8 +1,8 @@
 """Newcomers: how often they come to the right group, and how long the server takes.
 
-``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden groups, 80 are grouped and 20 come
-later, each with one message. Every seed has its own clients; every repetition its own flips. The right group is the one
-that most of the grouped clients of the newcomer's hidden group are in.
+``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden groups, 80 are grouped and 20
+come later, each with one message. Every seed has its own clients; every repetition its own flips. The right group is
+the one that most of the grouped clients of the newcomer's hidden group are in.
 """
 
 from __future__ import annotations
