@@ -180,6 +180,11 @@ class OneShot(FedAvg):
                 members = rows[far][part]
                 parents.append(int(labels[members].mode().values))
                 labels[members] = len(state.models) + len(parents) - 1
+                centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
+        if parents:  # some that took the nearest group, or kept theirs, are nearer to a new one
+            distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = distances.argmin(1)
+            labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
         return labels, parents
 
     def _apart(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
