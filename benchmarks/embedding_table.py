@@ -46,6 +46,9 @@ COMMON = {
 PRETRAINING = {"mnist": (10, 3), "cifar10": (10, 1), "pacs": (30, 3)}
 """Rounds and epochs of federated pre-training, half of the clients in each."""
 
+MIN_SIZE = {"mnist": 10, "cifar10": 10, "pacs": 5}
+"""Of a group, in the authors' code."""
+
 METHODS: dict[str, dict[str, Any]] = {
     "federated": {"name": "embedding"},
     "central": {"name": "embedding"},
@@ -107,6 +110,8 @@ def settings_of(data: str, method: str, encoder: str | None) -> dict[str, Any]:
     """All keys of one cell of the table."""
     settings = {"data.source": data, **COMMON, **SETTINGS[data]}
     settings |= {f"method.{key}": value for key, value in METHODS[method].items()}
+    if METHODS[method]["name"] == "embedding":
+        settings |= {"method.min_size": MIN_SIZE[data]}
     if method == "federated":
         rounds, epochs = PRETRAINING[data]
         settings |= {"method.pretraining_rounds": rounds, "method.pretraining_epochs": epochs}

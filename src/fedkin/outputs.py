@@ -72,7 +72,7 @@ def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Sca
 def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
     """Write ``encoder.safetensors`` for other runs, where a method's result has an encoder."""
     if "encoder" in result:
-        Pretrained(result["encoder"], result["vector"], {"run": folder.name}).save(folder / ENCODER)
+        Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def test_the_step_of_the_grouping_tells_about_it():
     record = done.records[0]
     assert record.answered == list(range(15))
     told = record.values["grouping"]
-    assert told["mode"] == "gap"
+    assert told["mode"] == "exact"
     assert told["bits"] == BITS
     assert told["flip"] == 0.2
     assert told["epsilon_bit"] == pytest.approx(math.log(0.8 / 0.2))

@@ -93,8 +93,8 @@ class Embedding(OneShot):
     flips : list of float
         Probabilities that clients choose for themselves (section VII), client i the one at i modulo their number. It
         stands for a setting at each site.
-    grouping : {"gap", "exact", "bayes"}
-        How the tree of messages is cut, see `fedkin.methods.clustered_fl.grouping.group`.
+    grouping : {"exact", "gap", "bayes"}
+        How the tree of messages is cut, see `fedkin.methods.clustered_fl.grouping`.
     """
 
     encoder: str | None = None
@@ -111,7 +111,7 @@ class Embedding(OneShot):
     flip: Flip = 0.1
     epsilon: Positive | None = None
     flips: list[Flip] = field(default_factory=list)
-    grouping: Mode = "gap"
+    grouping: Mode = "exact"
 
     state_type: ClassVar[type[GroupState]] = EmbeddingState
 
