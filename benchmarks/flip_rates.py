@@ -37,18 +37,18 @@ from fedkin.privacy.quantization import flipped
 
 RATES = [at / 20 for at in range(11)]
 
-Grouper = Callable[[Tensor, torch.Generator], Tensor]
+Grouper = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
 def modes(known: int) -> dict[str, Grouper]:
     """Ways to group messages, by name, groups of 10 clients at least; the last is told the number of groups."""
     return {
-        "bayes": lambda x, rng: group(x, "bayes", 10, rng).labels,
-        "bayes, groups of 2 allowed": lambda x, rng: group(x, "bayes", 2, rng).labels,
-        "exact, paper's objective": lambda x, rng: group(x, "exact", 10, rng, objective="paper").labels,
-        "exact": lambda x, rng: group(x, "exact", 10, rng).labels,
-        "gap": lambda x, rng: group(x, "gap", 10, rng).labels,
-        f"k-means, told {known}": lambda x, rng: torch.from_numpy(
+        "bayes": lambda x, rate, rng: group(x, "bayes", 10, rng).labels,
+        "bayes, groups of 2 allowed": lambda x, rate, rng: group(x, "bayes", 2, rng).labels,
+        "exact, paper's objective": lambda x, rate, rng: group(x, "exact", 10, rng, objective="paper").labels,
+        "exact": lambda x, rate, rng: group(x, "exact", 10, rng, flips=rate).labels,
+        "gap": lambda x, rate, rng: group(x, "gap", 10, rng, flips=rate).labels,
+        f"k-means, told {known}": lambda x, rate, rng: torch.from_numpy(
             KMeans(known, n_init=10, random_state=0).fit_predict(x.numpy())
         ),
     }
@@ -99,7 +99,7 @@ def of_seed(data: Labelled, method: Embedding, clients: int, seed: int) -> dict[
         if method.form == "prototypes":
             points = matched(points, sent.shape[1])[1]
         for name, grouper in modes(len(groups.unique())).items():
-            labels = grouper(points, derive_generator(seed, "grouping", at))
+            labels = grouper(points, rate, derive_generator(seed, "grouping", at))
             told = found.setdefault(name, {"ari": [], "groups": []})
             told["ari"].append(adjusted_rand(groups.numpy(), labels.numpy()))
             told["groups"].append(int(labels.max()) + 1)

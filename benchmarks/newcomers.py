@@ -48,7 +48,7 @@ def main() -> None:
             for repetition in range(options.repetitions):
                 rng = derive_generator(seed, "flips", repetition)
                 sent = torch.stack([flipped(own, flip, rng) for own in bits]).flatten(1)
-                judged, took = placed(sent, population.groups, derive_generator(seed, "grouping", repetition))
+                judged, took = placed(sent, population.groups, flip, derive_generator(seed, "grouping", repetition))
                 right[flip] += judged
                 seconds += took
     for flip, judged in right.items():
@@ -57,10 +57,10 @@ def main() -> None:
     print(f"server time per newcomer, with the message unpacked: median {median:.3f} ms, 99 % below {worst:.3f} ms")
 
 
-def placed(sent: Tensor, hidden: Tensor, rng: torch.Generator) -> tuple[Sequence[bool], Sequence[float]]:
+def placed(sent: Tensor, hidden: Tensor, flip: float, rng: torch.Generator) -> tuple[Sequence[bool], Sequence[float]]:
     """Whether each newcomer is right, and the seconds it took."""
     known, late = sent[:-LATE], sent[-LATE:]
-    found = group(known, "gap", len(known) // 10, rng)
+    found = group(known, "exact", len(known) // 10, rng, flips=flip)
     centroids, _ = circles(known, found.labels, int(found.labels.max()) + 1)
     right, seconds = [], []
     for message, own in zip(late, hidden[-LATE:].tolist(), strict=True):

@@ -37,14 +37,13 @@ class Embedding(ClientClusterer, method=embedding.Embedding):
     >>> from sklearn.datasets import load_digits
     >>> import fedkin
     >>> x, y = load_digits(return_X_y=True)
-    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
-    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
+    >>> clients = [(x[i::6], y[i::6] if i < 3 else 9 - y[i::6]) for i in range(6)]
     >>> model = fedkin.Embedding(rounds=8, random_state=0).fit(clients)
     >>> model.client_labels_.tolist()
     [0, 0, 0, 1, 1, 1]
     >>> model.embeddings_.shape
     (6, 200)
-    >>> model.assign(x[y == 7], y[y == 7])
+    >>> model.assign(x[:200], 9 - y[:200])
     1
     """
 

@@ -177,7 +177,8 @@ class Embedding(OneShot):
         """Algorithm 2, or another way to cut the same tree."""
         bits = messages.shape[1]
         chances = self._flips(bits)
-        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"))
+        same = chances[0] if len(chances) == 1 else None
+        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"), flips=same)
         told = {
             "mode": self.grouping,
             "separable": found.separable,

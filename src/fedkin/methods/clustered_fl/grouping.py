@@ -83,6 +83,7 @@ def group(
     rng: torch.Generator,
     *,
     objective: Objective = "noise",
+    flips: float | None = None,
     bounds: tuple[float, float] = (1.0, 100.0),
     scaled: bool = False,
     refine: bool = True,
@@ -103,6 +104,9 @@ def group(
         For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
     objective : {"noise", "paper"}
         Of ``exact``.
+    flips : float or None
+        Probability of a flip, in [0, 0.5], where points are bits and it is the same for all: variance beyond what flips
+        cause is the clients' own.
     bounds : (float, float)
         Thresholds that ``bayes`` searches; the paper's by default, which suit 200 to 7,680 bits.
     scaled : bool
@@ -119,10 +123,11 @@ def group(
     FedkinError
         If points are not a matrix of at least one row and column of finite numbers, or an argument is out of range.
     """
-    _check(points, mode, min_size, objective, bounds, limit, sample)
+    _check(points, mode, min_size, objective, flips, bounds, limit, sample)
     if len(points) > limit:
         options: dict[str, Any] = {
             "objective": objective,
+            "flips": flips,
             "bounds": bounds,
             "scaled": scaled,
             "refine": refine,
@@ -140,7 +145,7 @@ def group(
         return _searched(tree, min_size, bounds[0] * factor, bounds[1] * factor)
     if mode == "exact" and objective == "paper":
         return _finest(tree, min_size)
-    return _above_noise(x, tree, mode, min_size, bits, rng, refine)
+    return _above_noise(x, tree, mode, min_size, flips, rng, refine)
 
 
 def _by_sample(
@@ -206,7 +211,7 @@ def _searched(tree: Tree, min_size: int, low: float, high: float) -> Grouping:
 
 
 def _above_noise(
-    x: Any, tree: Tree, mode: Mode, min_size: int, bits: bool, rng: torch.Generator, refine: bool
+    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator, refine: bool
 ) -> Grouping:
     splits = tree.splits(min_size)
     heights = tree.heights[splits]
@@ -219,7 +224,8 @@ def _above_noise(
         return _refined(x, found, min_size) if refine else found
 
     while True:
-        level = max(noise_level(x, labels, bits, draws), 1e-6 * float(tree.heights[-1]))
+        finer = divided(count + 1) if count < len(splits) else labels
+        level = max(noise_level(x, labels, finer, flips, draws), 1e-6 * float(tree.heights[-1]))
         above = int((heights > level).sum())
         if above <= count:
             break
@@ -305,6 +311,7 @@ def _check(
     mode: str,
     min_size: int,
     objective: str,
+    flips: float | None,
     bounds: tuple[float, float],
     limit: int,
     sample: int,
@@ -319,6 +326,8 @@ def _check(
         raise FedkinError(f"objective of the grouping is '{objective}'; allowed: noise, paper.")
     if min_size < 1:
         raise FedkinError(f"min_size is {min_size}; allowed: 1 or more clients.")
+    if flips is not None and not 0 <= flips <= 0.5:
+        raise FedkinError(f"flips is {flips}; allowed: probabilities from 0 to 0.5.")
     if not 0 < bounds[0] < bounds[1]:
         raise FedkinError(f"bounds is {bounds}; allowed: two thresholds above 0, the lower first.")
     if not 1 < sample <= limit:

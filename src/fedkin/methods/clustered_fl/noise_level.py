@@ -12,12 +12,10 @@ _SAMPLE = 500  # clients whose permuted embeddings are clustered
 _FEW = 250  # clients up to which there are 20 permutations; beyond, heights vary less and 5 do
 _OWN = 0.8  # so many times more than flips counts what clients' own variance adds to the squared noise level
 _MARGIN = 1.02  # of the noise level, above the greatest height of so few permutations
-_STABLE = 0.25  # quantile of the columns' variances that flips alone are taken to cause
-_BELOW = 0.35  # standard errors added to it; 0.67 would be right if no column varied but by flips
 _FASTER = 0.03  # added to the power of growth, which itself grows with the number of clients
 
 
-def noise_level(x: Any, labels: Integers, bits: bool, draws: np.random.Generator) -> float:
+def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
     """Greatest height that the tree would have if columns were independent inside groups.
 
     It is the greatest height of Ward trees of the same points after every column was permuted inside of each group.
@@ -32,9 +30,11 @@ def noise_level(x: Any, labels: Integers, bits: bool, draws: np.random.Generator
     x : (n, d)
     labels : int64 (n,)
         0..k-1, the groups found so far.
-    bits : bool
-        Whether `x` holds bits. How much of their variance is by flips is estimated from the columns that vary least
-        inside groups; all variance of other numbers is taken to be the clients' own.
+    finer : int64 (n,)
+        The same after the next split, inside of whose groups the clients' own variance is taken: were it taken before,
+        what the split may explain would count against it.
+    flips : float or None
+        Probability of a flip. Without it, or for other numbers than bits, all variance is taken to be the clients' own.
     draws : Generator
     """
     n = len(x)
@@ -49,18 +49,15 @@ def noise_level(x: Any, labels: Integers, bits: bool, draws: np.random.Generator
         if min(less) > 0:
             power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
             level *= (n / _SAMPLE) ** (max(0.0, power) + _FASTER)
-    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(inside, labels[rows], bits)))
+    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(_residuals(x[rows], finer[rows]), finer[rows], flips)))
 
 
-def _own_share(inside: Any, labels: Integers, bits: bool) -> float:
+def _own_share(inside: Any, labels: Integers, flips: float | None) -> float:
     """Share of the variance inside groups, in [0, 1], that flips do not account for."""
-    if not bits:
+    if flips is None:
         return 1.0
-    variances = (inside**2).sum(0) / max(1, len(inside) - len(np.unique(labels)))
-    total = float(variances.mean())
-    low = float(np.clip(np.quantile(variances, _STABLE), 0, 0.25))
-    by_flips = low + _BELOW * np.sqrt(low * (1 - 4 * low) / len(inside))
-    return 1.0 if total == 0 else float(np.clip(1 - by_flips / total, 0, 1))
+    total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])
+    return 1.0 if total == 0 else float(np.clip(1 - flips * (1 - flips) / total, 0, 1))
 
 
 def _residuals(x: Any, labels: Integers) -> Floats:
