@@ -146,16 +146,9 @@ class Embedding(OneShot):
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
         """One exchange: the clients' bits (algorithm 1), matched where they are prototypes."""
         bits = state.segments * Encoder.of(state.encoder).width
-        payload = {
-            "encoder": state.encoder,
-            "vector": state.vector,
-            "form": self.form,
-            "segments": state.segments,
-            "normalise": self.normalise,
-            "batch_statistics": self.batch_statistics,
-        }
+        how = self._how(state)
         chances = sorted(set(self._flips(bits)))
-        payloads = {chance: payload | {"flip": chance} for chance in chances}
+        payloads = {chance: how | {"flip": chance} for chance in chances}
         asked = {client: payloads[self._flip_of(client, bits)] for client in clients}
         replies = fed.ask(embed, asked, {"bits": (-(-bits // 8),)})
         for client in [client for client, reply in replies.items() if reply["bits"].dtype != torch.uint8]:
@@ -195,16 +188,8 @@ class Embedding(OneShot):
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         """As of all methods of this family, and what a newcomer needs to make a message of its own."""
         bits = state.segments * Encoder.of(state.encoder).width
-        return super().result(state) | {
-            "encoder": state.encoder,
-            "vector": state.vector,
-            "form": self.form,
-            "segments": state.segments,
-            "normalise": self.normalise,
-            "batch_statistics": self.batch_statistics,
-            "flip": max(self._flips(bits)),
-            "template": state.template,
-        }
+        more = {"flip": max(self._flips(bits)), "template": state.template}
+        return super().result(state) | self._how(state) | more
 
     @staticmethod
     def assign(result: Mapping[str, Any], x: Tensor, y: Tensor | None, rng: torch.Generator) -> int:
@@ -212,6 +197,17 @@ class Embedding(OneShot):
         message, _ = message_of(Client(0, x, y, rng=rng), result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_group(result["centroids"], bits)
+
+    def _how(self, state: EmbeddingState) -> dict[str, Any]:
+        """How messages are made, but for the flips."""
+        return {
+            "encoder": state.encoder,
+            "vector": state.vector,
+            "form": self.form,
+            "segments": state.segments,
+            "normalise": self.normalise,
+            "batch_statistics": self.batch_statistics,
+        }
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
         """An untrained one that suits the clients' data."""
