@@ -18,7 +18,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedkin.config import load_config
-from fedkin.costs import costs_of, training_rounds
+from fedkin.costs import Target, costs_of, training_rounds
 from fedkin.run import CONFIG, RECORDS, execute, resume
 from fedkin.wording import reached
 
@@ -91,10 +91,11 @@ def main() -> None:
     parser.add_argument("--encoder", help="file of an encoder, for 'central'")
     parser.add_argument("--module", help="another network than the paper's")
     parser.add_argument("--rounds", type=int, help="other than the paper's")
+    parser.add_argument("--reach", type=float, help="for 'show': another accuracy than the experiments' target")
     parser.add_argument("--set", nargs="*", default=[], help="more keys of the experiment, as of `fedkin run`")
     given = parser.parse_args()
     if given.what == "show":
-        show(given.runs)
+        show(given.runs, given.reach)
         return
     for seed in given.seeds:
         for data in given.data:
@@ -133,8 +134,8 @@ def run(folder: Path, method: str, settings: dict[str, Any], more: list[str]) ->
     execute(load_config(method, [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
 
 
-def show(runs: Path) -> None:
-    """Print accuracy and rounds, then costs as multiples of federated averaging's, beside the paper's."""
+def show(runs: Path, reach: float | None = None) -> None:
+    """Print accuracy and rounds, costs as multiples of federated averaging's, and costs to the target."""
     found: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for folder in sorted(path.parent for path in runs.glob("*/result.json")):
         match = re.fullmatch(r"(\w+)-(\w+)-s\d+", folder.name)
@@ -143,7 +144,7 @@ def show(runs: Path) -> None:
     print("| data | method | model | rounds | seeds | ARI | groups | rounds to target | final accuracy % | paper |")
     print("|---" * 10 + "|")
     for (data, method), folders in found.items():
-        print(f"| {data} | {method} | {' | '.join(accuracy_of(folders))} | {PAPER[data][method]} |")
+        print(f"| {data} | {method} | {' | '.join(accuracy_of(folders, reach))} | {PAPER[data][method]} |")
     print("\n| data | method | bytes / FedAvg's | paper | client seconds / FedAvg's | paper (all seconds) |")
     print("|---" * 6 + "|")
     for data in dict.fromkeys(data for data, _ in found):
@@ -151,9 +152,29 @@ def show(runs: Path) -> None:
             for method in METHODS:
                 if (data, method) in found:
                     print(f"| {data} | {method} | {' | '.join(costs_beside(found, data, method))} |")
+    print("\n| data | method | accuracy | rounds of training | MB until then | client seconds |")
+    print("|---" * 6 + "|")
+    for (data, method), folders in found.items():
+        for row in costs_to(folders, reach):
+            print(f"| {data} | {method} | {' | '.join(row)} |")
 
 
-def accuracy_of(folders: list[Path]) -> list[str]:
+def costs_to(folders: list[Path], reach: float | None) -> list[list[str]]:
+    """Of every run, the accuracy it was to reach, and what it cost until then (table V)."""
+    rows = []
+    for folder in folders:
+        wanted = reach or load_config(folder / CONFIG).target.reach or 1.0
+        (costs,) = costs_of([folder], Target("personal_accuracy", wanted))
+        if costs.step is None:
+            rows.append([f"{wanted:g}", "–", "–", "–"])
+            continue
+        seconds = costs.total.client_seconds
+        told = "–" if seconds is None else f"{seconds:.0f}"
+        rows.append([f"{wanted:g}", str(costs.rounds), f"{costs.total.both / 1e6:.0f}", told])
+    return rows
+
+
+def accuracy_of(folders: list[Path], reach: float | None) -> list[str]:
     """Model, rounds, seeds, ARI, groups, rounds to the target, final accuracy: mean of the last five evaluations."""
     config = load_config(folders[0] / CONFIG)
     ari, groups, rounds, final = [], [], [], []
@@ -163,7 +184,7 @@ def accuracy_of(folders: list[Path]) -> list[str]:
         final.append(100 * mean(scores[-_LAST:]))
         ari.append(lines[-1]["metrics"]["ari"])
         groups.append(str(lines[-1]["values"]["groups"]))
-        when = reached(lines, "personal_accuracy", config.target.reach or 1.0)
+        when = reached(lines, "personal_accuracy", reach or config.target.reach or 1.0)
         rounds.append(str(training_rounds(lines, when[0])) if when else "–")
     return [
         config.method.module, str(config.method.rounds), str(len(folders)), _spread(ari, 2),
@@ -186,9 +207,12 @@ def costs_beside(found: dict[tuple[str, str], list[Path]], data: str, method: st
     ]  # fmt: skip
 
 
-def _spread(values: list[float], digits: int) -> str:
-    text = f"{mean(values):.{digits}f}"
-    return f"{text} ± {stdev(values):.{digits}f}" if len(values) > 1 else text
+def _spread(values: list[float | None], digits: int) -> str:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return "–"
+    text = f"{mean(known):.{digits}f}"
+    return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
 
 
 if __name__ == "__main__":
