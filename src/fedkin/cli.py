@@ -184,7 +184,7 @@ def assign(
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
 ) -> None:
-    """Tell the group of a client that a run has never seen, by its labelled samples."""
+    """Tell the group of a client that a run has never seen, by its samples, labelled where the method needs it."""
     from fedkin.outputs import assign as group_of
 
     print(group_of(folder, data, label))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,13 +176,9 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
     if not issubclass(found.method, GroupMethod):
         raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; use `fedkin predict`.")
     data = load(source, label)
-    y = _labels(found, data, source) if _needs_labels(found.result) else None
-    place: Callable[..., int] = found.method.assign
-    return place(found.result, found.scaling.apply(data.x), y, derive_generator(0, "assign"))
-
-
-def _needs_labels(result: Mapping[str, Any]) -> bool:
-    return result.get("form") != "prototypes" and result.get("style") != "client"
+    y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
+    newcomer = Client(0, found.scaling.apply(data.x), y, rng=derive_generator(0, "assign"))
+    return found.method.assign(found.result, newcomer)
 
 
 def _labels(found: Found, data: Dataset, source: str) -> Tensor:

@@ -67,7 +67,9 @@ def test_every_model_is_built_for_grey_and_colour(name):
 
 
 def test_the_pages_table_is_true():
-    rows = {name: (grey, colour) for name, grey, colour in ROW.findall(PAGE.read_text().partition("## Autoencoders")[0])}
+    rows = {
+        name: (grey, colour) for name, grey, colour in ROW.findall(PAGE.read_text().partition("## Autoencoders")[0])
+    }
     assert list(rows) == list(MODELS)
     with torch.device("meta"):
         for name, printed in rows.items():

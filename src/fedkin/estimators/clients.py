@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.core import FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.arrays import as_tensor
 from fedkin.engines.local import one_thread
@@ -167,9 +167,10 @@ class ClientClusterer(Estimator):
         """
         check_is_fitted(self, "result_")
         samples = self._samples(x)
-        labels = self._labels(y, len(samples)) if self._needs_labels() else None
+        labels = self._labels(y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
+        newcomer = Client(0, samples, labels, rng=derive_generator(self._seed, "assign"))
         with one_thread():
-            return int(self._method.assign(self.result_, samples, labels, derive_generator(self._seed, "assign")))
+            return int(self._method.assign(self.result_, newcomer))
 
     def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
         """What was given to `fit` as pairs."""
@@ -177,10 +178,6 @@ class ClientClusterer(Estimator):
 
     def _remember_more(self, outcome: Outcome) -> None:
         """Set the attributes that only one estimator has."""
-
-    def _needs_labels(self) -> bool:
-        """Whether a newcomer is placed by its labels."""
-        return True
 
     def _labels(self, y: Any, samples: int) -> Tensor:
         """A newcomer's labels as numbers."""

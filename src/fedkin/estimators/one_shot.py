@@ -56,9 +56,6 @@ class Embedding(ClientClusterer, method=embedding.Embedding):
         self.epsilon_ = math.inf if told["epsilon"] is None else float(told["epsilon"])
         self.separable_ = bool(told["separable"])
 
-    def _needs_labels(self) -> bool:
-        return bool(self.result_["form"] == "classes")
-
 
 class LADD(ClientClusterer, method=ladd.LADD):
     """Group clients before training, by the style of their images: amplitudes of low frequencies (Shenaj et al. 2023).
@@ -66,6 +63,3 @@ class LADD(ClientClusterer, method=ladd.LADD):
     See `ClientClusterer`, and `fedkin.methods.clustered_fl.ladd.LADD` for its parameters. A baseline: styles are sent
     as they are.
     """
-
-    def _needs_labels(self) -> bool:
-        return bool(self.result_["style"] == "class")

@@ -155,7 +155,7 @@ def test_newcomers_get_the_model_of_least_loss():
     new = planted.client(5)
     for at, models in ((1, torch.cat([-good, good])), (0, torch.cat([good, -good]))):
         result = done.result | {"models": models}
-        assert GroupMethod.assign(result, new.x, new.y, torch.Generator()) == at
+        assert GroupMethod.assign(result, new) == at
 
 
 def test_losses_are_mean_cross_entropies():

@@ -145,7 +145,7 @@ def test_without_labels_a_run_ends_with_the_groups():
     assert done.result["models"].shape == (3, 0)
     for turn in range(3):
         new = pictures.client(70 + turn, turn, samples=40)
-        own = Embedding.assign(done.result, new.x, None, torch.Generator().manual_seed(turn))
+        own = Embedding.assign(done.result, Client(0, new.x, None, rng=torch.Generator().manual_seed(turn)))
         assert own == done.labels[pictures.TURNS.index(turn)]
 
 
@@ -193,14 +193,14 @@ def test_a_newcomer_finds_its_group_by_one_message(flip):
     for turn in range(3):
         for number in range(4):
             new = pictures.client(70 + number, turn)
-            own = Embedding.assign(done.result, new.x, new.y, torch.Generator().manual_seed(number))
+            own = Embedding.assign(done.result, Client(0, new.x, new.y, rng=torch.Generator().manual_seed(number)))
             assert own == done.labels[pictures.TURNS.index(turn)]
 
 
 def test_clients_themselves_are_assigned_where_they_are():
     done = planted.run(Embedding(**SETTINGS, flip=0.0), pictures.clients(), seed=1)
     for client in done.fed.clients.values():
-        own = Embedding.assign(done.result, client.x, client.y, torch.Generator())
+        own = Embedding.assign(done.result, client)
         assert own == done.labels[client.id]
 
 
@@ -208,7 +208,7 @@ def test_a_newcomers_class_that_nobody_had_does_no_harm():
     done = planted.run(Embedding(**SETTINGS, flip=0.0), pictures.clients(), seed=1)
     new = pictures.client(70, 1)
     x, y = torch.cat([new.x, new.x[:3]]), torch.cat([new.y, torch.full((3,), 9)])
-    assert Embedding.assign(done.result, x, y, torch.Generator()) == done.labels[pictures.TURNS.index(1)]
+    assert Embedding.assign(done.result, Client(0, x, y, rng=torch.Generator())) == done.labels[pictures.TURNS.index(1)]
 
 
 def test_messages_of_unchanged_data_tell_nothing_new():

@@ -100,7 +100,7 @@ def test_all_clients_are_one_group():
     done = planted.run(FedAvg(**ONE_ROUND), planted.clients([0, 1, 2]))
     assert done.labels == [0, 0, 0]
     assert done.result["n_groups"] == 1
-    assert FedAvg.assign(done.result, done.fed.clients[0].x, done.fed.clients[0].y, torch.Generator()) == 0
+    assert FedAvg.assign(done.result, done.fed.clients[0]) == 0
 
 
 def test_alone_every_client_trains_as_if_there_were_no_other():

@@ -176,4 +176,4 @@ def test_a_newcomer_joins_the_group_whose_model_fits():
     done = planted.run(GradientLoss(**SETTINGS, rounds=15), sites(), seed=1)
     for group in (0, 1):
         new = planted.client(50 + group, planted.OPPOSITE[group])
-        assert GradientLoss.assign(done.result, new.x, new.y, torch.Generator()) == done.labels[GROUPS.index(group)]
+        assert GradientLoss.assign(done.result, new) == done.labels[GROUPS.index(group)]

@@ -129,4 +129,4 @@ def test_newcomers_join_by_their_updates():
     done = planted.run(Hierarchical(**SETTINGS), sites())
     for group in (0, 1):
         new = planted.client(60 + group, planted.OPPOSITE[group])
-        assert Hierarchical.assign(done.result, new.x, new.y, torch.Generator()) == done.labels[GROUPS.index(group)]
+        assert Hierarchical.assign(done.result, new) == done.labels[GROUPS.index(group)]

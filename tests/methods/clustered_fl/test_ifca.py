@@ -181,4 +181,4 @@ def test_a_newcomer_joins_the_group_whose_model_fits():
     done = planted.run(IFCA(**(planted.LEARNING | {"n_clusters": 2, "rounds": 5})), sites(), seed=1)
     for group in (0, 1):
         new = planted.client(50 + group, planted.OPPOSITE[group])
-        assert IFCA.assign(done.result, new.x, new.y, torch.Generator()) == done.labels[GROUPS.index(group)]
+        assert IFCA.assign(done.result, new) == done.labels[GROUPS.index(group)]

@@ -162,10 +162,10 @@ def test_a_newcomer_joins_the_group_of_its_style():
     done = planted.run(LADD(**SETTINGS), sites())
     for own in range(4):
         new = client(70 + own, own)
-        assert LADD.assign(done.result, new.x, new.y, torch.Generator()) == done.labels[STYLES.index(own)]
+        assert LADD.assign(done.result, new) == done.labels[STYLES.index(own)]
     plain = planted.run(LADD(**SETTINGS, style="client"), sites())
     new = client(70, 2)
-    assert LADD.assign(plain.result, new.x, new.y, torch.Generator()) == plain.labels[STYLES.index(2)]
+    assert LADD.assign(plain.result, new) == plain.labels[STYLES.index(2)]
 
 
 def test_bad_styles_are_refused():

@@ -214,7 +214,7 @@ def test_newcomers_join_by_their_updates():
     done = planted.run(OCFL(**SETTINGS), sites(), seed=1)
     for group in SWAPS:
         new = planted.client(70 + group, SWAPS[group])
-        assert OCFL.assign(done.result, new.x, new.y, torch.Generator()) == done.labels[GROUPS.index(group)]
+        assert OCFL.assign(done.result, new) == done.labels[GROUPS.index(group)]
 
 
 def test_the_grouping_draws_from_the_seed():

@@ -207,4 +207,4 @@ def test_lost_clients_are_no_accident():
 def test_newcomers_walk_down_the_tree(found):
     for group in range(4):
         new = planted.client(80 + group, planted.LEVELS[group])
-        assert Sattler.assign(found.result, new.x, new.y, torch.Generator()) == found.labels[GROUPS.index(group)]
+        assert Sattler.assign(found.result, new) == found.labels[GROUPS.index(group)]

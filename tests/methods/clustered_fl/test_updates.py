@@ -148,4 +148,4 @@ def test_newcomers_follow_the_part_that_their_update_agrees_with():
     done = planted.run(Told(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
     for group, label in ((0, 0), (3, 1)):
         new = planted.client(90, planted.LEVELS[group])
-        assert Told.assign(done.result, new.x, new.y, torch.Generator()) == label
+        assert Told.assign(done.result, new) == label

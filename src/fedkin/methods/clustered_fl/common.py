@@ -15,11 +15,11 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.core import Federation, FedkinError, Payload, Record, State
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent
-from fedkin.methods.clustered_fl.tasks import describe, losses_of, train
+from fedkin.methods.clustered_fl.tasks import describe, labels_of, losses_of, train
 from fedkin.models import choose
 
 UNKNOWN = -1
@@ -210,12 +210,18 @@ class GroupMethod:
         return Classifier.of(result["module"]).logits(model, x).argmax(1)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], x: Tensor, y: Tensor, rng: torch.Generator) -> int:
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
         """Group of a client that was not there: that whose model has the least mean loss on its labelled samples.
 
-        Methods that tell groups apart by updates have a rule of their own.
+        Methods that tell groups apart by updates or messages have a rule of their own.
         """
-        return int(losses_of(result["models"], Classifier.of(result["module"]), x, y).argmin())
+        classifier = Classifier.of(result["module"])
+        return int(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)).argmin())
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Whether a newcomer needs labels to be assigned."""
+        return True
 
 
 class Means:

@@ -192,11 +192,16 @@ class Embedding(OneShot):
         return super().result(state) | self._how(state) | more
 
     @staticmethod
-    def assign(result: Mapping[str, Any], x: Tensor, y: Tensor | None, rng: torch.Generator) -> int:
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
         """Group of a client that was not there, by one message as private as those of the others (section V)."""
-        message, _ = message_of(Client(0, x, y, rng=rng), result)
+        message, _ = message_of(newcomer, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_group(result["centroids"], bits)
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Unless messages are made of prototypes."""
+        return bool(result["form"] == "classes")
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
         """How messages are made, but for the flips."""

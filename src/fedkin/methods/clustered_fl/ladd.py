@@ -108,9 +108,14 @@ class LADD(OneShot):
         return super().result(state) | self._how(state)
 
     @staticmethod
-    def assign(result: Mapping[str, Any], x: Tensor, y: Tensor, rng: torch.Generator) -> int:
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
         """Group of a client that was not there: that whose mean style is nearest."""
-        return nearest_group(result["centroids"], style_of(Client(0, x, y, rng=rng), result)[0])
+        return nearest_group(result["centroids"], style_of(newcomer, result)[0])
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Unless a client has one style."""
+        return bool(result["style"] == "class")
 
     def _how(self, state: LADDState) -> dict[str, Any]:
         return {

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.core import Federation, Record
+from fedkin.core import Client, Federation, Record
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent, descend
 from fedkin.methods.clustered_fl.common import (
@@ -28,6 +28,7 @@ from fedkin.methods.clustered_fl.common import (
     renumbered,
     round_record,
 )
+from fedkin.methods.clustered_fl.tasks import labels_of
 
 _COLUMNS = 1 << 20
 
@@ -164,14 +165,15 @@ class ByUpdates(GroupMethod):
         return {**super().result(state), "splits": state.splits, "compare": self.compare}
 
     @staticmethod
-    def assign(result: Mapping[str, Any], x: Tensor, y: Tensor, rng: torch.Generator) -> int:
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
         """Group of a client that was not there: at every split of its group it trains the model of that time, and
         follows the part whose mean update its own agrees with best.
         """
         classifier, group = Classifier.of(result["module"]), 0
         for split in result["splits"]:
             if split["group"] == group:
-                model, _ = descend(classifier, split["model"], x, y, rng, Descent(**result["training"]))
+                x, y, training = newcomer.x, labels_of(newcomer), Descent(**result["training"])
+                model, _ = descend(classifier, split["model"], x, y, newcomer.rng, training)
                 group = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
         return group
 
