@@ -2,8 +2,8 @@
 
 ``python benchmarks/flip_rates.py mnist fashion.safetensors``, or ``cifar10``, or ``federated`` for the encoder:
 clients of the scenario `rotation` (grey images) or `label-flip` (colour) encode their data once per seed, as the
-method `embedding` has them do; bits are then flipped and grouped for every flip rate and mode. Prints a table of the
-mean ARI, and writes one JSON line per seed as it goes.
+method `embedding` has them do, or of `domain` for PACS; bits are then flipped and grouped for every flip rate and
+mode. Prints a table of the mean ARI, and writes one JSON line per seed as it goes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
-from fedkin.data.planted import LabelFlip, Rotation
+from fedkin.data.planted import Domain, LabelFlip, Rotation
 from fedkin.data.population import Population
-from fedkin.data.supervised import Labelled, load_labelled
+from fedkin.data.supervised import load_labelled
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.methods.clustered_fl.embedding import Embedding
 from fedkin.methods.clustered_fl.embedding_tasks import true_bits
@@ -40,14 +40,14 @@ RATES = [at / 20 for at in range(11)]
 Grouper = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
-def modes(known: int) -> dict[str, Grouper]:
-    """Ways to group messages, by name, groups of 10 clients at least; the last is told the number of groups."""
+def modes(known: int, least: int) -> dict[str, Grouper]:
+    """Ways to group messages, by name, groups of `least` clients; the last is told the number of groups."""
     return {
-        "bayes": lambda x, rate, rng: group(x, "bayes", 10, rng).labels,
+        "bayes": lambda x, rate, rng: group(x, "bayes", least, rng).labels,
         "bayes, groups of 2 allowed": lambda x, rate, rng: group(x, "bayes", 2, rng).labels,
-        "exact, paper's objective": lambda x, rate, rng: group(x, "exact", 10, rng, objective="paper").labels,
-        "exact": lambda x, rate, rng: group(x, "exact", 10, rng, flips=rate).labels,
-        "gap": lambda x, rate, rng: group(x, "gap", 10, rng, flips=rate).labels,
+        "exact, paper's objective": lambda x, rate, rng: group(x, "exact", least, rng, objective="paper").labels,
+        "exact": lambda x, rate, rng: group(x, "exact", least, rng, flips=rate).labels,
+        "gap": lambda x, rate, rng: group(x, "gap", least, rng, flips=rate).labels,
         f"k-means, told {known}": lambda x, rate, rng: torch.from_numpy(
             KMeans(known, n_init=10, random_state=0).fit_predict(x.numpy())
         ),
@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("encoder", help="file of an encoder, or 'federated'")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--least", type=int, default=10, help="clients of a group")
     parser.add_argument("--form", choices=["classes", "prototypes"], default="classes")
     parser.add_argument("--set", action="append", default=[], help="a hyper-parameter of the method, name=JSON value")
     parser.add_argument("--out", type=Path, help="file for one JSON line per seed")
@@ -70,11 +71,11 @@ def main() -> None:
         batch_size=32,
         **{name: json.loads(value) for name, _, value in (one.partition("=") for one in options.set)},
     )
-    data = load_labelled(options.data)
+    deal = dealer(options.data, options.clients)
     lines = []
     for seed in options.seeds:
         began = time.perf_counter()
-        line = {"seed": seed, **of_seed(data, method, options.clients, seed)}
+        line = {"seed": seed, **of_seed(deal(seed), method, options.least, seed)}
         lines.append(line)
         print(f"seed {seed}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         if options.out:
@@ -84,10 +85,17 @@ def main() -> None:
     print(table(lines))
 
 
-def of_seed(data: Labelled, method: Embedding, clients: int, seed: int) -> dict[str, Any]:
-    """ARI and number of groups of every mode at every flip rate."""
+def dealer(name: str, clients: int) -> Callable[[int], Population]:
+    """What deals a data set to clients by seed; PACS always to ten for each of its domains."""
+    if name == "pacs":
+        return Domain(name).build
+    data = load_labelled(name)
     scenario = Rotation(clients=clients) if data.x.shape[1] == 1 else LabelFlip(clients=clients)
-    population = scenario.deal(data, seed)
+    return lambda seed: scenario.deal(data, seed)
+
+
+def of_seed(population: Population, method: Embedding, least: int, seed: int) -> dict[str, Any]:
+    """ARI and number of groups of every mode at every flip rate."""
     bits = clean_bits(population, method, seed)
     groups = population.groups
     assert groups is not None
@@ -98,7 +106,7 @@ def of_seed(data: Labelled, method: Embedding, clients: int, seed: int) -> dict[
         points = sent.flatten(1)
         if method.form == "prototypes":
             points = matched(points, sent.shape[1])[1]
-        for name, grouper in modes(len(groups.unique())).items():
+        for name, grouper in modes(len(groups.unique()), least).items():
             labels = grouper(points, rate, derive_generator(seed, "grouping", at))
             told = found.setdefault(name, {"ari": [], "groups": []})
             told["ari"].append(adjusted_rand(groups.numpy(), labels.numpy()))

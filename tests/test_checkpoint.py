@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedkin.checkpoint import load_tree, owned, restore, save_tree, settle, snapshot
+from fedkin.checkpoint import restore, settle, snapshot
 from fedkin.core import FedkinError
+from fedkin.core.trees import load_tree, owned, save_tree
 from fedkin.engines.local import LocalFederation
 from toy import Blobs, Toy, ToyState
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.checkpoint import load_tree
 from fedkin.config import load_config
 from fedkin.core import FedkinError
 from fedkin.core.files import held
+from fedkin.core.trees import load_tree
 from fedkin.run import Outcome, Progress, execute, report, resume
 from toy import METHOD, Toy
 

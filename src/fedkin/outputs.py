@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin import registry
-from fedkin.checkpoint import owned
 from fedkin.core import Client, FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
+from fedkin.core.trees import owned
 from fedkin.data.dataset import Dataset
 from fedkin.data.load import load
 from fedkin.data.population import Population

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedkin.checkpoint import load_tree, save_tree, settle, snapshot
+from fedkin.checkpoint import settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
+from fedkin.core.trees import load_tree, save_tree
 from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale

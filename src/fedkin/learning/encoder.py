@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,20 +10,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.files import write_atomically
-from fedkin.core.payload import pack, unpack
+from fedkin.core.trees import load_tree, save_tree
 from fedkin.learning.architecture import Architecture
 from fedkin.learning.resident import channels_last
 from fedkin.models.autoencoders import Autoencoding, Output, build_autoencoder
 
 _BATCH = 500
-_ABOUT = "encoder"
 
 
 class Encoder(Architecture):
@@ -122,8 +119,7 @@ class Pretrained:
 
     def save(self, path: Path) -> None:
         """Write it as one safetensors file."""
-        tensors, text = pack({"spec": self.spec, "vector": self.vector, "about": self.about})
-        write_atomically(path, save(tensors, metadata={_ABOUT: text}))
+        save_tree(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> Pretrained:
@@ -135,12 +131,11 @@ class Pretrained:
             If the file is absent or holds no encoder.
         """
         try:
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return cls(**unpack(tensors, file.metadata()[_ABOUT]))
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            return cls(**load_tree(path))
+        except (FedkinError, TypeError) as error:
+            reason = str(error).rstrip(".")
             raise FedkinError(
-                f"'{path}' holds no encoder ({error}); make one with `fedkin pretrain DATA --out {path}`."
+                f"'{path}' holds no encoder ({reason}); make one with `fedkin pretrain DATA --out {path}`."
             ) from error
 
     def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:

@@ -16,7 +16,7 @@ from fedkin.core import Client, Payload, task
 from fedkin.core.seeds import draw_seed
 from fedkin.learning.descent import Descent, descend
 from fedkin.learning.encoder import Encoder
-from fedkin.methods.clustered_fl.tasks import labels_of
+from fedkin.methods.clustered_fl.tasks import filling_of, means_by_class
 from fedkin.privacy.quantization import binary, memorised, packed
 
 ANSWERS, FILLING, CLUSTERING = "embedding_answers", "embedding_filling", "embedding_clustering"
@@ -89,31 +89,23 @@ def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str
 def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """A client's bits ``(segments, width)`` before any is flipped, and what it must remember of how they came about."""
     encoder = Encoder.of(how["encoder"])
-    filling = client.state.get(FILLING)
-    if filling is None:
-        filling = torch.rand(how["segments"], encoder.width, generator=client.rng)
+    filling = filling_of(client, FILLING, how["segments"], encoder.width)
     remembered = {FILLING: filling}
+
+    def codes(x: Tensor) -> Tensor:
+        return encoder.codes(how["vector"], x, how["batch_statistics"])
+
     if how["form"] == "classes":
-        codes = _by_class(client, encoder, how, filling)
+        segments = means_by_class(client, filling, codes)
     else:
         seed = client.state.get(CLUSTERING)
         remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
-        codes = _by_prototype(client, encoder, how, filling, int(remembered[CLUSTERING]))
-    return binary(codes, how["normalise"]), remembered
+        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
+    return binary(segments, how["normalise"]), remembered
 
 
-def _by_class(client: Client, encoder: Encoder, how: Mapping[str, Any], filling: Tensor) -> Tensor:
-    """Mean code of every class ``(classes, width)``; classes without samples keep their filling."""
-    segments, y = filling.clone(), labels_of(client)
-    for label in y.unique().tolist():
-        if label < len(segments):  # a class that nobody had when groups were formed has no place in the message
-            segments[label] = encoder.codes(how["vector"], client.x[y == label], how["batch_statistics"]).mean(0)
-    return segments
-
-
-def _by_prototype(client: Client, encoder: Encoder, how: Mapping[str, Any], filling: Tensor, seed: int) -> Tensor:
-    """Centres of clusters of the client's codes ``(prototypes, width)``, in any order; filled up if there are fewer."""
-    codes = encoder.codes(how["vector"], client.x, how["batch_statistics"])
+def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
+    """Centres of clusters of codes ``(prototypes, width)``, in any order; filled up if there are fewer."""
     segments = filling.clone()
     found = min(len(segments), len(codes.unique(dim=0)))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first

@@ -41,7 +41,6 @@ Objective = Literal["noise", "paper"]
 MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
 
 _TOLD = 40  # heights and candidates that are reported
-_BITS = 1240  # for which the paper's bounds are taken as they are: between its 200 and 7,680
 _LARGE_GAP = 1 / 2  # of the largest, in logarithms
 _REFINEMENTS = 50
 
@@ -85,8 +84,6 @@ def group(
     objective: Objective = "noise",
     flips: float | None = None,
     bounds: tuple[float, float] = (1.0, 100.0),
-    scaled: bool = False,
-    refine: bool = True,
     limit: int = 10_000,
     sample: int = 5_000,
 ) -> Grouping:
@@ -109,10 +106,6 @@ def group(
         cause is the clients' own.
     bounds : (float, float)
         Thresholds that ``bayes`` searches; the paper's by default, which suit 200 to 7,680 bits.
-    scaled : bool
-        Whether the bounds are multiplied by the square root of d / 1,240.
-    refine : bool
-        Whether ``exact`` (by its default objective) and ``gap`` end with k-means started from the groups.
     limit, sample : int
         A tree takes memory that grows with the square of the number of points, 0.8 GB for 10,000. Beyond `limit` points
         the tree is one of a `sample` of them, drawn at random, with `min_size` in proportion but at least 2; all others
@@ -124,15 +117,25 @@ def group(
         If points are not a matrix of at least one row and column of finite numbers, or an argument is out of range.
     """
     _check(points, mode, min_size, objective, flips, bounds, limit, sample)
-    if len(points) > limit:
-        options: dict[str, Any] = {
-            "objective": objective,
-            "flips": flips,
-            "bounds": bounds,
-            "scaled": scaled,
-            "refine": refine,
-        }
-        return _by_sample(points, sample, min_size, rng, lambda some, least: group(some, mode, least, rng, **options))
+    if len(points) <= limit:
+        return _by_tree(points, mode, min_size, rng, objective, flips, bounds)
+
+    def grouped(some: Tensor, least: int) -> Grouping:
+        return _by_tree(some, mode, least, rng, objective, flips, bounds)
+
+    return _by_sample(points, sample, min_size, rng, grouped)
+
+
+def _by_tree(
+    points: Tensor,
+    mode: Mode,
+    min_size: int,
+    rng: torch.Generator,
+    objective: Objective,
+    flips: float | None,
+    bounds: tuple[float, float],
+) -> Grouping:
+    """Groups read off one tree of all points."""
     bits = bool(((points == 0) | (points == 1)).all())
     x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
     if not bits:
@@ -141,11 +144,10 @@ def group(
         return Grouping(torch.zeros(len(x), dtype=torch.int64), False, None, [])
     tree = grown(x)
     if mode == "bayes":
-        factor = np.sqrt(x.shape[1] / _BITS) if scaled else 1.0
-        return _searched(tree, min_size, bounds[0] * factor, bounds[1] * factor)
+        return _searched(tree, min_size, *bounds)
     if mode == "exact" and objective == "paper":
         return _finest(tree, min_size)
-    return _above_noise(x, tree, mode, min_size, flips, rng, refine)
+    return _above_noise(x, tree, mode, min_size, flips, rng)
 
 
 def _by_sample(
@@ -210,9 +212,7 @@ def _searched(tree: Tree, min_size: int, low: float, high: float) -> Grouping:
 # above the noise
 
 
-def _above_noise(
-    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator, refine: bool
-) -> Grouping:
+def _above_noise(x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator) -> Grouping:
     splits = tree.splits(min_size)
     heights = tree.heights[splits]
     draws = np.random.default_rng(draw_seed(rng))
@@ -220,8 +220,7 @@ def _above_noise(
     count = 0  # splits that are done
 
     def divided(count: int) -> Integers:
-        found = _joined(x, tree.divided(splits[:count], min_size))
-        return _refined(x, found, min_size) if refine else found
+        return _refined(x, _joined(x, tree.divided(splits[:count], min_size)), min_size)
 
     while True:
         finer = divided(count + 1) if count < len(splits) else labels

@@ -24,7 +24,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.methods.clustered_fl.common import UNKNOWN
 from fedkin.methods.clustered_fl.grouping import Grouping
 from fedkin.methods.clustered_fl.one_shot import OneShot, OneShotState, nearest_group
-from fedkin.methods.clustered_fl.tasks import labels_of
+from fedkin.methods.clustered_fl.tasks import filling_of, means_by_class
 
 _LEAST_GROUPS, _MOST_GROUPS = 4, 19
 
@@ -145,17 +145,15 @@ def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, 
     how : mapping
         ``style`` and ``window``, see `LADD`, and the number of ``segments``.
     """
-    amplitudes = low_frequencies(client.x, how["window"]).flatten(1)
+
+    def describe(x: Tensor) -> Tensor:
+        return low_frequencies(x, how["window"]).flatten(1)
+
     if how["style"] == "client":
-        return amplitudes.mean(0), {}
-    filling = client.state.get(FILLING)
-    if filling is None:
-        filling = torch.rand(how["segments"], amplitudes.shape[1], generator=client.rng)
-    styles, y = filling.clone(), labels_of(client)
-    for label in y.unique().tolist():
-        if label < len(styles):
-            styles[label] = amplitudes[y == label].mean(0)
-    return styles.flatten(), {FILLING: filling}
+        return describe(client.x).mean(0), {}
+    width = math.prod(window_shape(client.x.shape[1:], how["window"]))
+    filling = filling_of(client, FILLING, how["segments"], width)
+    return means_by_class(client, filling, describe).flatten(), {FILLING: filling}
 
 
 def low_frequencies(x: Tensor, window: float) -> Tensor:

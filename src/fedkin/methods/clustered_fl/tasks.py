@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -53,3 +53,21 @@ def labels_of(client: Client) -> Tensor:
     if client.y is None:
         raise FedkinError(f"Site {client.id} has no labels; a method of clustered federated learning needs them.")
     return client.y
+
+
+def filling_of(client: Client, key: str, rows: int, width: int) -> Tensor:
+    """What stands for classes that a client does not have, uniform ``(rows, width)``: as it remembers, or drawn now."""
+    known = client.state.get(key)
+    return torch.rand(rows, width, generator=client.rng) if known is None else known
+
+
+def means_by_class(client: Client, filling: Tensor, describe: Callable[[Tensor], Tensor]) -> Tensor:
+    """Mean description of every class ``(classes, width)``; classes without samples keep their `filling`.
+
+    A class beyond them, which nobody had when groups were formed, has no place.
+    """
+    means, y = filling.clone(), labels_of(client)
+    for label in y.unique().tolist():
+        if label < len(means):
+            means[label] = describe(client.x[y == label]).mean(0)
+    return means

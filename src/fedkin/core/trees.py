@@ -1,0 +1,43 @@
+"""Trees of tensors and plain values as one file: tensors as safetensors, everything else as JSON in its header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.core.payload import pack, unpack
+
+_TREE = "tree"
+
+
+def owned(tree: Any) -> Any:
+    """A copy of `tree` as a file would give it back: no tensor a view of another, keys in order, lists for tuples."""
+    tensors, text = pack(tree)
+    return unpack({name: tensor.clone() for name, tensor in tensors.items()}, text)
+
+
+def save_tree(path: Path, tree: Any) -> None:
+    """Write an `owned` tree as one safetensors file; the same tree gives the same bytes."""
+    tensors, text = pack(tree)
+    write_atomically(path, save(tensors, metadata={_TREE: text}))
+
+
+def load_tree(path: Path) -> Any:
+    """The tree that `save_tree` wrote.
+
+    Raises
+    ------
+    FedkinError
+        If the file is absent, unreadable or not written by `save_tree`.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return owned(unpack(tensors, file.metadata()[_TREE]))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FedkinError(f"Cannot read {path}: it is not a file that fedkin wrote ({error}).") from error
