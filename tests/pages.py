@@ -1,0 +1,35 @@
+"""Records and pages of made-up runs, for tests of what a page shows."""
+
+import torch
+
+from fedkin.config import Config
+from fedkin.core import Client
+from fedkin.data.population import Population
+from fedkin.data.scaling import Scaling
+from fedkin.report import RunView
+from fedkin.view import view_of
+
+
+def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Scaling:
+    return Scaling(mode, shape, torch.full(shape[:1], mean).double(), torch.full(shape[:1], scale).double())
+
+
+def view(config: Config, x: torch.Tensor, scaled: Scaling, *records: dict) -> RunView:
+    groups = torch.tensor([0, 2, 2, 2])
+    clients = [Client(0, x, state={"groups": groups}), Client(1, x[:2], state={"groups": groups[:2]}), Client(2, x)]
+    return view_of(config, Population(clients, None, []), scaled, records)
+
+
+def record(step: int, **changes: object) -> dict:
+    return {"step": step, "missing": {}, "values": {}, "metrics": {}, "sent": 5 * step, "received": step, **changes}
+
+
+def client_record(step: int, labels: list[int], accuracy: list | None = None, **values: object) -> dict:
+    metrics = {} if accuracy is None else {"client_accuracy": accuracy, "ari": 1.0}
+    return record(step, values={"labels": labels, **values}, metrics=metrics)
+
+
+def grouped(config: Config, *records: dict, groups: list[int] | None = None) -> RunView:
+    clients = [Client(i, torch.zeros(5, 3)) for i in range(4)]
+    hidden = None if groups is None else torch.tensor(groups)
+    return view_of(config, Population(clients, None, [], groups=hidden), scaling("none", (3,)), records)
