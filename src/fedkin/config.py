@@ -46,21 +46,29 @@ class Data(BaseModel):
 
 
 class Engine(BaseModel):
-    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local.LocalFederation`."""
+    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local.LocalFederation`.
+
+    A share `absent` of the clients never takes part.
+    """
 
     model_config = _STRICT
     name: Literal["local"] = "local"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    absent: Annotated[float, Field(ge=0, lt=1)] = 0.0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
 
 
 class Evaluation(BaseModel):
-    """Section ``[evaluation]``: models are tried on test samples every so many steps, groups are judged in each."""
+    """Section ``[evaluation]``: models are tried on test samples every so many steps, groups are judged in each.
+
+    `map` is how the report lays samples out in the plane.
+    """
 
     model_config = _STRICT
     every: PositiveInt = 1
+    map: Literal["tsne", "pca", "none"] = "tsne"
 
 
 class Target(BaseModel):

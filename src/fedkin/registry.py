@@ -26,6 +26,30 @@ METHODS = {
         "Finds the groups across sites, and how many there are, by exchanging small autoencoders.",
     ),
     **{
+        name: Entry(f"fedkin.methods.federated_clustering.{target}", summary, "own-class")
+        for name, target, summary in (
+            (
+                "kin-graph",
+                "kingraph:KinGraph",
+                "Finds the groups across sites, and how many, in one round: a graph of many small local clusters.",
+            ),
+            ("kfed", "kfed:KFed", "k-means at every site, and again over the sites' centroids; one round."),
+            ("ffcm", "ffcm:FFCM", "Fuzzy c-means at every site from common centroids, round after round."),
+            ("ccfc", "ccfc:CCFC", "Trains a contrastive network together, by clusters of its own latents."),
+            ("scfc", "ccfc:SCFC", "The same by pairs of views of a sample alone: federated SimSiam, then k-means."),
+            ("sda-fc", "sda_fc:SDAFC", "Groups synthetic samples from a generative network of each site."),
+            ("ppfc-gan", "ppfc_gan:PPFCGAN", "Groups latents of an autoencoder trained on synthetic samples."),
+            ("uifca", "uifca:UIFCA", "Samples choose among K normalising flows that sites train together."),
+            ("dec", "dec:DEC", "Deep embedded clustering of all samples together, or of every site alone."),
+            ("kmeans", "centralized:KMeans", "k-means of all samples together; a yardstick, for the data are moved."),
+            (
+                "fuzzy-cmeans",
+                "centralized:FuzzyCMeans",
+                "Fuzzy c-means of all samples together; a yardstick, for the data are moved.",
+            ),
+        )
+    },
+    **{
         name: Entry(f"fedkin.methods.clustered_fl.{target}", summary, scenario)
         for name, target, summary, scenario in (
             (
@@ -81,6 +105,7 @@ SCENARIOS = {
     name: Entry(f"fedkin.data.{target}", catalogue.SCENARIOS[name])
     for name, target in {
         "label-skew": "scenario:LabelSkew",
+        "own-class": "own_class:OwnClass",
         "sites": "scenario:Sites",
         "label-groups": "groups:LabelGroups",
         "missing-classes": "groups:MissingClasses",

@@ -27,7 +27,7 @@ from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.evaluate import evaluator_for, informed
+from fedkin.evaluate import evaluator_for, informed, latents_of
 from fedkin.outputs import write_clients, write_encoder, write_labels, write_result
 from fedkin.report import write_report
 from fedkin.view import view_of
@@ -130,9 +130,10 @@ def report(folder: Path) -> Path:
         If `folder` holds no run that has come to a step.
     """
     run = _opened(folder, Progress())
-    if run.last_state() is None:
+    state = run.last_state()
+    if state is None:
         raise FedkinError(f"{folder} has nothing to report yet; go on with `fedkin resume {folder}`.")
-    return run.write_report()
+    return run.write_report(state)
 
 
 class Run:
@@ -151,11 +152,13 @@ class Run:
     def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
         self.config, self.folder, self.progress = config, folder, progress
         progress.phase(f"Reading {config.data.source}")
-        self.population: Population = config.scenario.build(config.seed)
+        self.population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
         self._began = time.perf_counter()
         self.fed = _federation(config, self.population.clients, progress)
         self.fed.away = self.population.away(0)
         self.scaling: Scaling = scale(self.fed, config.data.scaling)
+        for i in self.population.absent:  # nobody can tell them how; the evaluator needs it
+            self.population.clients[i].x = self.scaling.apply(self.population.clients[i].x)
         self.population = self.population.scaled(self.scaling)
         self.method: Method[Any] = informed(config.method, self.population, self.fed)
         self.records: list[str] = []
@@ -180,7 +183,7 @@ class Run:
             write_clients(self.folder, found["labels"], self.population.names)
         write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
-        self.write_report()
+        self.write_report(state)
         return Outcome(self.folder, state, [json.loads(line) for line in self.records], self.config)
 
     def last_state(self) -> State | None:
@@ -199,10 +202,12 @@ class Run:
             )
         return state
 
-    def write_report(self) -> Path:
-        """Write the page that shows the run as of its last step."""
+    def write_report(self, state: State) -> Path:
+        """Write the page that shows the run as of its last step, which left `state`."""
         records = [json.loads(line) for line in self.records]
-        write_report(self.folder / REPORT, view_of(self.config, self.population, self.scaling, records))
+        latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
+        view = view_of(self.config, self.population, self.scaling, records, latents)
+        write_report(self.folder / REPORT, view)
         return self.folder / REPORT
 
     def _step(self, state: State) -> State:

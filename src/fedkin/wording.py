@@ -121,7 +121,15 @@ MEASURES = {
         "Unmoved samples", "samples of the active sites that kept their local cluster", "percent", headline=False
     ),
     "nmi": Measure(
-        "Agreement (NMI)", "mutual information of the groups found and the hidden truth", "share",
+        "Agreement (NMI)", "mutual information of the groups found and the hidden truth, 1 for the same", "share",
+        beside="kappa",
+    ),
+    "kappa": Measure(
+        "Agreement (kappa)", "of each sample's class with the class its group stands for, above chance", "share",
+        headline=False, chart=False,
+    ),
+    "pooled_accuracy": Measure(
+        "Accuracy over all sites", "share of samples whose group stands for their class", "share",
         headline=False, chart=False,
     ),
     "target": Measure("True classes", "classes that two or more sites hold", "count", headline=False, chart=False),

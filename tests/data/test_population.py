@@ -1,3 +1,5 @@
+import dataclasses
+
 import torch
 
 from fedkin.core import Client
@@ -30,3 +32,23 @@ def test_without_tests_there_is_nothing_to_scale():
     assert after.common_test is None
     assert after.kind == "image"
     assert after.image_shape == (1, 4, 5)
+
+
+def test_some_clients_may_never_take_part():
+    people = Population([Client(i, torch.ones(2, 3)) for i in range(10)], None, [])
+    without = people.without(0.3, seed=5)
+    assert len(without.absent) == 3
+    assert without.away(0) == without.away(99) == set(without.absent)
+    assert without.absent == people.without(0.3, seed=5).absent != people.without(0.3, seed=6).absent
+    assert people.without(0.0, seed=5).absent == ()
+
+
+def test_at_least_one_client_takes_part():
+    people = Population([Client(i, torch.ones(2, 3)) for i in range(3)], None, [])
+    assert len(people.without(0.99, seed=0).absent) == 2
+
+
+def test_who_is_absent_and_who_is_late_are_both_away():
+    people = Population([Client(i, torch.ones(2, 3)) for i in range(3)], None, [], arrivals=torch.tensor([0, 4, 0]))
+    both = dataclasses.replace(people, absent=(2,))
+    assert (both.away(0), both.away(4)) == ({1, 2}, {2})

@@ -4,11 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedkin.methods.federated_clustering.kfed import KFed
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
-from fedkin.evaluate import evaluate_fedcref, evaluator_for, informed
+from fedkin.evaluate import evaluate_fedcref, evaluate_samples, evaluator_for, informed
+from fedkin.methods.federated_clustering.centroids import CentroidState
 from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
 from toy import Toy
 
@@ -34,7 +36,9 @@ def perfect(**state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
 
 def test_the_right_result_has_full_marks() -> None:
     metrics = evaluate_fedcref(METHOD, *perfect())
-    assert metrics == {"accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0}
+    assert metrics == {
+        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+    }  # fmt: skip
 
 
 def test_accuracy_is_the_mean_over_sites_of_local_clusters() -> None:
@@ -115,3 +119,45 @@ def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
     method = informed(FedCRef(associations="perfect", local_epochs=1, min_steps=0), Population(clients, None, []), fed)
     with pytest.raises(FedkinError, match="needs the true classes, which only a scenario has"):
         method.step(fed, method.init(fed))
+
+
+def two_sites(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
+    """Six points on a line at either site, of class 0 below zero and 1 above; a site may have groups of its own."""
+    line = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
+    clients = [
+        Client(i, line, state={} if own is None else {"groups": torch.tensor(own)}) for i, own in enumerate(labels)
+    ]
+    truth = [(line[:, 0] > 0).long() for _ in clients]
+    return Population(clients, truth, ["low", "high"]), LocalFederation(clients)
+
+
+def test_samples_are_judged_by_the_groups_of_their_site_or_by_the_present_result() -> None:
+    state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
+    right = evaluate_samples(KFed(), *two_sites(None, [1, 1, 1, 0, 0, 0]), state)
+    assert right == {
+        "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0, "accuracy": 1.0, "kappas": [1.0, 1.0],
+    }  # fmt: skip
+    half = evaluate_samples(KFed(), *two_sites(None, [1, 0, 1, 0, 1, 0]), state)
+    assert half["kappas"][0] == 1.0
+    assert half["kappas"][1] == pytest.approx(1 / 3)
+    assert half["accuracy"] == pytest.approx((1 + 4 / 6) / 2)
+    assert half["pooled_accuracy"] == pytest.approx(10 / 12)
+
+
+def test_without_a_truth_or_a_result_or_the_wish_there_is_nothing_to_judge() -> None:
+    people, fed = two_sites(None, None)
+    state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
+    assert evaluate_samples(KFed(), dataclasses.replace(people, truth=None), fed, state) == {}
+    assert evaluate_samples(KFed(), people, fed, state, models_too=False) == {}
+
+    class Never(KFed):
+        def ready(self, state: CentroidState) -> bool:
+            return False
+
+    assert evaluate_samples(Never(), people, fed, state) == {}
+
+
+def test_methods_that_group_samples_are_judged_by_them() -> None:
+    evaluate = evaluator_for(KFed())
+    assert evaluate is not None
+    assert evaluate.func is evaluate_samples  # type: ignore[attr-defined]

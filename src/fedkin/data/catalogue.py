@@ -11,6 +11,7 @@ EMBEDDED = {
 
 SCENARIOS = {
     "label-skew": "one labelled data set dealt out so that each site sees only a few of its classes",
+    "own-class": "one client per class, which holds more or less of that class alone (CCFC, SDA-FC)",
     "sites": "data that are split already: a folder with one file per site, taken as they are",
     "label-groups": "three groups of clients with classes of their own, apart or overlapping (OCFL)",
     "missing-classes": "groups of clients that each lack a few of the classes (gradient-loss clustering)",

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.seeds import derive_generator
 
 
 class Scales(Protocol):
@@ -75,6 +77,8 @@ class Population:
     arrivals : Tensor or None
         int64 ``(n,)``, the step before which each client joins: it takes part from this step on, and from the very
         start where it is 0. ``None`` if all are there from the start.
+    absent : tuple of int
+        Clients that never take part, in order; only the evaluator knows their samples.
     """
 
     clients: list[Client]
@@ -87,6 +91,7 @@ class Population:
     common_test: tuple[Tensor, Tensor] | None = None
     drift: Drift | None = None
     arrivals: Tensor | None = None
+    absent: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -100,8 +105,15 @@ class Population:
         return (x.shape[1], x.shape[2], x.shape[3]) if x.ndim == 4 else None
 
     def away(self, step: int) -> set[int]:
-        """Clients that do not take part in this step yet; 0 is what comes before the first."""
-        return set() if self.arrivals is None else set((self.arrivals > step).nonzero()[:, 0].tolist())
+        """Clients that do not take part in this step; 0 is what comes before the first."""
+        late = [] if self.arrivals is None else (self.arrivals > step).nonzero()[:, 0].tolist()
+        return {*self.absent, *late}
+
+    def without(self, share: float, seed: int) -> Population:
+        """The same population, of which a `share` of the clients, in [0, 1), never takes part; at least one does."""
+        count = min(len(self.clients) - 1, round(share * len(self.clients)))
+        drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
+        return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))
 
     def scaled(self, scaling: Scales) -> Population:
         """The same population with `tests` and `common_test` scaled; clients scale their own data themselves."""

@@ -23,7 +23,7 @@ Groups = NDArray[np.int64]
 class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     """Base of estimators that cluster the samples of several sites."""
 
-    def fit(self, X: Sequence[ArrayLike], y: object = None, *, labels: Sequence[ArrayLike] | None = None) -> Self:  # noqa: N803
+    def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
         """Find the groups.
 
         Parameters
@@ -32,8 +32,6 @@ class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             One array, tensor or DataFrame per site; rows are samples, ``(n, features)`` or images
             ``(n, height, width)`` or ``(n, channels, height, width)``. All numbers must be finite.
         y : ignored
-        labels : sequence of array-like of int, optional
-            Each site's own first clusters, ``(n,)`` with values 0 or more, to start from.
 
         Returns
         -------
@@ -44,27 +42,23 @@ class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         FedkinError
             A `ValueError`: if a site's data or a parameter cannot be used.
         """
-        sites = _listed(X)
-        columns = common_columns({f"Site {i}": site for i, site in enumerate(sites)})
-        clients = Sites(sites).build().clients
-        if labels is not None:
-            _bring(clients, labels, self.get_params().get("initial", "given"))
-        options = self._hyper_parameters()
-        counts = options.get("n_clusters")
-        if isinstance(counts, list | tuple | np.ndarray):
-            _bring_counts(clients, counts)
-            options["n_clusters"] = "given"
+        clients, columns = self._clients(X)
+        return self._fitted(clients, columns, self._hyper_parameters())
+
+    def _clients(self, sites: Any) -> tuple[list[Client], list[str]]:
+        """The sites as clients, and their common columns."""
+        listed = _listed(sites)
+        columns = common_columns({f"Site {i}": site for i, site in enumerate(listed)})
+        return Sites(listed).build().clients, columns
+
+    def _fitted(self, clients: list[Client], columns: list[str], options: dict[str, Any]) -> Self:
         outcome = self._run(clients, options)
         self._remember(outcome, clients, columns)
         self.labels_ = [client.state["groups"].numpy() for client in clients]
-        self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
         return self
 
     def predict(self, X: ArrayLike | Sequence[ArrayLike]) -> Groups | list[Groups]:  # noqa: N803
         """Group of new samples: an int64 array ``(n,)`` for one array of samples, a list of them for a list of sites.
-
-        A sample gets the group whose model reconstructs it best. Samples of `fit` may get another one than in
-        `labels_`, for there a site chooses among fewer models.
 
         Raises
         ------
@@ -84,6 +78,9 @@ class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
 class FedCRef(SiteClusterer, method=fedcref.FedCRef):
     """Find the groups across sites, and how many there are (FedCRef; Nardi, Valerio, Passarella).
+
+    `predict` gives a sample the group whose model reconstructs it best. Samples of `fit` may get another one than in
+    `labels_`, for there a site chooses among fewer models.
 
     Every parameter has a default that works; see `fedkin.methods.federated_clustering.fedcref.FedCRef` for them all.
     The most useful ones:
@@ -132,6 +129,38 @@ class FedCRef(SiteClusterer, method=fedcref.FedCRef):
     >>> model.n_clusters_
     3
     """
+
+    def fit(self, X: Sequence[ArrayLike], y: object = None, *, labels: Sequence[ArrayLike] | None = None) -> Self:  # noqa: N803
+        """Find the groups, from first clusters of the sites' own if they have any.
+
+        Parameters
+        ----------
+        X : sequence of array-like
+            One array, tensor or DataFrame per site; rows are samples, ``(n, features)`` or images
+            ``(n, height, width)`` or ``(n, channels, height, width)``. All numbers must be finite.
+        y : ignored
+        labels : sequence of array-like of int, optional
+            Each site's own first clusters, ``(n,)`` with values 0 or more, to start from.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if a site's data or a parameter cannot be used.
+        """
+        clients, columns = self._clients(X)
+        options = self._hyper_parameters()
+        if labels is not None:
+            _bring(clients, labels, options["initial"])
+        if isinstance(options["n_clusters"], list | tuple | np.ndarray):
+            _bring_counts(clients, options["n_clusters"])
+            options["n_clusters"] = "given"
+        self._fitted(clients, columns, options)
+        self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
+        return self
 
 
 def _listed(sites: Any) -> list[Any]:

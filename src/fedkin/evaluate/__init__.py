@@ -10,11 +10,21 @@ from typing import Any
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.evaluate.clients import evaluate_groups
-from fedkin.evaluate.samples import classes_of, evaluate_fedcref
+from fedkin.evaluate.representation import latents_of
+from fedkin.evaluate.samples import classes_of, evaluate_fedcref, evaluate_samples
 from fedkin.methods.clustered_fl.common import GroupState
+from fedkin.methods.federated_clustering.common import SampleMethod
 from fedkin.methods.federated_clustering.fedcref import FedCRef
 
-__all__ = ["Evaluator", "evaluate_fedcref", "evaluate_groups", "evaluator_for", "informed"]
+__all__ = [
+    "Evaluator",
+    "evaluate_fedcref",
+    "evaluate_groups",
+    "evaluate_samples",
+    "evaluator_for",
+    "informed",
+    "latents_of",
+]
 
 Evaluator = Callable[[Any, Population, LocalFederation, Any], dict[str, Any]]
 
@@ -25,12 +35,15 @@ def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
     Parameters
     ----------
     method : Method
-        Methods whose state is a `GroupState` are judged by their groups of clients, FedCRef by its groups of samples.
+        Methods whose state is a `GroupState` are judged by their groups of clients, each `SampleMethod` and FedCRef by
+        groups of samples.
     models_too : bool
         Whether models are tried on test samples, too; it takes time, and groups can be judged without.
     """
     if isinstance(method, FedCRef):
         return evaluate_fedcref
+    if isinstance(method, SampleMethod):
+        return functools.partial(evaluate_samples, models_too=models_too)
     if issubclass(method.state_type, GroupState):
         return functools.partial(evaluate_groups, models_too=models_too)
     return None

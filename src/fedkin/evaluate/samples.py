@@ -1,4 +1,4 @@
-"""Judging groups of samples: FedCRef's local clusters, their associations, and the groups made of them."""
+"""Judging groups of samples, and FedCRef's local clusters and associations that groups are made of."""
 
 from __future__ import annotations
 
@@ -10,14 +10,57 @@ from torch import Tensor
 
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
+from fedkin.methods.federated_clustering.common import SampleMethod
 from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
 from fedkin.metrics import (
     adjusted_rand,
     clustering_accuracy,
+    cohen_kappa,
     match_labels,
     normalized_mutual_information,
     pooled,
 )
+
+
+def evaluate_samples(
+    method: SampleMethod, population: Population, fed: LocalFederation, state: Any, models_too: bool = True
+) -> dict[str, Any]:
+    """Agreement of the samples' groups with their classes, over all sites (CCFC, section 4.2).
+
+    A site's samples are in the groups that it keeps; where it keeps none yet, or never took part, in those that the
+    method's present result gives them.
+
+    Parameters
+    ----------
+    method : SampleMethod
+    population : Population
+        Knows the truth.
+    fed : LocalFederation
+    state : State
+        The method's.
+    models_too : bool
+        Whether to judge now; it takes time where a result is a network.
+
+    Returns
+    -------
+    dict
+        ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a site,
+        mean over sites; ``kappas``: kappa within each site, in order of id. Empty without a truth, or if the method has
+        no groups yet.
+    """
+    if population.truth is None or not models_too or not method.ready(state):
+        return {}
+    result = method.result(state)
+    groups = [
+        client.state["groups"] if "groups" in client.state else method.predict(result, client.x)
+        for client in population.clients
+    ]
+    within = list(zip(population.truth, groups, strict=True))
+    return {
+        **_agreement(population.truth, groups),
+        "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in within])),
+        "kappas": [cohen_kappa(truth, found) for truth, found in within],
+    }
 
 
 def evaluate_fedcref(
@@ -29,9 +72,9 @@ def evaluate_fedcref(
     -------
     dict
         ``accuracy``: ACC of the local clusters, mean over the sites that have begun, resting ones included; absent if
-        none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``: of
-        the groups of all samples whose site is known. ``target``: number of classes that two or more sites hold.
-        Empty without a truth.
+        none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``,
+        ``kappa``, ``pooled_accuracy``: of the groups of all samples whose site is known. ``target``: number of classes
+        that two or more sites hold. Empty without a truth.
     """
     if population.truth is None:
         return {}
@@ -60,7 +103,12 @@ def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, floa
     if not groups:
         return {}
     true, found = pooled(truth), pooled(groups)
-    return {"ari": adjusted_rand(true, found), "nmi": normalized_mutual_information(true, found)}
+    return {
+        "ari": adjusted_rand(true, found),
+        "nmi": normalized_mutual_information(true, found),
+        "kappa": cohen_kappa(true, found),
+        "pooled_accuracy": clustering_accuracy(true, found),
+    }
 
 
 def classes_of(truth: Tensor, labels: Tensor) -> list[int]:

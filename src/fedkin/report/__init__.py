@@ -13,6 +13,7 @@ from fedkin.report.view import (
     Node,
     Profiles,
     RunView,
+    SampleMap,
     Timeline,
 )
 from fedkin.report.write import write_report
@@ -30,6 +31,7 @@ __all__ = [
     "Node",
     "Profiles",
     "RunView",
+    "SampleMap",
     "Timeline",
     "write_report",
 ]

@@ -1,8 +1,8 @@
 """What a report shows, in plain Python and numpy values; free of any method's specifics.
 
 Groups are numbered as in a model's labels. A group keeps its colour and mark wherever it appears in one report, so
-numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures` and
-`RunView.profiles`.
+numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures`,
+`RunView.profiles` and `RunView.map`.
 """
 
 from __future__ import annotations
@@ -274,6 +274,34 @@ class Profiles:
 
 
 @dataclass(frozen=True, eq=False)
+class SampleMap:
+    """Samples as places in the plane.
+
+    Attributes
+    ----------
+    places : ndarray of float, shape (n, 2)
+        Finite.
+    groups : ndarray of int, shape (n,)
+    truth : ndarray of int, shape (n,), or None
+        Their classes, where they are known, as positions in `classes`.
+    classes : sequence of str
+        Names; a class beyond them is called by its number.
+    caption : str
+    """
+
+    places: NDArray[np.floating[Any]]
+    groups: NDArray[np.integer[Any]]
+    truth: NDArray[np.integer[Any]] | None
+    classes: Sequence[str]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape("map of samples", self.places.shape, (len(self.groups), 2))
+        if self.truth is not None:
+            _check_shape("classes of a map of samples", self.truth.shape, (len(self.groups),))
+
+
+@dataclass(frozen=True, eq=False)
 class RunView:
     """Everything one page shows about a run; an empty field leaves its section out.
 
@@ -307,6 +335,7 @@ class RunView:
     table: GroupTable | None = None
     pictures: Sequence[GroupPictures] = ()
     profiles: Profiles | None = None
+    map: SampleMap | None = None
     findings: Sequence[str] = ()
     bars: Sequence[Bars] = ()
     changes: Sequence[Change] = ()

@@ -13,6 +13,7 @@ from fedkin.report.changes import change_table
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_groups
+from fedkin.report.maps import sample_map
 from fedkin.report.markup import folded
 from fedkin.report.page import Section, gallery, headlines, page, paragraphs, sentences
 from fedkin.report.pictures import picture_cards
@@ -50,6 +51,8 @@ def _sections(view: RunView) -> Iterator[Section]:
         yield Section("changes", "What changed when", change_table(view.changes, unit))
     if view.pictures:
         yield Section("pictures", "What the groups look like", picture_cards(view.pictures))
+    if view.map:
+        yield Section("map", "Where the samples lie", sample_map(view.map))
     if view.profiles:
         yield Section("profiles", "What sets the groups apart", profile_table(view.profiles))
     if view.curves:

@@ -1,8 +1,8 @@
 """What the report of a run shows, whatever the method.
 
 Words come from `fedkin.wording`, and what there is to see from the run's records and from what clients hold: groups of
-samples (`samples`), associations of local clusters (`associations`), groups of clients (`clients`), how they were found
-(`grouping`) and what happened meanwhile (`changes`).
+samples (`samples`) and where they lie (`maps`), associations of local clusters (`associations`), groups of clients
+(`clients`), how they were found (`grouping`) and what happened meanwhile (`changes`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fedkin.view.associations import graphs
 from fedkin.view.changes import changes, timeline
 from fedkin.view.clients import client_groups, client_spread, tells_groups
 from fedkin.view.grouping import grouping_of
+from fedkin.view.maps import Points, sample_map
 from fedkin.view.samples import group_pictures, group_profiles, group_table
 from fedkin.wording import (
     MEASURES,
@@ -44,7 +45,9 @@ Line = dict[str, Any]
 _NAMED = 12
 
 
-def view_of(config: Config, population: Population, scaling: Scaling, records: Sequence[Line]) -> RunView:
+def view_of(
+    config: Config, population: Population, scaling: Scaling, records: Sequence[Line], latents: Points | None = None
+) -> RunView:
     """The page's content, from the run's records and from what sites hold.
 
     Parameters
@@ -57,6 +60,8 @@ def view_of(config: Config, population: Population, scaling: Scaling, records: S
         How their data were scaled.
     records : sequence of dict
         The lines of ``records.jsonl``.
+    latents : Points, optional
+        Some samples in the representation that groups were found in.
     """
     clients = [client for client in population.clients if "groups" in client.state]
     groups = sorted({group for client in clients for group in client.state["groups"].tolist()})
@@ -76,6 +81,7 @@ def view_of(config: Config, population: Population, scaling: Scaling, records: S
         table=group_table(clients, groups, population.names) if groups else None,
         pictures=[group_pictures(clients, group, scaling) for group in groups] if is_image else (),
         profiles=group_profiles(clients, groups, population.features) if groups and not is_image else None,
+        map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=_notes(records, unit, clients_grouped is not None),
         findings=findings,
         bars=bars,

@@ -19,6 +19,7 @@ Where the defaults differ from the paper, its form stays available by name:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -35,10 +36,8 @@ from fedkin.learning.aggregate import weighted_mean
 from fedkin.learning.stack import Training
 from fedkin.methods.federated_clustering import association, fedcref_tasks
 from fedkin.methods.federated_clustering.association import Graph, Node
+from fedkin.methods.federated_clustering.common import described, tell
 from fedkin.models.autoencoder import Autoencoder, widths_for
-
-_ATTEMPTS = 5
-"""How often a site is told its groups, should it not answer."""
 
 Oracle = Callable[[int], Sequence[int]]
 """For a site, the true class of each of its clusters; only an evaluation has one to give."""
@@ -171,18 +170,12 @@ class FedCRef:
 
     def init(self, fed: Federation) -> FedCRefState:
         """Line 3: every site clusters its own samples."""
-        facts = fed.ask(fedcref_tasks.describe, fed.all())
-        if not facts:
-            raise FedkinError("No site answered, so there is nothing to cluster.")
-        widths = {fact["features"] for fact in facts.values()}
-        if len(widths) > 1:
-            raise FedkinError(f"Sites must have the same number of features; these have {sorted(widths)}.")
-        unit = all(fact["lowest"] >= 0.0 and fact["highest"] <= 1.0 for fact in facts.values())
-        features = widths.pop()
+        facts = described(fed)
+        features = math.prod(facts.shape)
         started = fed.ask(fedcref_tasks.start, fed.all(**self._wish()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
-            output="sigmoid" if unit else "linear",
+            output="sigmoid" if facts.unit else "linear",
             history=[[sum(reply["clusters"] for reply in started.values()), 0]],
         )
 
@@ -216,7 +209,7 @@ class FedCRef:
             groups={str(i): own for i, own in groups.items()},
             group_models=group_models,
             history=history,
-            finished=stable == fed.ids or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
+            finished=stable == fed.present or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
         )
         if state.finished:
             self._tell_sites(fed, state)
@@ -250,7 +243,7 @@ class FedCRef:
         training = Training(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
         payload = {**self._wish(), **spec, "training": asdict(training), "replicas": replicas}
-        asked = dict.fromkeys((i for i in fed.ids if i not in state.frozen), payload)
+        asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         shapes = {"models": (None, replicas, state.model.size), "samples": (None,)}
         replies = fed.ask(fedcref_tasks.train_clusters, asked, shapes)
         lost.update(fed.missing)
@@ -362,13 +355,9 @@ class FedCRef:
         if not len(state.group_models):
             raise FedkinError("No site could be reached in any iteration, so no groups were found.")
         by_model = {**fedcref_tasks.spec(state.model), "models": state.group_models}
-        waiting: dict[int, Payload] = dict.fromkeys(fed.ids, by_model)
+        waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         waiting |= {int(site): {"groups": groups} for site, groups in state.groups.items()}
-        for _ in range(_ATTEMPTS):
-            told = fed.ask(fedcref_tasks.finish, waiting)
-            waiting = {i: payload for i, payload in waiting.items() if i not in told}
-            if not waiting:
-                return
+        tell(fed, fedcref_tasks.finish, waiting)
 
     def _wish(self) -> Payload:
         return {"initial": self.initial, "n_clusters": self.n_clusters, "max_clusters": self.max_clusters}
@@ -420,7 +409,7 @@ def _record(
     lost: dict[int, str],
 ) -> Record:
     return Record(
-        answered=[i for i in fed.ids if i not in lost],
+        answered=[i for i in fed.present if i not in lost],
         missing=lost,
         values={
             "groups": len(state.group_models),

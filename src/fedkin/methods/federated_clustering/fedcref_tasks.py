@@ -23,20 +23,6 @@ from fedkin.models.autoencoder import Autoencoder
 
 
 @task
-def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Size and range of a site's data."""
-    return [
-        {
-            "samples": len(client),
-            "features": client.x[0].numel(),
-            "lowest": float(client.x.min()),
-            "highest": float(client.x.max()),
-        }
-        for client in clients
-    ]
-
-
-@task
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """The first partition of every site; it stays there."""
     for client, payload in zip(clients, payloads, strict=True):

@@ -1,0 +1,160 @@
+"""What every method that groups samples promises, whatever its algorithm."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import SMALL
+from torch import Tensor
+
+from fedkin import registry
+from fedkin.checkpoint import settle, snapshot
+from fedkin.config import checked_method
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.core.payload import pack
+from fedkin.core.trees import load_tree, save_tree
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.federated_clustering.common import SampleMethod
+
+NAMES = [name for name, entry in registry.METHODS.items() if "federated_clustering" in entry.target and name in SMALL]
+MOVES_DATA = {"kmeans", "fuzzy-cmeans", "dec"}
+CORNERS = torch.tensor([[0.9, 0.1, 0.1, 0.9, 0.1, 0.5], [0.1, 0.9, 0.1, 0.1, 0.9, 0.5], [0.1, 0.1, 0.9, 0.9, 0.9, 0.5]])
+
+
+def sites(sizes: tuple[int, ...] = (24, 30, 27)) -> list[Client]:
+    """Sites with samples around three corners, site i without corner i."""
+    rng = torch.Generator().manual_seed(7)
+    clients = []
+    for i, size in enumerate(sizes):
+        held = torch.tensor([corner for corner in range(3) if corner != i % 3 or size == 1])
+        truth = held[torch.arange(size) % len(held)]
+        clients.append(Client(i, (CORNERS[truth] + 0.05 * torch.randn(size, 6, generator=rng)).clamp(0, 1)))
+    return clients
+
+
+def method_of(name: str) -> Any:
+    return checked_method(registry.resolve("method", name), dict(SMALL[name]))
+
+
+def run(name: str, clients: list[Client], **options: Any) -> tuple[Any, LocalFederation, Any]:
+    method, fed = method_of(name), LocalFederation(clients, seed=3, **options)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return method, fed, state
+
+
+def groups_of(fed: LocalFederation) -> Tensor:
+    return torch.cat([client.state["groups"] for client in fed.clients.values()])
+
+
+def same(first: Any, second: Any) -> bool:
+    (tensors, text), (others, other) = pack(first), pack(second)
+    return text == other and all(torch.equal(tensors[key], others[key]) for key in tensors)
+
+
+def test_every_method_is_held_to_them():
+    listed = {name for name, entry in registry.METHODS.items() if "federated_clustering" in entry.target}
+    assert listed - set(NAMES) == {"fedcref"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_gets_a_group_and_the_same_seed_the_same_one(name):
+    clients = sites()
+    method, fed, state = run(name, clients)
+    assert isinstance(method, SampleMethod)
+    result = method.result(state)
+    for client in clients:
+        groups = client.state["groups"]
+        assert groups.dtype == torch.int64
+        assert groups.shape == (len(client),)
+        assert 0 <= int(groups.min()) <= int(groups.max()) < result["n_groups"]
+        predicted = method.predict(result, client.x)
+        assert predicted.dtype == torch.int64
+        assert predicted.shape == (len(client),)
+        assert method.embed(result, client.x).shape[0] == len(client)
+    _, again, other = run(name, sites())
+    assert same(method.result(state), method.result(other))
+    assert torch.equal(groups_of(fed), groups_of(again))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reply_does_not_depend_on_who_else_is_asked(name):
+    _, alone, _ = run(name, sites(), chunk=1)
+    _, together, _ = run(name, sites(), chunk=99, workers=1)
+    assert torch.equal(groups_of(alone), groups_of(together))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path: Path):
+    method, fed, state = run(name, sites())
+    other = LocalFederation(sites(), seed=3)
+    resumed = method.init(other)
+    while not resumed.finished:
+        save_tree(tmp_path / "checkpoint", snapshot(other, resumed))
+        other = LocalFederation(sites(), seed=3)
+        resumed = settle(other, method.state_type, load_tree(tmp_path / "checkpoint"))
+        resumed, _ = method.step(other, resumed)
+    assert same(method.result(state), method.result(resumed))
+    assert torch.equal(groups_of(fed), groups_of(other))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sites_that_come_and_go_are_named_and_harm_nobody(name):
+    clients = sites()
+    method, fed = method_of(name), LocalFederation(clients, seed=11, drop_rate=0.3)
+    state = method.init(fed)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        assert set(record.missing) | set(record.answered) >= set(fed.ids)
+    assert pack(method.result(state))[0].keys()
+    assert all(tensor.isfinite().all() for tensor in pack(method.result(state))[0].values())
+    assert sum("groups" in client.state for client in clients) >= 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_site_that_never_takes_part_is_assigned_by_the_result(name):
+    clients = sites()
+    method, fed = method_of(name), LocalFederation(clients, seed=3)
+    fed.away = {1}
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    assert [("groups" in client.state) for client in clients] == [True, False, True]
+    assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MOVES_DATA])
+def test_no_sample_leaves_its_site(name, monkeypatch: pytest.MonkeyPatch):
+    clients = sites()
+    rows = torch.cat([client.x for client in clients])
+    stream = Federation.stream
+    seen = []
+
+    def listen(fed: Federation, *asked: Any, **more: Any) -> Any:
+        for i, reply in stream(fed, *asked, **more):
+            seen.append(i)
+            for tensor in pack(reply)[0].values():
+                if tensor.shape[-1:] == (rows.shape[1],):
+                    distance = torch.cdist(tensor.reshape(-1, rows.shape[1]).double(), rows.double())
+                    assert distance.min() > 1e-6
+            yield i, reply
+
+    monkeypatch.setattr(Federation, "stream", listen)
+    run(name, clients)
+    assert seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_site_may_hold_a_single_sample(name):
+    clients = sites((1, 24, 30))
+    run(name, clients)
+    assert clients[0].state["groups"].shape == (1,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_samples_need_one_shape(name):
+    clients = [Client(0, torch.rand(12, 3)), Client(1, torch.rand(12, 4))]
+    with pytest.raises(FedkinError, match="all need the same"):
+        method_of(name).init(LocalFederation(clients))
