@@ -10,17 +10,17 @@ already. ``--module`` names another network than the paper's, and ``--rounds`` a
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from fedkin.config import load_config
 from fedkin.costs import Target, costs_of, training_rounds
-from fedkin.run import CONFIG, RECORDS, execute, resume
+from fedkin.run import CONFIG
 from fedkin.wording import reached
+from grid import records, run, spread
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "mnist": {
@@ -124,16 +124,6 @@ def settings_of(data: str, method: str, encoder: str | None) -> dict[str, Any]:
     return settings
 
 
-def run(folder: Path, method: str, settings: dict[str, Any], more: list[str]) -> None:
-    """One run, unless it is there already."""
-    if (folder / "result.json").exists():
-        return
-    if (folder / CONFIG).exists():
-        resume(folder)
-        return
-    execute(load_config(method, [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
-
-
 def show(runs: Path, reach: float | None = None) -> None:
     """Print accuracy and rounds, costs as multiples of federated averaging's, and costs to the target."""
     found: dict[tuple[str, str], list[Path]] = defaultdict(list)
@@ -179,7 +169,7 @@ def accuracy_of(folders: list[Path], reach: float | None) -> list[str]:
     config = load_config(folders[0] / CONFIG)
     ari, groups, rounds, final = [], [], [], []
     for folder in folders:
-        lines = [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
+        lines = records(folder)
         scores = [line["metrics"]["personal_accuracy"] for line in lines if "personal_accuracy" in line["metrics"]]
         final.append(100 * mean(scores[-_LAST:]))
         ari.append(lines[-1]["metrics"]["ari"])
@@ -187,8 +177,8 @@ def accuracy_of(folders: list[Path], reach: float | None) -> list[str]:
         when = reached(lines, "personal_accuracy", reach or config.target.reach or 1.0)
         rounds.append(str(training_rounds(lines, when[0])) if when else "–")
     return [
-        config.method.module, str(config.method.rounds), str(len(folders)), _spread(ari, 2),
-        ", ".join(groups), ", ".join(rounds), _spread(final, 2),
+        config.method.module, str(config.method.rounds), str(len(folders)), spread(ari, 2),
+        ", ".join(groups), ", ".join(rounds), spread(final, 2),
     ]  # fmt: skip
 
 
@@ -202,17 +192,9 @@ def costs_beside(found: dict[tuple[str, str], list[Path]], data: str, method: st
             ratios.append(own.over(other))
     paper, zero = PAPER_COSTS[data][method], PAPER_COSTS[data]["fedavg"]
     return [
-        _spread([ratio["both"] for ratio in ratios], 2), f"{paper[0] / zero[0]:.2f}",
-        _spread([ratio["client_seconds"] for ratio in ratios], 2), f"{paper[1] / zero[1]:.2f}",
+        spread([ratio["both"] for ratio in ratios], 2), f"{paper[0] / zero[0]:.2f}",
+        spread([ratio["client_seconds"] for ratio in ratios], 2), f"{paper[1] / zero[1]:.2f}",
     ]  # fmt: skip
-
-
-def _spread(values: list[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or not known:
-        return "–"
-    text = f"{mean(known):.{digits}f}"
-    return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
 
 
 if __name__ == "__main__":

@@ -13,10 +13,8 @@ as in the paper: 0 until the groups are formed, and the same from then on. Round
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -26,7 +24,8 @@ from fedkin.config import load_config
 from fedkin.methods.clustered_fl import groupers
 from fedkin.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
 from fedkin.outputs import load_found
-from fedkin.run import CONFIG, RECORDS, execute, resume
+from fedkin.run import CONFIG
+from grid import records, run, spread
 
 ROUNDS = 50
 SPLITS = {"nb": (False, True), "ni": (False, False), "ob": (True, True), "oi": (True, False)}
@@ -70,11 +69,6 @@ def main() -> None:
 
 def to_the_split(folder: Path, data: str, clients: int, split: str, module: str, seed: int, more: list[str]) -> None:
     """One run that ends as soon as the clients are grouped."""
-    if (folder / "result.json").exists():
-        return
-    if (folder / CONFIG).exists():
-        resume(folder)
-        return
     overlap, balanced = SPLITS[split]
     settings = {
         "seed": seed, "data.source": data, "scenario.clients": clients, "scenario.overlap": overlap,
@@ -82,7 +76,7 @@ def to_the_split(folder: Path, data: str, clients: int, split: str, module: str,
         "method.learning_rate": 0.01, "evaluation.every": ROUNDS, "target.metric": "splits", "target.reach": 1,
         "target.stop": True,
     }  # fmt: skip
-    execute(load_config("ocfl", [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
+    run(folder, "ocfl", settings, more)
 
 
 def show(runs: Path) -> None:
@@ -101,7 +95,7 @@ def show(runs: Path) -> None:
             paper = PAPER.get((data, clients), {}).get(grouper)
             cell = paper.split()[list(SPLITS).index(split)] if paper else "–"
             rounds = "/".join(str(int(one["round"])) if one["round"] < ROUNDS else "never" for one in found)
-            columns = [_spread([one[name] for one in found]) for name in ("ari", "mean", "ami", "homogeneity")]
+            columns = [spread([one[name] for one in found]) for name in ("ari", "mean", "ami", "homogeneity")]
             print(
                 f"| {data} | {clients} | {module} | {split} | {grouper} | {len(found)} | {rounds} | {columns[0]} | "
                 f"{columns[1]} | {cell} | {columns[2]} | {columns[3]} |"
@@ -110,7 +104,7 @@ def show(runs: Path) -> None:
 
 def scored(folder: Path, truth: Tensor) -> dict[str, dict[str, float]]:
     """By grouper: the round counted from 0, the groups' agreement from then on, and its mean over 50 rounds."""
-    fired = len((folder / RECORDS).read_text().splitlines()) - 1
+    fired = len(records(folder)) - 1
     splits = load_found(folder).result["splits"]
     found = {}
     for name, labels in (groupings(splits[0]["distances"]) if splits else dict.fromkeys(groupings(None))).items():
@@ -140,10 +134,6 @@ def groupings(distances: Tensor | None) -> dict[str, Any]:
         groupers.hdbscan(distances, 0.2, "group"),
     ]
     return dict(zip(names, made, strict=True))
-
-
-def _spread(values: list[float]) -> str:
-    return f"{mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{mean(values):.2f}"
 
 
 if __name__ == "__main__":

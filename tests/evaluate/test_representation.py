@@ -1,11 +1,11 @@
 from dataclasses import dataclass
 
 import torch
-from fedkin.methods.federated_clustering.kfed import KFed
 
 from fedkin.core import Client
 from fedkin.data.population import Population
 from fedkin.evaluate import latents_of
+from fedkin.methods.federated_clustering.kfed import KFed
 from toy import Toy
 
 

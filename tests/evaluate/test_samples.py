@@ -4,14 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedkin.methods.federated_clustering.kfed import KFed
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.evaluate import evaluate_fedcref, evaluate_samples, evaluator_for, informed
 from fedkin.methods.federated_clustering.centroids import CentroidState
-from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
+from fedkin.methods.federated_clustering.fedcref import FedCRef
+from fedkin.methods.federated_clustering.fedcref_state import FedCRefState
+from fedkin.methods.federated_clustering.kfed import KFed
 from toy import Toy
 
 METHOD = FedCRef()
@@ -76,7 +77,7 @@ def test_a_site_that_has_not_begun_is_left_out() -> None:
     )
     del fed.clients[2].state["labels"]
     assert evaluate_fedcref(METHOD, people, fed, state) == {
-        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0,
+        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
     }  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.common import SampleMethod
-from fedkin.methods.federated_clustering.fedcref import FedCRef, FedCRefState
+from fedkin.methods.federated_clustering.fedcref import FedCRef
+from fedkin.methods.federated_clustering.fedcref_state import FedCRefState
 from fedkin.metrics import (
     adjusted_rand,
     clustering_accuracy,

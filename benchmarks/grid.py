@@ -1,0 +1,36 @@
+"""What the tables of this folder have in common: a run per cell, and figures with their spread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from fedkin.config import load_config
+from fedkin.run import CONFIG, RECORDS, execute, resume
+
+
+def run(folder: Path, method: str, settings: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+    """One run, unless it is there already; one that was stopped goes on."""
+    if (folder / "result.json").exists():
+        return
+    if (folder / CONFIG).exists():
+        resume(folder)
+        return
+    execute(load_config(method, [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's records."""
+    return [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
+
+
+def spread(values: Sequence[float | None], digits: int = 2) -> str:
+    """Mean and standard deviation; a dash if one is not known."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return "–"
+    text = f"{mean(known):.{digits}f}"
+    return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
