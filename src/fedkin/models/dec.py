@@ -6,7 +6,8 @@ soft assignments come close to a sharpened version of themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
@@ -21,6 +22,44 @@ from fedkin.core.seeds import draw_seed
 
 PAPER_WIDTHS = (500, 500, 2000)
 PAPER_CODE = 10
+_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class DeepClusters:
+    """What DEC found: an encoder, and centroids in its code.
+
+    Attributes
+    ----------
+    widths : tuple of int
+        Features, hidden units layer by layer, and length of the code.
+    centre : Tensor
+        ``(features,)``, taken from samples before anything else.
+    spread : float
+        What samples are then divided by.
+    encoder : Tensor
+        ``(size,)``: weights and biases of layer after layer.
+    centroids : Tensor
+        ``(k, code)``.
+    """
+
+    widths: tuple[int, ...]
+    centre: Tensor
+    spread: float
+    encoder: Tensor
+    centroids: Tensor
+
+    @torch.no_grad()
+    def codes(self, x: Tensor) -> Tensor:
+        """Codes ``(n, code)`` of samples ``(n, features)``."""
+        module = _module(self.widths)
+        nn.utils.vector_to_parameters(self.encoder, module.parameters())
+        parts = [module((part - self.centre) / self.spread) for part in x.split(_BATCH)]
+        return torch.cat(parts) if parts else torch.zeros(0, self.widths[-1])
+
+    def assign(self, x: Tensor) -> Tensor:
+        """Cluster of samples ``(n, features)``: that of the centroid nearest to the code; int64 ``(n,)``."""
+        return assignment(self.codes(x), self.centroids).argmax(dim=1)
 
 
 @dataclass(frozen=True)
@@ -46,8 +85,8 @@ class DeepEmbeddedClustering:
         SGD's, in self-training.
     batch : int
         Samples per step, in both.
-    refresh : int
-        Steps of self-training on one target distribution.
+    refresh : int, optional
+        Steps of self-training on one target distribution; by default 20, or an epoch where that is more.
     max_refreshes : int
         Bound on the number of targets.
     tolerance : float
@@ -63,7 +102,7 @@ class DeepEmbeddedClustering:
     learning_rate: float = 0.01
     momentum: float = 0.9
     batch: int = 256
-    refresh: int = 20
+    refresh: int | None = None
     max_refreshes: int = 50
     tolerance: float = 0.001
     restarts: int = 20
@@ -90,22 +129,35 @@ class DeepEmbeddedClustering:
         FedkinError
             If `n_clusters` is not in ``1..n``.
         """
-        if not 1 <= n_clusters <= len(x):
-            raise FedkinError(
-                f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."
-            )
+        _check_possible(n_clusters, len(x))
         if n_clusters == 1:
             return torch.zeros(len(x), dtype=torch.int64)
-        x = _unit_scale(x)
+        return self.train(x, n_clusters, rng).assign(x)
+
+    def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
+        """Cluster the rows of `x`, as `fit` does, and give what new rows can be assigned by.
+
+        Raises
+        ------
+        FedkinError
+            As in `fit`.
+        """
+        _check_possible(n_clusters, len(x))
+        centre, spread = _scale(x)
+        x = (x - centre) / spread
         encoder, decoder = self._networks(x.shape[1], rng)
         self._reconstruct(encoder, decoder, x, rng)
         with torch.no_grad():
-            centroids = self._centroids(encoder(x), n_clusters, rng)
-        return self._self_train(encoder, centroids, x, rng)
+            first = self._centroids(encoder(x), n_clusters, rng)
+        centroids = self._self_train(encoder, first, x, rng)
+        vector = nn.utils.parameters_to_vector(encoder.parameters()).detach()
+        return DeepClusters(self._widths(x.shape[1]), centre, spread, vector, centroids)
+
+    def _widths(self, features: int) -> tuple[int, ...]:
+        return (features, *(self.hidden or _hidden_for(features)), min(self.code, features))
 
     def _networks(self, features: int, rng: torch.Generator) -> tuple[nn.Sequential, nn.Sequential]:
-        hidden = self.hidden or _hidden_for(features)
-        widths = [features, *hidden, min(self.code, features)]
+        widths = self._widths(features)
         return _mlp(widths, rng), _mlp(widths[::-1], rng)
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
@@ -123,11 +175,13 @@ class DeepEmbeddedClustering:
             return torch.from_numpy(search.fit(code.numpy()).cluster_centers_).float()
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Train `encoder` in place; the centroids that go with it."""
         centroids = centroids.clone().requires_grad_()
         parameters = [*encoder.parameters(), centroids]
         optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
         labels = torch.full((len(x),), -1)
         batches = _batches(len(x), self.batch, rng)
+        refresh = self.refresh or max(20, math.ceil(len(x) / self.batch))
         for _ in range(self.max_refreshes):
             with torch.no_grad():
                 soft = assignment(encoder(x), centroids)
@@ -135,13 +189,13 @@ class DeepEmbeddedClustering:
             if (labels != previous).double().mean() < self.tolerance:
                 break
             target = sharpened(soft)
-            for rows in islice(batches, self.refresh):
+            for rows in islice(batches, refresh):
                 log_soft = assignment(encoder(x[rows]), centroids).log()
                 loss = functional.kl_div(log_soft, target[rows], reduction="batchmean")
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        return labels
+        return centroids.detach()
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
@@ -170,27 +224,39 @@ def sharpened(soft: Tensor) -> Tensor:
     return weight / weight.sum(dim=1, keepdim=True)
 
 
+def _check_possible(n_clusters: int, samples: int) -> None:
+    if not 1 <= n_clusters <= samples:
+        raise FedkinError(f"DEC was asked for {n_clusters} clusters of {samples} samples; 1 to {samples} are possible.")
+
+
 def _hidden_for(features: int) -> tuple[int, ...]:
     """The paper's widths from 256 features on, in proportion below, and never fewer than 32 units."""
     share = min(1.0, features / 256)
     return tuple(max(32, round(width * share)) for width in PAPER_WIDTHS)
 
 
-def _unit_scale(x: Tensor) -> Tensor:
-    """`x` centred, and scaled so that the mean squared length of a row is its number of features."""
-    centred = x - x.mean(dim=0)
-    spread = centred.square().mean().sqrt()
-    return centred / spread if spread > 0 else centred
+def _scale(x: Tensor) -> tuple[Tensor, float]:
+    """What to take from `x`, and then to divide it by, so that the mean squared length of a row is its features."""
+    centre = x.mean(dim=0)
+    spread = float((x - centre).square().mean().sqrt())
+    return centre, spread if spread > 0 else 1.0
 
 
-def _mlp(widths: list[int], rng: torch.Generator) -> nn.Sequential:
+def _mlp(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
     """Linear layers with a ReLU between them; He-scaled weights, biases of zero."""
+    module = _module(widths)
+    for layer in module:
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=(2 / layer.in_features) ** 0.5, generator=rng)
+            nn.init.zeros_(layer.bias)
+    return module
+
+
+def _module(widths: Sequence[int]) -> nn.Sequential:
+    """Linear layers with a ReLU between them, whose parameters hold nothing yet."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
-        linear = torch.nn.utils.skip_init(nn.Linear, inputs, outputs)
-        nn.init.normal_(linear.weight, std=(2 / inputs) ** 0.5, generator=rng)
-        nn.init.zeros_(linear.bias)
-        layers += [linear, nn.ReLU()]
+        layers += [torch.nn.utils.skip_init(nn.Linear, inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 

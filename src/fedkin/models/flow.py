@@ -1,0 +1,164 @@
+"""Normalising flows: an invertible network whose density is known (RealNVP; Dinh, Sohl-Dickstein, Bengio 2017).
+
+A sample ``x`` is mapped to a latent ``z``, and ``log p(x) = log N(z; 0, I) + log |det dz/dx|``. Every coupling changes
+one half of the numbers by a scale and a shift that follow from the other half, which stays as it is; so both the
+inverse and the determinant need no more than what the map itself needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from fedkin.core.errors import FedkinError
+
+LEVELS = 256
+"""Values that a number of an image takes."""
+
+
+class Coupling(nn.Module):
+    """Affine coupling: one half is scaled by ``exp(s)`` and shifted by ``t``, both made from the other half.
+
+    Parameters
+    ----------
+    given, changed : int
+        Length of either half; `changed` at least 1.
+    width, depth : int
+        Units of a hidden layer, and number of hidden layers, of the network that both s, by a tanh, and t are made by.
+    """
+
+    def __init__(self, given: int, changed: int, width: int, depth: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for inputs, outputs in pairwise([max(1, given), *[width] * depth]):
+            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        self.conditioner = nn.Sequential(*layers)
+        self.scale, self.shift = nn.Linear(width, changed), nn.Linear(width, changed)
+
+    def forward(self, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
+        """The half `changed` ``(n, changed)`` after the map, and the log-determinant of every sample ``(n,)``."""
+        scale, shift = self.affine(given)
+        return changed * scale.exp() + shift, scale.sum(1)
+
+    def inverse(self, given: Tensor, changed: Tensor) -> Tensor:
+        """What `forward` makes `changed` of."""
+        scale, shift = self.affine(given)
+        return (changed - shift) * (-scale).exp()
+
+    def affine(self, given: Tensor) -> tuple[Tensor, Tensor]:
+        """Scale s and shift t, both ``(n, changed)``, made from the half that is given."""
+        if not given.shape[1]:  # samples of a single number: nothing to go by
+            given = given.new_zeros(len(given), 1)
+        hidden = self.conditioner(given)
+        return self.scale(hidden).tanh(), self.shift(hidden)
+
+
+class RealNVP(nn.Module):
+    """Couplings that take turns in which half they change, from samples to standard normal latents.
+
+    The halves of an image are the black and the white fields of a checkerboard, of a vector the numbers in even and in
+    odd places. A coupling's network sees only the half that is given and makes only the half that is changed: the same
+    as masking whole samples, without the work on what the mask takes away.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of one sample: (features,) or (channels, height, width).
+    width : int
+        Units of a hidden layer.
+    depth : int
+        Hidden layers of each coupling.
+    couplings : int
+        Number of couplings.
+    """
+
+    def __init__(self, shape: Sequence[int], width: int = 512, depth: int = 3, couplings: int = 6) -> None:
+        super().__init__()
+        black = checkerboard(shape).flatten()
+        self.halves = (black.nonzero().flatten(), (~black).nonzero().flatten())
+        lengths = [len(half) for half in self.halves]
+        self.turns = [turn % 2 for turn in range(couplings) if lengths[1 - turn % 2]]
+        self.couplings = nn.ModuleList(
+            Coupling(lengths[given], lengths[1 - given], width, depth) for given in self.turns
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-density of samples ``(n, *shape)`` in nats: ``(n,)``."""
+        z, log_determinant = self.latent(x)
+        return log_determinant - 0.5 * (z.square().sum(1) + z.shape[1] * math.log(2 * math.pi))
+
+    def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents ``(n, d)`` of samples ``(n, *shape)``, and ``log |det dz/dx|`` ``(n,)``."""
+        parts = self._parted(x.flatten(1))
+        log_determinant = x.new_zeros(len(x))
+        for given, coupling in zip(self.turns, self.couplings, strict=True):
+            parts[1 - given], change = coupling(parts[given], parts[1 - given])
+            log_determinant = log_determinant + change
+        return self._joined(parts), log_determinant
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Flat samples ``(n, d)`` of latents ``(n, d)``."""
+        parts = self._parted(z)
+        for given, coupling in zip(self.turns[::-1], list(self.couplings)[::-1], strict=True):
+            parts[1 - given] = cast(Coupling, coupling).inverse(parts[given], parts[1 - given])
+        return self._joined(parts)
+
+    def _parted(self, x: Tensor) -> list[Tensor]:
+        return [x.index_select(1, half) for half in self.halves]
+
+    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+        places = torch.cat(self.halves).argsort()
+        return torch.cat(list(parts), dim=1).index_select(1, places)
+
+
+def checkerboard(shape: Sequence[int]) -> Tensor:
+    """The black fields, bool `shape`: of every channel where row plus column is even; of a vector the even places.
+
+    Raises
+    ------
+    FedkinError
+        If `shape` is neither that of a vector nor that of an image.
+    """
+    if len(shape) == 1:
+        return torch.arange(shape[0]) % 2 == 0
+    if len(shape) != 3:
+        raise FedkinError(
+            f"Samples have shape {tuple(shape)}; flows take vectors, and images (channels, height, width)."
+        )
+    channels, height, width = shape
+    board = (torch.arange(height)[:, None] + torch.arange(width)[None]) % 2 == 0
+    return board.expand(channels, height, width)
+
+
+def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
+    """Values of images, of 256 levels in [0, 1], spread over the real line (Dinh et al. 2017, section 4.1).
+
+    A level becomes an interval of width 1/256, in which `noise` chooses a place; the interval [0, 1] that results is
+    drawn in to [alpha, 1 - alpha], and its logit taken.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 ``(n, ...)`` with values in [0, 1].
+    alpha : float
+        In (0, 0.5).
+    noise : Tensor or float
+        In [0, 1), of the shape of `x` or for all; 0.5 is the middle of every level.
+
+    Returns
+    -------
+    logits : Tensor
+        Of the shape of `x`.
+    log_determinant : Tensor
+        ``(n,)``: sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has spread.
+    """
+    spread = (x * (LEVELS - 1) + noise) / LEVELS
+    drawn_in = alpha + (1 - 2 * alpha) * spread
+    logits = drawn_in.logit()
+    slopes = math.log(1 - 2 * alpha) - drawn_in.log() - (-drawn_in).log1p()
+    return logits, slopes.flatten(1).sum(1)
