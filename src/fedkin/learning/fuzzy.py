@@ -1,0 +1,193 @@
+"""Fuzzy c-means (Bezdek 1981), for many dimensions, weighted points and a fuzziness as near to 1 as one likes.
+
+A point at squared distances ``d_j`` from the centres has memberships proportional to ``d_j ** (-1 / (m - 1))``. With
+m = 1.1 that is a tenth power, which overflows or vanishes; here it is the softmax of ``-log(d_j) / (m - 1)``. Points
+are read a few at a time, so that beside them only the centres are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from sklearn.cluster import kmeans_plusplus
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.seeds import draw_seed
+
+_CHUNK = 256
+"""Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""
+_ROUNDING = 4 * torch.finfo(torch.float32).eps
+"""A squared distance below this part of the squared lengths is rounding, and the point is on the centre."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What fuzzy c-means found.
+
+    Attributes
+    ----------
+    centres : Tensor
+        float32 ``(k, width)``.
+    supports : Tensor
+        float32 ``(k,)``: sum of the points' weights times their memberships.
+    iterations : int
+        Times that the centres were moved.
+    moved : float
+        How far the centre went that went furthest in the last of them; Euclidean.
+    """
+
+    centres: Tensor
+    supports: Tensor
+    iterations: int
+    moved: float
+
+
+def fuzzy_c_means(
+    points: Tensor,
+    start: Tensor,
+    fuzziness: float,
+    tolerance: float = 1e-4,
+    max_iterations: int = 1000,
+    weights: Tensor | None = None,
+    chunk: int = _CHUNK,
+) -> Clusters:
+    """Move centres until none moves further than `tolerance`.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, width)``.
+    start : Tensor
+        float32 ``(k, width)``, where the centres start.
+    fuzziness : float
+        m > 1. Towards 1 it is k-means; with much more than 2, or in many dimensions, all centres meet in the mean.
+    tolerance : float
+        In the units of the points.
+    max_iterations : int
+        At least 1.
+    weights : Tensor, optional
+        float32 ``(n,)``, 0 or more; by default all are 1.
+    chunk : int
+        Points that are read at a time. But for rounding, the result does not depend on it.
+
+    Returns
+    -------
+    Clusters
+        A centre that no point belongs to stays where it started, with a support of 0.
+
+    Raises
+    ------
+    FedkinError
+        If there are no points or centres, or they differ in width, or `fuzziness` is not above 1.
+    """
+    _check(points, start, fuzziness)
+    mass = torch.ones(len(points)) if weights is None else weights
+    middle = _middle(points, mass, chunk)
+    centres = start - middle  # near the origin, products lose the least to rounding
+    moved = torch.inf
+    iteration = 0
+    while moved > tolerance and iteration < max_iterations:
+        sums, masses = _sums(points, mass, middle, centres, fuzziness, chunk)
+        after = torch.where(masses[:, None] > 0, sums / masses[:, None], centres.double()).float()
+        moved = float((after - centres).norm(dim=1).max())
+        centres = after
+        iteration += 1
+    return Clusters(centres + middle, _supports(points, mass, middle, centres, fuzziness, chunk), iteration, moved)
+
+
+def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = _CHUNK) -> Tensor:
+    """How much each of `points` ``(n, width)`` belongs to each of `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
+
+    A point on centres belongs to them alone, in equal parts.
+
+    Raises
+    ------
+    FedkinError
+        As `fuzzy_c_means`.
+    """
+    _check(points, centres, fuzziness)
+    middle = centres.mean(0)
+    parts = [_log_memberships(part, centres - middle, fuzziness) for part in _near(points, middle, chunk)]
+    return torch.cat(parts, dim=1).exp().T
+
+
+def drawn(points: Tensor, count: int, rng: torch.Generator) -> Tensor:
+    """Seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, width)``.
+    count : int
+        Wanted; there are fewer if there are not so many different points.
+    rng : torch.Generator
+    """
+    seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))
+    return different(torch.from_numpy(seeds))
+
+
+def different(points: Tensor) -> Tensor:
+    """`points` ``(k, width)`` without those that, but for rounding, repeat an earlier one."""
+    apart = torch.cdist(points.double(), points.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    lengths = points.double().norm(dim=1)
+    repeats = (apart <= _ROUNDING * torch.maximum(lengths[:, None], lengths)).tril(-1).any(1)
+    return points[~repeats]
+
+
+def _sums(
+    points: Tensor, mass: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int
+) -> tuple[Tensor, Tensor]:
+    """By centre, over points counted from `middle`: sum weighted by ``membership ** m``, and those weights' sum."""
+    sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
+    for part, own in zip(_near(points, middle, chunk), mass.split(chunk), strict=True):
+        pull = (fuzziness * _log_memberships(part, centres, fuzziness)).exp() * own
+        sums += pull @ part
+        masses += pull.sum(1)
+    return sums, masses
+
+
+def _supports(points: Tensor, mass: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int) -> Tensor:
+    supports = torch.zeros(len(centres), dtype=torch.float64)
+    for part, own in zip(_near(points, middle, chunk), mass.split(chunk), strict=True):
+        supports += (_log_memberships(part, centres, fuzziness).exp() * own).sum(1)
+    return supports.float()
+
+
+def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
+    """Logarithms of memberships, ``(k, n)``: centres by points, the order in which both products are fastest."""
+    lengths = centres.square().sum(1)[:, None] + part.square().sum(1)
+    squared = torch.addmm(lengths, centres, part.T, alpha=-2.0)
+    on = squared <= _ROUNDING * lengths
+    logits = squared.log().div_(1.0 - fuzziness)
+    if bool(on.any()):
+        somewhere = on.any(0)
+        logits[:, somewhere] = torch.where(on[:, somewhere], 0.0, -torch.inf)
+    return logits.log_softmax(0)
+
+
+def _near(points: Tensor, middle: Tensor, chunk: int) -> Iterator[Tensor]:
+    """`points`, `chunk` at a time, as seen from `middle`; each in the place of the one before, to save memory."""
+    place = torch.empty_like(points[:chunk])
+    for part in points.split(chunk):
+        yield torch.sub(part, middle, out=place[: len(part)])
+
+
+def _middle(points: Tensor, mass: Tensor, chunk: int) -> Tensor:
+    total = torch.zeros(points.shape[1], dtype=torch.float64)
+    for part, own in zip(points.split(chunk), mass.split(chunk), strict=True):
+        total += own @ part
+    return (total / mass.sum(dtype=torch.float64).clamp_min(torch.finfo(torch.float64).tiny)).float()
+
+
+def _check(points: Tensor, centres: Tensor, fuzziness: float) -> None:
+    if not fuzziness > 1.0:
+        raise FedkinError(f"fuzziness is {fuzziness}; it must be above 1.")
+    if not len(points) or not len(centres):
+        raise FedkinError(
+            f"There are {len(points)} points and {len(centres)} centres; fuzzy c-means needs one of each."
+        )
+    if points.shape[1] != centres.shape[1]:
+        raise FedkinError(f"Points have {points.shape[1]} numbers and centres {centres.shape[1]}; they need the same.")

@@ -1,0 +1,228 @@
+"""FFCM: federated fuzzy c-means (Stallmann and Wilbik 2022).
+
+The server sends centres, every site runs fuzzy c-means on its own samples from there and sends the centres it came to
+with their supports, the sums of memberships; the server makes new centres of them; and so on until they rest.
+
+The paper starts from random centres and runs up to 1000 rounds with a fuzziness of 2. With that fuzziness all centres
+of images meet in one point, so 1.1 is the default here. Random centres are ``start="uniform"``; by default the first
+round is like one of `k-FED`: sites start from seeds of their own, and the server groups their centres by k-means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Gt
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core.method import Count, Positive
+from fedkin.learning.features import extract
+from fedkin.learning.fuzzy import drawn, fuzzy_c_means, memberships
+from fedkin.learning.k_means import k_means
+from fedkin.methods.federated_clustering.centroids import CentroidMethod, CentroidState, on_its_sphere
+from fedkin.methods.federated_clustering.common import described
+
+_LEAST_SUPPORT = 0.5
+"""Of a centre that a site sends; samples' worth. Centres with less stand for nothing at that site."""
+_SEEDS_AT_SERVER = 10
+
+
+@task
+def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Fuzzy c-means of a site's own samples from the centres that came.
+
+    The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: which
+    of the centres that came each started from.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        points = extract(payload["features"], client.x)
+        wanted = min(_wanted(client, payload), len(points))
+        start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
+        limits = (payload["tolerance"], payload["local_iterations"])
+        found = fuzzy_c_means(points, start, payload["fuzziness"], *limits)
+        kept = found.supports >= min(_LEAST_SUPPORT, float(found.supports.max()))
+        replies.append(
+            {
+                "centres": found.centres[kept],
+                "supports": found.supports[kept],
+                "indices": indices[kept],
+                "iterations": found.iterations,
+            }
+        )
+    return replies
+
+
+@dataclass(frozen=True)
+class FFCMState(CentroidState):
+    """With a memory of one round.
+
+    Attributes
+    ----------
+    before : Tensor
+        float32 ``(k, width)``, the centres that the last round started from.
+    """
+
+    before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+@dataclass(frozen=True)
+class FFCM(CentroidMethod):
+    """Federated fuzzy c-means; one step is one round.
+
+    Attributes
+    ----------
+    aggregation : {"kmeans", "mean"}
+        How the server makes centres of the sites': by k-means of them all, each counting alike; or as the mean of
+        those that started from the same centre, weighted by support. A centre that nobody reports stays.
+    fuzziness : float
+        m, above 1.
+    local_clusters : int, "given" or None
+        Groups that a site looks for, the paper's k_l; by default `n_clusters`. With fewer, it starts from the centres
+        that its samples belong to most, and says nothing of the others. "given": every site knows its own number, int64
+        ``state["n_groups"]``. No site looks for more than it has samples.
+    tolerance : float
+        A site is done when none of its centres moves further, in the units of the features; and the server when none
+        does in a round, or in two, for the centres of unlike sites may go back and forth for ever.
+    rounds : int
+        Most rounds. With sites that come and go, centres may never come to rest.
+    local_iterations : int
+        Most iterations of a site in one round.
+    start : {"sites", "uniform"}
+        Where the first round starts: from k-means++ seeds at every site, or from samples drawn uniformly in [0, 1], as
+        in the paper.
+    """
+
+    aggregation: Literal["kmeans", "mean"] = "kmeans"
+    fuzziness: Annotated[float, Gt(1)] = 1.1
+    local_clusters: Count | Literal["given"] | None = None
+    tolerance: Positive = 1e-4
+    rounds: Count = 20
+    local_iterations: Count = 1000
+    start: Literal["sites", "uniform"] = "sites"
+
+    state_type: ClassVar[type[State]] = FFCMState
+
+    def init(self, fed: Federation) -> FFCMState:
+        """Random centres, or none yet."""
+        facts = described(fed)
+        features = self.space(facts.shape)
+        if self.start == "sites":
+            return FFCMState(features=features)
+        random = torch.rand(self.n_clusters, *facts.shape, generator=fed.rng("start"))
+        return FFCMState(features=features, centroids=extract(features, random))
+
+    def ready(self, state: FFCMState) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
+    def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
+        """A round; after the last, sites are told the centres."""
+        payload: Payload = {
+            "features": state.features,
+            "centroids": state.centroids,
+            "fuzziness": self.fuzziness,
+            "tolerance": self.tolerance,
+            "local_iterations": self.local_iterations,
+            "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
+        }
+        replies = fed.ask(move_centres, dict.fromkeys(fed.present, payload))
+        missing, last = dict(fed.missing), state.steps + 1 == self.rounds
+        if not replies:
+            return self._unanswered(fed, state, missing, last)
+        centroids = self._aggregated(fed, state.centroids, list(replies.values()))
+        moved, in_two = (_distance(earlier, centroids) for earlier in (state.centroids, state.before))
+        resting = min(moved, in_two) <= self.tolerance
+        after = state.next(centroids=centroids, before=state.centroids, finished=last or resting)
+        if after.finished:
+            self.finish(fed, after)
+        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+        told = {"moved": moved if isfinite(moved) else None, "iterations": iterations}
+        return after, Record(list(replies), missing, told)
+
+    def result(self, state: FFCMState) -> dict[str, Any]:
+        """The centroids, on the sphere where samples are, and the features."""
+        return super().result(state) | {"centroids": on_its_sphere(state.features, state.centroids)}
+
+    def _aggregated(self, fed: Federation, before: Tensor, replies: list[Payload]) -> Tensor:
+        """New centres ``(k, width)``, in the order of those before if there were any."""
+        if self.aggregation == "mean" and len(before):
+            return mean_by_index(before, replies)
+        pooled = torch.cat([reply["centres"] for reply in replies])
+        # The same seeds in every round: what sites no longer move must not move here.
+        found = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), _SEEDS_AT_SERVER).centres
+        return in_order_of(before, found) if len(before) else found
+
+    def _unanswered(
+        self, fed: Federation, state: FFCMState, missing: dict[int, str], last: bool
+    ) -> tuple[FFCMState, Record]:
+        if last and not self.ready(state):
+            reasons = "; ".join(sorted(set(missing.values())))
+            raise FedkinError(f"No site answered FFCM in {self.rounds} rounds ({reasons}).")
+        after = state.next(finished=last)
+        if last:
+            self.finish(fed, after)
+        return after, Record([], missing, {"moved": None, "iterations": {}})
+
+
+def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
+    """Means of the centres that started from the same one of `before` ``(k, width)``, weighted by their supports.
+
+    A reply has ``centres`` ``(k_l, width)``, ``supports`` ``(k_l,)`` and ``indices`` int64 ``(k_l,)``.
+    """
+    sums = torch.zeros(before.shape, dtype=torch.float64)
+    supports = torch.zeros(len(before), dtype=torch.float64)
+    for reply in replies:
+        own = reply["supports"].double()
+        sums.index_add_(0, reply["indices"], own[:, None] * reply["centres"])
+        supports.index_add_(0, reply["indices"], own)
+    known = supports > 0
+    after = before.clone()
+    after[known] = (sums[known] / supports[known, None]).float()
+    return after
+
+
+def in_order_of(before: Tensor, found: Tensor) -> Tensor:
+    """`found` ``(j, width)``, each in place of the one of `before` ``(k, width)`` that it is, all in all, nearest to.
+
+    Where there are fewer than before, the others stay; where there are more, the rest comes last.
+    """
+    rows, columns = linear_sum_assignment(torch.cdist(before.double(), found.double()).square().numpy())
+    after = before.clone()
+    after[rows] = found[columns]
+    new = torch.ones(len(found), dtype=torch.bool)
+    new[columns] = False
+    return torch.cat([after, found[new]])
+
+
+def _distance(before: Tensor, after: Tensor) -> float:
+    """How far the centre went that went furthest; infinite if there are not as many as before."""
+    return float((after - before).norm(dim=1).max()) if len(before) == len(after) else inf
+
+
+def _wanted(client: Client, payload: Payload) -> int:
+    if payload["local_clusters"] != "given":
+        return int(payload["local_clusters"])
+    if "n_groups" not in client.state:
+        raise FedkinError(f"method.local_clusters = 'given', but site {client.id} brings no number of its own.")
+    return int(client.state["n_groups"])
+
+
+def _start(
+    points: Tensor, centroids: Tensor, wanted: int, fuzziness: float, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Where a site starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
+    if not len(centroids):
+        seeds = drawn(points, wanted, rng)
+        return seeds, torch.arange(len(seeds))
+    indices = torch.arange(len(centroids))
+    if wanted < len(centroids):
+        support = memberships(points, centroids, fuzziness).sum(0)
+        indices = support.topk(wanted).indices.sort().values
+    return centroids[indices], indices

@@ -1,0 +1,60 @@
+"""Methods that find their centroids in one exchange: every site sends something once, the server does the rest."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedkin.core import Federation, FedkinError, Payload, Record, Task
+from fedkin.methods.federated_clustering.centroids import CentroidMethod
+from fedkin.methods.federated_clustering.common import described
+
+_ATTEMPTS = 20
+
+Found = tuple[dict[str, Any], dict[str, Any]]
+"""Changes of the state, and plain values that tell about them."""
+
+
+@dataclass(frozen=True)
+class OneExchange(CentroidMethod):
+    """A method of one step. Sites that did not answer in it are left out, and told their groups all the same.
+
+    If nobody answered, the next step tries again, up to twenty times.
+    """
+
+    asked: ClassVar[Task]
+    """What sites do."""
+
+    @abstractmethod
+    def payload(self, state: Any) -> Payload:
+        """What sites are told for it."""
+
+    @abstractmethod
+    def grouped(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> Found:
+        """What one or more `replies` lead to."""
+
+    def init(self, fed: Federation) -> Any:
+        """Which features the sites' samples are compared by; nothing is found yet."""
+        return self.state_type(features=self.space(described(fed).shape))  # type: ignore[call-arg]
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """The exchange, and word of the groups to all sites."""
+        replies = fed.ask(self.asked, dict.fromkeys(fed.present, self.payload(state)))
+        missing = dict(fed.missing)
+        if not replies:
+            return self._again(state, missing)
+        changes, told = self.grouped(fed, state, replies)
+        after = state.next(finished=True, **changes)
+        self.finish(fed, after)
+        return after, Record(answered=list(replies), missing=missing, values=told)
+
+    def ready(self, state: Any) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
+    def _again(self, state: Any, missing: dict[int, str]) -> tuple[Any, Record]:
+        if state.steps + 1 == _ATTEMPTS:
+            reasons = "; ".join(sorted(set(missing.values())))
+            raise FedkinError(f"No site answered {type(self).__name__} in {_ATTEMPTS} attempts ({reasons}).")
+        return state.next(), Record(answered=[], missing=missing)
