@@ -1,0 +1,146 @@
+"""Random views of samples, for learning what they have in common; every sample of a batch at once.
+
+Crop, zoom, turn and mirror image are one affine map, with one interpolation. Blur is a product with a narrow matrix
+from either side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
+
+_RATIO = math.log(4 / 3)
+_BLUR = (0.1, 2.0)
+_BLUR_SIDE = 28
+_NO_BLUR = 1e-2
+_LUMA = (0.299, 0.587, 0.114)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How a view differs from its sample. The defaults are CCFC's for grey images, as in its authors' code.
+
+    Attributes
+    ----------
+    crop : float
+        Least share of an image's area that is kept, in (0, 1]; the kept part is enlarged to the image's size. Its sides
+        are to each other as those of the image, times 3/4 to 4/3.
+    turn : float
+        Most degrees, in both directions.
+    blur : float
+        Share of views that are blurred. The standard deviation is 0.1 to 2 pixels in 28, and in proportion in others.
+    mirror : float
+        Share of views that are mirror images, left to right.
+    jitter : float
+        Most change of brightness, contrast and saturation, one after another; 0.4 is 0.6 to 1.4 times as much.
+    jittered : float
+        Share of views whose colours change.
+    grey : float
+        Share of views without colour.
+    replaced : float
+        For vectors: share of the numbers that are another sample's.
+    """
+
+    crop: float = 0.5
+    turn: float = 10.0
+    blur: float = 0.5
+    mirror: float = 0.0
+    jitter: float = 0.0
+    jittered: float = 0.8
+    grey: float = 0.0
+    replaced: float = 0.0
+
+    def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """One view of every sample.
+
+        Parameters
+        ----------
+        x : Tensor
+            float32 ``(n, *shape)``, images in [0, 1] if colours change.
+        rng : torch.Generator
+
+        Returns
+        -------
+        Tensor
+            float32 ``(n, *shape)``. What lies outside of an image is 0.
+        """
+        if x.dim() != 4:
+            return _replaced(x, self.replaced, rng)
+        x = self._moved(x, rng)
+        if self.jitter:
+            x = self._coloured(x, rng)
+        return self._blurred(x, rng) if self.blur else x
+
+    def _moved(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        n, _, height, width = x.shape
+        area = _between(self.crop, 1.0, n, rng)
+        ratio = _between(-_RATIO / 2, _RATIO / 2, n, rng).exp()
+        wide, high = ((area.sqrt() * ratio).clamp_max(1.0), (area.sqrt() / ratio).clamp_max(1.0))
+        right, down = (_between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
+        angle = torch.deg2rad(_between(-self.turn, self.turn, n, rng))
+        mirrored = torch.where(torch.rand(n, generator=rng) < self.mirror, -1.0, 1.0)
+        cosine, sine = angle.cos(), angle.sin()
+        across = torch.stack([wide * mirrored * cosine, -wide * mirrored * sine * (height / width), right], dim=1)
+        along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
+        grid = affine_grid(torch.stack([across, along], dim=1), list(x.shape), align_corners=False)
+        return grid_sample(x, grid, align_corners=False)
+
+    def _blurred(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        n, channels, height, width = x.shape
+        spread = _between(*_BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
+        spread = torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR)
+        rows, columns = _smoothing(spread, height), _smoothing(spread, width)
+        flat = x.transpose(0, 1).reshape(channels * n, height, width)
+        blurred = rows.repeat(channels, 1, 1) @ flat @ columns.repeat(channels, 1, 1).mT
+        return blurred.view(channels, n, height, width).transpose(0, 1)
+
+    def _coloured(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Brightness, contrast, saturation, and no colour at all."""
+        n = len(x)
+        chosen = (torch.rand(n, generator=rng) < self.jittered).float()
+        factors = 1 + chosen * _between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
+        brightness, contrast, saturation = factors.view(3, n, 1, 1, 1)
+        x = (x * brightness).clamp(0, 1)
+        x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
+        colourless = torch.rand(n, 1, 1, 1, generator=rng) < self.grey
+        return _luma(x).expand_as(x).lerp(x, torch.where(colourless, 0.0, saturation)).clamp(0, 1)
+
+
+def augmentation_for(shape: tuple[int, ...]) -> Augmentation:
+    """The views that samples of `shape` are learned from.
+
+    Images with one channel: CCFC's. With more: those that SimSiam uses for CIFAR-10 (Chen and He 2021, appendix D),
+    but for changes of hue; colours change only where there are three. Vectors: three numbers in ten are replaced by the
+    same feature of other samples; CCFC has no vectors, SCARF (Bahri et al. 2022) replaces six in ten.
+    """
+    if len(shape) != 3:
+        return Augmentation(replaced=0.3)
+    if shape[0] == 1:
+        return Augmentation()
+    colour = shape[0] == 3
+    return Augmentation(0.2, turn=0.0, blur=0.0, mirror=0.5, jitter=0.4 * colour, grey=0.2 * colour)
+
+
+def _replaced(x: Tensor, share: float, rng: torch.Generator) -> Tensor:
+    """Each number of a sample is, with the chance `share`, the one that another sample of the batch has there."""
+    others = torch.randint(len(x), x.shape, generator=rng)
+    return torch.where(torch.rand(x.shape, generator=rng) < share, x.gather(0, others), x)
+
+
+def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
+    return torch.rand(n, generator=rng) * (high - low) + low
+
+
+def _smoothing(spread: Tensor, side: int) -> Tensor:
+    """Matrices ``(n, side, side)`` that take a weighted mean around each place; at an edge of what there is."""
+    at = torch.arange(side, dtype=torch.float32)
+    weights = (-0.5 * ((at[:, None] - at) / spread.view(-1, 1, 1)).square()).exp()
+    return weights / weights.sum(2, keepdim=True)
+
+
+def _luma(x: Tensor) -> Tensor:
+    return (x * x.new_tensor(_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
