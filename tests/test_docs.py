@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-QUICK = {"fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"]}
+QUICK = {
+    "fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"],
+    **dict.fromkeys(["kin-graph", "kfed"], []),
+}
 
 
 def examples(page: Path) -> list[tuple[str, str]]:

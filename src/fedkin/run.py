@@ -22,6 +22,7 @@ from fedkin.checkpoint import settle, snapshot
 from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
+from fedkin.core.method import Concluding
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
@@ -220,6 +221,8 @@ class Run:
         line = self._line(state, record)
         if self._is_enough(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
+            if isinstance(self.method, Concluding):
+                self.method.conclude(self.fed, state)
             line = self._line(state, record)  # the last record also judges the models
         self.records.append(json.dumps(line))
         # The checkpoint comes last: a record too many is cut off again, one too few could not be made up for.

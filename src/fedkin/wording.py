@@ -114,6 +114,31 @@ MEASURES = {
     "wrong": Measure(
         "Wrongly joined", "share of the associations that join local clusters of different classes", "percent"
     ),
+    "synthetic_samples": Measure(
+        "Synthetic samples", "made by the sites' generative networks, and sent to the server", "count", chart=False
+    ),
+    "generator_loss": Measure(
+        "Generator's loss", "mean over sites, with that of the discriminator", beside="discriminator_loss",
+        headline=False,
+    ),
+    "discriminator_loss": Measure("Discriminator's loss", "mean over sites", headline=False, chart=False),
+    "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
+    "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
+    "small_clusters": Measure("Small clusters", "sent by all sites together", "count", headline=False, chart=False),
+    "resolution": Measure(
+        "Resolution", "share of chance's links below which groups stay apart", headline=False, chart=False
+    ),
+    "stability": Measure(
+        "Stability", "agreement of the groups with those found without some of the nodes, 1 for the same", "share",
+        headline=False, chart=False,
+    ),
+    "modularity": Measure(
+        "Modularity", "share of the graph's links within groups, above chance", "share", headline=False, chart=False
+    ),
+    "explained": Measure(
+        "Variance kept", "by the principal components, of that of the features", "percent", headline=False,
+        chart=False,
+    ),
     "active": Measure(
         "Active sites", "sites that still refined their clusters; the others rest", "count", headline=False
     ),

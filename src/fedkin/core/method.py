@@ -64,3 +64,15 @@ class Method(Protocol[S]):
     def result(self, state: S) -> dict[str, Any]:
         """What the method found, as a tree of tensors and plain values."""
         ...
+
+
+@runtime_checkable
+class Concluding(Protocol):
+    """A method whose sites are told something at its end, such as the groups of their samples.
+
+    Its last step calls `conclude`, and so does a run that ends early because its target is reached.
+    """
+
+    def conclude(self, fed: Federation, state: Any) -> None:
+        """Tell every site what `state` has come to."""
+        ...

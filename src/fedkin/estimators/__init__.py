@@ -5,6 +5,7 @@ An estimator's parameters are its method's hyper-parameters, with the same names
 unlabelled sites, in `clients` if it groups clients that hold labelled ones, by one message each in `one_shot`.
 """
 
+from fedkin.estimators.centroids import FFCM, FuzzyCMeans, KFed, KMeans
 from fedkin.estimators.clients import (
     IFCA,
     OCFL,
@@ -16,20 +17,33 @@ from fedkin.estimators.clients import (
     Local,
     Sattler,
 )
+from fedkin.estimators.deep import CCFC, DEC, PPFCGAN, SCFC, SDAFC, UIFCA
+from fedkin.estimators.kingraph import KinGraph
 from fedkin.estimators.one_shot import LADD, Embedding
 from fedkin.estimators.samples import FedCRef, SiteClusterer
 
 __all__ = [
+    "CCFC",
+    "DEC",
+    "FFCM",
     "IFCA",
     "LADD",
     "OCFL",
+    "PPFCGAN",
+    "SCFC",
+    "SDAFC",
+    "UIFCA",
     "ClientClusterer",
     "Embedding",
     "FedAvg",
     "FedCRef",
     "FedOpt",
+    "FuzzyCMeans",
     "GradientLoss",
     "Hierarchical",
+    "KFed",
+    "KMeans",
+    "KinGraph",
     "Local",
     "Sattler",
     "SiteClusterer",

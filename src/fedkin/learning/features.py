@@ -1,15 +1,22 @@
-"""What samples are compared by: named features that need no training, and torch modules by their path."""
+"""What samples are compared by: named features that need no training, and functions or modules by their path."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fedkin.core.errors import unknown_name
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.learning.gradients import LEAST, gradients
+from fedkin.learning.hog import hog
 
-_FEATURES: dict[str, Callable[[Tensor], Tensor]] = {}
+Extractor = Callable[[Tensor], Tensor]
+"""From samples, float32 ``(n, *shape)``, to ``(n, ...)``: one row of numbers for each, whoever else is among them."""
 
 
 def extract(name: str, x: Tensor) -> Tensor:
@@ -18,7 +25,11 @@ def extract(name: str, x: Tensor) -> Tensor:
     Parameters
     ----------
     name : str
-        "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1.
+        "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
+        oriented gradients of images, see `fedkin.learning.hog.hog`. "gradients": the same without hard edges between
+        directions and cells, see `fedkin.learning.gradients.gradients`. A name that was registered. Or a dotted path
+        ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
+        process, and so it must return the same at every site and in every process.
     x : Tensor
         float32 ``(n, *shape)``.
 
@@ -30,11 +41,40 @@ def extract(name: str, x: Tensor) -> Tensor:
     Raises
     ------
     FedkinError
-        If there are no such features.
+        If there are no such features, or they cannot be had of these samples.
     """
+    if ":" in name:
+        return _checked(name, _made(name, tuple(x.shape[1:])), x)
     if name not in _FEATURES:
         raise unknown_name("features", name, _FEATURES)
-    return _FEATURES[name](x)
+    if name in known:
+        return _FEATURES[name](x)
+    return _checked(name, _FEATURES[name], x)
+
+
+def register(name: str, extractor: Extractor) -> None:
+    """Make `name` known to `extract` in this process.
+
+    Raises
+    ------
+    FedkinError
+        If the name is taken by another one, is empty or "auto", or holds a colon, which marks a dotted path.
+    """
+    if not name or ":" in name or name == "auto":
+        raise FedkinError(f"Features cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
+    if _FEATURES.setdefault(name, extractor) is not extractor:
+        raise FedkinError(f"Features '{name}' exist already; register these under another name.")
+
+
+def forget(name: str) -> None:
+    """Make a registered name unknown again."""
+    if name not in known:
+        _FEATURES.pop(name, None)
+
+
+def suited(shape: tuple[int, ...]) -> str:
+    """The features that need no training and tell most about samples of `shape`: "gradients" for images, "raw" else."""
+    return "gradients" if len(shape) == 3 and min(shape[1:]) >= LEAST else "raw"
 
 
 def _raw(x: Tensor) -> Tensor:
@@ -45,4 +85,41 @@ def _unit(x: Tensor) -> Tensor:
     return normalize(x.flatten(1), dim=1)
 
 
-_FEATURES |= {"raw": _raw, "unit": _unit}
+_FEATURES: dict[str, Extractor] = {"raw": _raw, "unit": _unit, "gradients": gradients, "hog": hog}
+known = frozenset(_FEATURES)
+"""The library's own names."""
+
+
+@lru_cache(maxsize=8)
+def _made(path: str, shape: tuple[int, ...]) -> Extractor:
+    """What the factory at a dotted path returns; a module in evaluation mode."""
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise FedkinError(f"Features '{path}' are no dotted path; write it as 'package.module:factory'.")
+    try:
+        factory = getattr(import_module(module), attribute)
+        made = factory(shape)
+    except Exception as error:  # whatever the user's own file raises
+        raise FedkinError(f"Features '{path}' cannot be made for samples of shape {shape}: {error!r}.") from error
+    if not callable(made):
+        raise FedkinError(
+            f"Features '{path}' came as something of type {type(made).__name__}, not a module or function."
+        )
+    extractor: Extractor = made.eval() if isinstance(made, nn.Module) else made
+    return extractor
+
+
+def _checked(name: str, extractor: Extractor, x: Tensor) -> Tensor:
+    """What a user's own extractor makes of samples, if it is one row of finite numbers for each."""
+    try:
+        with torch.no_grad():
+            found: Any = extractor(x)
+    except Exception as error:
+        raise FedkinError(f"Features '{name}' fail on samples of shape {tuple(x.shape[1:])}: {error!r}.") from error
+    if not isinstance(found, Tensor) or found.ndim < 1 or len(found) != len(x) or not found[:1].numel() >= len(x[:1]):
+        gave = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        raise FedkinError(f"Features '{name}' turn {len(x)} samples into {gave}; it must be ({len(x)}, width).")
+    rows = found.reshape(len(x), -1).float()
+    if not rows.isfinite().all():
+        raise FedkinError(f"Features '{name}' of some samples are not finite.")
+    return rows

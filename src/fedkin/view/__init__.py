@@ -222,8 +222,13 @@ def _increments(totals: Sequence[float]) -> list[float]:
 
 
 def _notes(records: Sequence[Line], unit: str, of_clients: bool) -> list[str]:
-    """Who was missing when; first, what numbers are compared with, which depends on whether groups are of clients."""
-    notes = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
+    """What a method warns of, and who was missing when.
+
+    First comes what numbers are compared with, which depends on whether groups are of clients.
+    """
+    warnings = dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"])
+    missing = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
+    notes = [*warnings, *missing]
     if not records or not records[-1]["metrics"]:
         return notes
     if not of_clients:

@@ -35,5 +35,5 @@ def test_facts_of_the_sites():
 def test_sites_that_do_not_answer_are_told_again():
     clients = [Client(i, torch.rand(4, 2)) for i in range(3)]
     fed = LocalFederation(clients, failures=[(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)])
-    KFed().finish(fed, CentroidState(centroids=torch.rand(2, 2)))
+    KFed().conclude(fed, CentroidState(centroids=torch.rand(2, 2)))
     assert ["groups" in client.state for client in clients] == [True, False, True]

@@ -11,6 +11,7 @@ from fedkin.core.payload import pack
 from fedkin.data.scenario import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.evaluate import evaluate_fedcref, informed
+from fedkin.methods.federated_clustering import fedcref_tasks
 from fedkin.methods.federated_clustering.fedcref import FedCRef
 from fedkin.methods.federated_clustering.fedcref_tasks import cluster_refine, percentile_difference
 
@@ -252,3 +253,39 @@ def test_new_samples_go_to_the_group_that_knows_them():
         groups = FedCRef.predict(result, client.x)
         assert (groups == client.state["groups"]).float().mean() > 0.6
     assert result["n_groups"] == len(result["communities"]) == len(result["models"])
+
+
+def test_kin_graph_may_make_the_first_clusters():
+    people = LabelSkew(clients=6, samples_per_class=60).build(0)  # it takes more samples than the other tests have
+    fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
+    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    assert metrics["accuracy"] > 0.85
+    assert records[0].values["clusters"] <= sum(len(client.state["kin"].unique()) for client in people.clients)
+    assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
+
+
+def test_few_strays_make_no_cluster_of_their_own():
+    x = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [4.9]])
+    labels = fedcref_tasks._without_strays(x, torch.tensor([3, 3, 3, 7, 7, 7, 9]), 0.5)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+
+
+def test_kin_graph_may_associate_clusters():
+    people = population("true", clients=4)
+    method = dataclasses.replace(QUICK, initial="auto", associations="kin-graph", max_iterations=1)
+    _, state, _ = run(method, people)
+    own = [client.state["kin"] for client in people.clients]
+    most = {
+        (client.id, cluster): int(kin[client.state["previous"] == cluster].mode().values)
+        for client, kin in zip(people.clients, own, strict=True)
+        for cluster in range(int(client.state["previous"].max()) + 1)
+    }
+    nodes = [tuple(node) for node in state.nodes]
+    assert state.edges
+    assert all(most[nodes[a]] == most[nodes[b]] for a, b in state.edges)
+
+
+def test_kin_graph_needs_every_site():
+    fed = LocalFederation(population("method", clients=3).clients, failures=[(n, 0) for n in range(2, 60)])
+    with pytest.raises(FedkinError, match="Site 0"):
+        dataclasses.replace(QUICK, initial="kin-graph").init(fed)

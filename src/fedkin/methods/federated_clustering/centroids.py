@@ -74,7 +74,7 @@ class CentroidMethod(SampleMethod):
         """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
         return extract(result["features"], x)
 
-    def finish(self, fed: Federation, state: Any) -> None:
+    def conclude(self, fed: Federation, state: Any) -> None:
         """Have every site assign its samples to the centroids of `state`."""
         payload: Payload = {"result": self.result(state)}
         tell(fed, assign_to_centroids, dict.fromkeys(fed.present, payload))

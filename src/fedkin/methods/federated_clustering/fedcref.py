@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,64 +32,16 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive, Share
-from fedkin.learning.aggregate import weighted_mean
 from fedkin.learning.stack import Training
-from fedkin.methods.federated_clustering import association, fedcref_tasks
+from fedkin.methods.federated_clustering import association, fedcref_state, fedcref_tasks
 from fedkin.methods.federated_clustering.association import Graph, Node
 from fedkin.methods.federated_clustering.common import described, tell
+from fedkin.methods.federated_clustering.fedcref_state import FedCRefState
+from fedkin.methods.federated_clustering.kingraph import KinGraph
 from fedkin.models.autoencoder import Autoencoder, widths_for
 
 Oracle = Callable[[int], Sequence[int]]
 """For a site, the true class of each of its clusters; only an evaluation has one to give."""
-
-
-@dataclass(frozen=True)
-class FedCRefState(State):
-    """What the server knows; dictionaries are keyed by a site's id as text.
-
-    Attributes
-    ----------
-    widths, output
-        Shape of the autoencoders, decided in `FedCRef.init`.
-    models : dict of str to Tensor
-        Models of the sites that are stable, ``(clusters, replicas, size)``.
-    samples : dict of str to Tensor
-        Sizes of their clusters, ``(clusters,)`` int64.
-    stable, frozen : list of int
-        Sites whose last refinement changed little; those of them that have retrained since, and rest.
-    nodes, edges, communities, isolated, cut
-        The last association graph (`association.Graph`).
-    statistics : Tensor, (nodes, nodes)
-        The rule's statistic of the row's samples under the column's model; NaN where nobody could be asked.
-    community_models : Tensor, (communities, size)
-    groups : dict of str to list of int
-        Group of each present local cluster of a site.
-    group_models : Tensor, (groups, size)
-    history : list of [isolated, communities]
-        One entry per iteration, the start included, for the global stopping rule.
-    """
-
-    widths: list[int] = field(default_factory=list)
-    output: str = "sigmoid"
-    models: dict[str, Tensor] = field(default_factory=dict)
-    samples: dict[str, Tensor] = field(default_factory=dict)
-    stable: list[int] = field(default_factory=list)
-    frozen: list[int] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[list[int]] = field(default_factory=list)
-    communities: list[list[int]] = field(default_factory=list)
-    isolated: list[int] = field(default_factory=list)
-    cut: float | None = None
-    statistics: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    community_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    groups: dict[str, list[int]] = field(default_factory=dict)
-    group_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    history: list[list[int]] = field(default_factory=list)
-
-    @property
-    def model(self) -> Autoencoder:
-        """The autoencoders' shape."""
-        return Autoencoder(tuple(self.widths), self.output)
 
 
 @dataclass(frozen=True)
@@ -98,8 +50,9 @@ class FedCRef:
 
     Parameters
     ----------
-    initial : {"auto", "given", "kmeans", "embedding", "dec"}
-        How a site makes its first clusters; "auto" takes the labels a site brings, else "embedding".
+    initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
+        How a site makes its first clusters; "auto" takes the labels a site brings, else "embedding". "kin-graph" groups
+        the samples of all sites first (`kingraph`); a site's clusters are the groups that it has enough of.
     n_clusters : int or {"auto", "given"}
         Local clusters per site: a number, the number the site brings, or with "auto" the site's own estimate, which is
         revised in every refinement.
@@ -124,8 +77,9 @@ class FedCRef:
     batch_size : int
     learning_rate : float
         Of Adam.
-    associations : {"held-out", "paper", "perfect"}
-        The rule that associates clusters. "perfect" is an upper bound for evaluations and needs an `oracle`.
+    associations : {"held-out", "paper", "kin-graph", "perfect"}
+        The rule that associates clusters. With "kin-graph" those are kin most of whose samples have the same group
+        there; no models are exchanged for it. "perfect" is an upper bound for evaluations and needs an `oracle`.
     cut : float, optional
         For "held-out": largest average share of losses within a group; by default chosen from the merge heights.
     percentile, threshold : float
@@ -142,7 +96,7 @@ class FedCRef:
         Only with ``associations="perfect"``.
     """
 
-    initial: Literal["auto", "given", "kmeans", "embedding", "dec"] = "auto"
+    initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
     n_clusters: Count | Literal["auto", "given"] = "auto"
     max_clusters: Annotated[int, Ge(2)] = 10
     least_share: Share = 0.5
@@ -155,7 +109,7 @@ class FedCRef:
     continuity: bool = False
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
-    associations: Literal["held-out", "paper", "perfect"] = "held-out"
+    associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
     cut: Share | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Share = 0.2
@@ -172,6 +126,8 @@ class FedCRef:
         """Line 3: every site clusters its own samples."""
         facts = described(fed)
         features = math.prod(facts.shape)
+        if "kin-graph" in (self.initial, self.associations):
+            _group_all(fed)
         started = fed.ask(fedcref_tasks.start, fed.all(**self._wish()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
@@ -190,7 +146,9 @@ class FedCRef:
         groups, agreement = self._refine(fed, state, graph, community_models, active, lost)
         alone = [models[site][cluster, 0] for site, cluster in (graph.nodes[a] for a in graph.isolated)]
         used = sorted({group for own in groups.values() for group in own})
-        groups, group_models = _only(used, groups, [*community_models, *alone]) if used else ({}, state.group_models)
+        groups, group_models = (
+            fedcref_state.only(used, groups, [*community_models, *alone]) if used else ({}, state.group_models)
+        )
 
         stable = sorted({*frozen, *(i for i in agreement if agreement[i] >= self.stability)})
         history = [*state.history, [len(graph.isolated), len(graph.communities)]]
@@ -212,7 +170,7 @@ class FedCRef:
             finished=stable == fed.present or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
         )
         if state.finished:
-            self._tell_sites(fed, state)
+            self.conclude(fed, state)
         return state, _record(fed, state, samples, used, agreement, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
@@ -266,6 +224,16 @@ class FedCRef:
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
             return association.by_class(nodes, [self.oracle(site)[cluster] for site, cluster in nodes]), statistics
+        if self.associations == "kin-graph":
+            tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"groups": (len(models[i]),)})
+            lost.update(fed.missing)
+            groups = [
+                int(tallies[site]["groups"][cluster])
+                if site in tallies
+                else -1 - a  # the unknown are kin to nobody
+                for a, (site, cluster) in enumerate(nodes)
+            ]
+            return association.by_class(nodes, groups), statistics
         everyone = list(range(len(nodes)))
         new = [a for a in everyone if nodes[a][0] in trained]
         if new:
@@ -289,8 +257,8 @@ class FedCRef:
         """Lines 22-24: one model per community, by federated averaging over its member clusters."""
         models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
         if self.continuity:
-            _continue(models, state, graph)
-        known = _unchanged(state, graph, frozen)
+            fedcref_state.continued(models, state, graph)
+        known = fedcref_state.unchanged(state, graph, frozen)
         for group, before in known.items():
             models[group] = state.community_models[before]
         members: dict[int, list[tuple[int, int]]] = {}
@@ -311,7 +279,7 @@ class FedCRef:
                 lambda i: {"models": (len(members[i]), state.model.size), "samples": (len(members[i]),)},
             )
             lost.update(fed.missing)
-            _average(models, members, replies)
+            fedcref_state.averaged(models, members, replies)
         return models
 
     def _refine(
@@ -350,7 +318,7 @@ class FedCRef:
             for before, now in zip(earlier, later, strict=True)
         )
 
-    def _tell_sites(self, fed: Federation, state: FedCRefState) -> None:
+    def conclude(self, fed: Federation, state: FedCRefState) -> None:
         """Give every site its clusters' groups; a site that was lost assigns its samples by the groups' models."""
         if not len(state.group_models):
             raise FedkinError("No site could be reached in any iteration, so no groups were found.")
@@ -360,44 +328,27 @@ class FedCRef:
         tell(fed, fedcref_tasks.finish, waiting)
 
     def _wish(self) -> Payload:
-        return {"initial": self.initial, "n_clusters": self.n_clusters, "max_clusters": self.max_clusters}
+        return {
+            "initial": self.initial,
+            "n_clusters": self.n_clusters,
+            "max_clusters": self.max_clusters,
+            "least_share": self.least_share,
+        }
 
 
-def _unchanged(state: FedCRefState, graph: Graph, frozen: list[int]) -> dict[int, int]:
-    """Communities whose members all rest and were together before, by their last number: their model is still right."""
-    resting = {i for i in frozen if i in state.frozen}
-    before = {str([state.nodes[a] for a in members]): g for g, members in enumerate(state.communities)}
-    now = {g: [graph.nodes[a] for a in members] for g, members in enumerate(graph.communities)}
-    return {
-        g: before[str(members)]
-        for g, members in now.items()
-        if str(members) in before and all(site in resting for site, _ in members)
-    }
+def _group_all(fed: Federation) -> None:
+    """Group the samples of all sites by kin-graph; every site keeps the groups of its own.
 
-
-def _continue(models: Tensor, state: FedCRefState, graph: Graph) -> None:
-    """Start every community, in place, from the group most of its clusters were in, if they were in any."""
-    for group, community in enumerate(graph.communities):
-        nodes = [graph.nodes[a] for a in community]
-        before = [state.groups[str(site)][cluster] for site, cluster in nodes if str(site) in state.groups]
-        if before:
-            models[group] = state.group_models[max(sorted(set(before)), key=before.count)]
-
-
-def _average(models: Tensor, members: dict[int, list[tuple[int, int]]], replies: dict[int, Payload]) -> None:
-    """Sample-weighted mean per community, in place; a community of which nobody answered keeps its model."""
-    received: dict[int, list[tuple[Tensor, float]]] = {}
-    for site, reply in replies.items():
-        for (group, _), model, samples in zip(members[site], reply["models"], reply["samples"], strict=True):
-            received.setdefault(group, []).append((model, float(samples)))
-    for group, parts in received.items():
-        models[group] = weighted_mean(torch.stack([model for model, _ in parts]), [samples for _, samples in parts])
-
-
-def _only(used: list[int], groups: dict[int, list[int]], models: list[Tensor]) -> tuple[dict[int, list[int]], Tensor]:
-    """The groups that still have a cluster, renumbered, and their models."""
-    number = {group: index for index, group in enumerate(used)}
-    return {i: [number[group] for group in own] for i, own in groups.items()}, torch.stack([models[g] for g in used])
+    Raises
+    ------
+    FedkinError
+        If a site cannot be reached.
+    """
+    method = KinGraph()
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    fed.insist(fedcref_tasks.remember_kin, {})
 
 
 def _record(

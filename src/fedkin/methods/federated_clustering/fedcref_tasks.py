@@ -17,9 +17,21 @@ from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.learning.stack import Training, fit
 from fedkin.methods.federated_clustering import kinship
+from fedkin.methods.federated_clustering.centroids import closest
 from fedkin.methods.federated_clustering.initial import initial_labels
 from fedkin.metrics import clustering_accuracy
 from fedkin.models.autoencoder import Autoencoder
+
+
+@task
+def remember_kin(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Keep the groups that kin-graph has found as ``kin``; they are not the answer yet."""
+    for client in clients:
+        if "groups" in client.state:  # else it has been asked before, and its reply was lost
+            client.state["kin"] = client.state.pop("groups")
+        if "kin" not in client.state:
+            raise FedkinError(f"Site {client.id} could not be told its groups by kin-graph.")
+    return [{} for _ in clients]
 
 
 @task
@@ -69,6 +81,15 @@ def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
         rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
         replies.append({"statistics": rule(client, payload)})
     return replies
+
+
+@task
+def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The group in kin-graph of most samples of each local cluster."""
+    return [
+        {"groups": torch.stack([client.state["kin"][own].mode().values for own in _members(client)])}
+        for client in clients
+    ]
 
 
 @task
@@ -165,9 +186,27 @@ def _begin(client: Client, payload: Payload) -> None:
         return
     if wanted == "given" and "n_groups" not in client.state:
         raise FedkinError(f"method.n_clusters = 'given', but site {client.id} does not say how many it has.")
+    if how == "kin-graph":
+        client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["least_share"])
+        return
     count = int(client.state["n_groups"]) if wanted == "given" else None if wanted == "auto" else wanted
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
+
+
+def _without_strays(x: Tensor, groups: Tensor, least_share: float) -> Tensor:
+    """Groups with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
+    labels, sizes = groups.unique(return_inverse=True, return_counts=True)[1:]
+    kept = (sizes >= least_share * len(x) / len(sizes)).nonzero()[:, 0]
+    means = torch.stack([x[labels == group].mean(0) for group in kept])
+    renumbered = torch.full((len(sizes),), -1)
+    renumbered[kept] = torch.arange(len(kept))
+    return torch.where(renumbered[labels] >= 0, renumbered[labels], closest(x, means))
+
+
+def _members(client: Client) -> list[Tensor]:
+    """Rows of the samples in each local cluster, as masks."""
+    return [client.state["labels"] == cluster for cluster in range(_n_clusters(client))]
 
 
 def _paper_statistic(client: Client, payload: Payload) -> Tensor:

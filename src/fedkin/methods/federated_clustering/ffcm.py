@@ -141,7 +141,7 @@ class FFCM(CentroidMethod):
         resting = min(moved, in_two) <= self.tolerance
         after = state.next(centroids=centroids, before=state.centroids, finished=last or resting)
         if after.finished:
-            self.finish(fed, after)
+            self.conclude(fed, after)
         iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         told = {"moved": moved if isfinite(moved) else None, "iterations": iterations}
         return after, Record(list(replies), missing, told)
@@ -167,7 +167,7 @@ class FFCM(CentroidMethod):
             raise FedkinError(f"No site answered FFCM in {self.rounds} rounds ({reasons}).")
         after = state.next(finished=last)
         if last:
-            self.finish(fed, after)
+            self.conclude(fed, after)
         return after, Record([], missing, {"moved": None, "iterations": {}})
 
 

@@ -115,10 +115,10 @@ class KFed(OneExchange):
         iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         return changes, {"start": first, "local_clusters": counts, "iterations": iterations}
 
-    def finish(self, fed: Federation, state: KFedState) -> None:
+    def conclude(self, fed: Federation, state: KFedState) -> None:
         """Have every site write down its samples' groups."""
         if self.assign == "nearest":
-            return super().finish(fed, state)
+            return super().conclude(fed, state)
         result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "groups": state.groups.get(str(i), unknown)} for i in fed.present}
         return tell(fed, take_groups, payloads)

@@ -46,7 +46,7 @@ class OneExchange(CentroidMethod):
             return self._again(state, missing)
         changes, told = self.grouped(fed, state, replies)
         after = state.next(finished=True, **changes)
-        self.finish(fed, after)
+        self.conclude(fed, after)
         return after, Record(answered=list(replies), missing=missing, values=told)
 
     def ready(self, state: Any) -> bool:

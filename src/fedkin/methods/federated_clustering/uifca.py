@@ -147,8 +147,7 @@ class UIFCA(SampleMethod):
             finished=state.steps + 1 >= self.cluster_rounds * self.rounds,
         )
         if state.finished:
-            payload: Payload = {"result": self.result(state)}
-            tell(fed, assign, dict.fromkeys(fed.present, payload))
+            self.conclude(fed, state)
         total = sum(samples.values(), torch.zeros(groups, dtype=torch.int64))
         values: dict[str, Any] = {"sizes": total.tolist(), "empty": int((total == 0).sum())}
         if losses:
@@ -156,6 +155,11 @@ class UIFCA(SampleMethod):
         if moved:
             values["moved"] = sum(moved)
         return state, Record(answered=answered, missing=missing, values=values)
+
+    def conclude(self, fed: Federation, state: UIFCAState) -> None:
+        """Have every site assign its samples."""
+        payload: Payload = {"result": self.result(state)}
+        tell(fed, assign, dict.fromkeys(fed.present, payload))
 
     def ready(self, state: UIFCAState) -> bool:
         """Once the flows have been trained at all."""

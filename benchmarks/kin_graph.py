@@ -1,0 +1,155 @@
+"""Seconds, bytes and peak memory of kin-graph as the federation grows, and what differential privacy costs.
+
+    python benchmarks/kin_graph.py growth --sites 10 100 1000 --samples 10000
+    python benchmarks/kin_graph.py privacy --data mnist --epsilons 1 2 4 10
+
+`growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
+same, whenever a site is asked, so that 1,000 sites with ten million samples need no more memory than the few that are
+at work; peak memory is that of the server, of those few, and of what each site keeps: two numbers per sample. Making
+them is part of the seconds. Each size is a process of its own.
+
+`privacy` clusters a data set dealt out at random to ten sites, 10 groups given, with each epsilon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client
+from fedkin.core.seeds import derive_generator
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.federated_clustering.kingraph import KinGraph
+
+GROUPS, WIDTH, NOISE = 10, 784, 0.12
+
+
+class Made(Client):
+    """A client whose samples are made when they are looked at."""
+
+    def __init__(self, i: int, samples: int) -> None:
+        self.samples = samples
+        super().__init__(i, torch.empty(0))
+
+    @property
+    def x(self) -> Tensor:  # type: ignore[override]
+        return made(self.id, self.samples)[0]
+
+    @property
+    def truth(self) -> Tensor:
+        return made(self.id, self.samples)[1]
+
+    @x.setter
+    def x(self, value: Tensor) -> None:
+        """Nothing is kept."""
+
+    def __len__(self) -> int:
+        return self.samples
+
+
+@lru_cache(maxsize=4)
+def made(i: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Samples of a site and their groups, always the same."""
+    rng = derive_generator(0, "client", i)
+    truth = torch.multinomial(torch.rand(GROUPS, generator=rng), samples, replacement=True, generator=rng)
+    points = torch.rand(GROUPS, WIDTH, generator=derive_generator(0, "points"))
+    return torch.randn(samples, WIDTH, generator=rng).mul_(NOISE).add_(points[truth]).clamp_(0, 1), truth
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    growth = commands.add_parser("growth")
+    growth.add_argument("--sites", nargs="+", type=int, default=[10, 100, 1000])
+    growth.add_argument("--samples", type=int, default=10_000)
+    growth.add_argument("--one", action="store_true", help="run the first size in this process, print its figures")
+    privacy = commands.add_parser("privacy")
+    privacy.add_argument("--data", default="mnist")
+    privacy.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 10])
+    privacy.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
+    privacy.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    if given.command == "privacy":
+        print_privacy(given.data, given.epsilons, given.share, given.seeds)
+    elif given.one:
+        print(json.dumps(grown(given.sites[0], given.samples)))
+    else:
+        print_growth(given.sites, given.samples)
+
+
+def print_growth(sizes: list[int], samples: int) -> None:
+    """One line per number of sites."""
+    print("| sites | samples | components, s | graph, s | of that the server, s | nodes | groups | ARI | "
+          "MB received | MB sent | peak memory, MB |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for sites in sizes:
+        command = [sys.executable, __file__, "growth", "--sites", str(sites), "--samples", str(samples), "--one"]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = json.loads(text.splitlines()[-1])
+        print(
+            f"| {sites:,} | {sites * samples:,} | {found['components']:.1f} | {found['graph']:.1f} | "
+            f"{found['server']:.1f} | {found['nodes']:,} | {found['groups']} | {found['ari']:.3f} | "
+            f"{found['received']:.1f} | {found['sent']:.1f} | {found['memory']:.0f} |",
+            flush=True,
+        )
+
+
+def grown(sites: int, samples: int) -> dict[str, Any]:
+    """Figures of one size."""
+    from sklearn.metrics import adjusted_rand_score
+
+    clients = [Made(i, samples) for i in range(sites)]
+    fed, method = LocalFederation(clients, seed=0), KinGraph()
+    state = method.init(fed)
+    seconds, busy = [], []
+    while not state.finished:
+        began, before = time.perf_counter(), fed.seconds
+        state, record = method.step(fed, state)
+        seconds.append(time.perf_counter() - began)
+        busy.append(fed.seconds - before)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    truth = torch.cat([client.truth for client in clients])
+    groups = torch.cat([client.state["groups"] for client in clients])
+    return {
+        "components": seconds[0], "graph": seconds[1], "server": seconds[1] - busy[1] / fed.workers,
+        "nodes": record.values["nodes"], "groups": record.values["groups"], "ari": adjusted_rand_score(truth, groups),
+        "received": fed.traffic.received / 1e6, "sent": fed.traffic.sent / 1e6, "memory": memory,
+    }  # fmt: skip
+
+
+def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) -> None:
+    """One line per epsilon: mean and standard deviation of NMI."""
+    from statistics import mean, pstdev
+
+    from fedkin.data.own_class import OwnClass
+    from fedkin.metrics import normalized_mutual_information, pooled
+
+    print("| epsilon | NMI | centres kept | components | MB received |")
+    print("|---|---|---|---|---|")
+    for epsilon in [None, *sorted(epsilons, reverse=True)]:
+        found = []
+        for seed in range(seeds):
+            population = OwnClass(data, share=share).build(seed)
+            fed, method = LocalFederation(population.clients, seed), KinGraph(n_clusters=GROUPS, epsilon=epsilon)
+            state = method.init(fed)
+            while not state.finished:
+                state, _ = method.step(fed, state)
+            groups = [client.state["groups"] for client in population.clients]
+            found.append(normalized_mutual_information(pooled(population.truth), pooled(groups)))
+        spread = f"{mean(found):.3f} ± {pstdev(found):.3f}"
+        sizes = f"{len(state.counts):,} | {len(state.variances)} | {fed.traffic.received / 1e6:.1f}"
+        print(f"| {'none' if epsilon is None else f'{epsilon:g}'} | {spread} | {sizes} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

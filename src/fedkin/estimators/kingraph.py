@@ -1,0 +1,110 @@
+"""The estimator of kin-graph, whose features may be anything that turns samples into numbers."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary, finalize
+
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from fedkin.core import FedkinError
+from fedkin.estimators.samples import Groups, SiteClusterer
+from fedkin.learning.features import forget, register
+from fedkin.methods.federated_clustering import kingraph
+
+Given = str | nn.Module | Callable[[Tensor], Tensor]
+
+_numbers = itertools.count(1)
+_known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+class KinGraph(SiteClusterer, method=kingraph.KinGraph):
+    """Find the groups across sites, and how many there are, in one round: a graph of all sites' small clusters.
+
+    Nothing need be set. Each site sends sums of its samples' features, and means and sizes of many small clusters. See
+    `fedkin.methods.federated_clustering.kingraph.KinGraph` for all parameters. The most useful ones:
+
+    Parameters
+    ----------
+    n_clusters : int or "auto"
+        Groups to find; "auto" finds out how many there are.
+    features : str, torch.nn.Module or callable
+        What samples are compared by: a name of `fedkin.learning.features`; "auto", which is "gradients" for images and
+        the columns themselves for tables; or a trained module or function that turns float32 ``(n, *shape)`` into ``(n,
+        width)``. A module is copied and used in evaluation mode.
+    small_clusters, least_members : int
+        Most small clusters of a site, and least samples in one.
+    epsilon : float or None
+        Differential privacy of all that leaves a site. It takes many samples; see the method.
+    scaling : {"auto", "standard", "none"}
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
+    random_state : int, RandomState or None
+        Same number, same result.
+    verbose : bool
+        Show progress on stderr.
+
+    Attributes
+    ----------
+    labels_ : list of int64 arrays
+        One per site: the group of every sample.
+    n_clusters_ : int
+        Number of groups found.
+    result_ : dict
+        Among others ``centroids`` ``(m, d)``, ``counts`` and ``groups`` ``(m,)`` of the graph's nodes.
+    history_ : list of dict
+        Two entries: what was found of the components and of the graph, with the bytes sent and received.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.KinGraph(random_state=0).fit(sites)
+    >>> model.n_clusters_
+    3
+    """
+
+    _kinds: ClassVar[dict[str, Any]] = {"features": Given}
+
+    def _hyper_parameters(self) -> dict[str, Any]:
+        options = super()._hyper_parameters()
+        return {**options, "features": name_of(options["features"])}
+
+    def _predict_site(self, x: ArrayLike, where: str) -> Groups:
+        if not isinstance(self.features, str):  # after unpickling it has another name
+            self.result_["space"]["features"] = name_of(self.features)
+        return super()._predict_site(x, where)
+
+
+def name_of(given: Given) -> str:
+    """The name that features go by, given as such or as a module or function; the same for the same object.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or a module that cannot be copied.
+    """
+    if isinstance(given, str):
+        return given
+    if not callable(given):
+        raise FedkinError(f"features is {given!r}; it should be a name, a dotted path, a torch module or a function.")
+    if given not in _known:
+        label = f"{getattr(given, '__name__', type(given).__name__)}#{next(_numbers)}"
+        register(label, _copied(given) if isinstance(given, nn.Module) else given)
+        _known[given] = label
+        finalize(given, forget, label)
+    return _known[given]
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module).eval()
+    except RuntimeError as error:
+        raise FedkinError(
+            f"The module given as features ({type(module).__name__}) cannot be copied: {str(error).splitlines()[0]}"
+        ) from error

@@ -1,0 +1,85 @@
+"""What sites do for kin-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Payload, task
+from fedkin.learning.components import PROJECTED, moments, random_projection
+from fedkin.learning.features import extract
+from fedkin.methods.federated_clustering.kingraph_summary import assigned, smoothed, summarised
+
+_BATCH = 2048
+
+
+@task
+def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Count, sum and outer products of a site's features; of too few samples, nothing."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        enough = len(client) >= payload["least"]
+        replies.append(moments(client.x, partial(features_of, payload["space"])).payload() if enough else {})
+    return replies
+
+
+@task
+def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Centroids and counts of a site's small clusters, of too few samples nothing; it remembers who is in which."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        if len(client) < payload["least"]:
+            replies.append({})
+            continue
+        points = points_of(payload["space"], client.x)
+        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
+        clusters = min(payload["most"], len(points) // payload["least"])
+        found = summarised(points, clusters, payload["least"], client.rng)
+        client.state["clusters"] = found.labels
+        replies.append({"centroids": found.centroids, "counts": found.counts})
+    return replies
+
+
+@task
+def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Every sample's group: that of its small cluster if the server knows it, else of the node nearest to it."""
+    for client, payload in zip(clients, payloads, strict=True):
+        if "result" in payload:
+            result = payload["result"]
+            points = points_of(result["space"], client.x)
+            points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
+            client.state["groups"] = result["groups"][assigned(points, result["centroids"])]
+        else:
+            client.state["groups"] = payload["groups"][client.state["clusters"]]
+    return [{} for _ in clients]
+
+
+def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Features of samples: float32 ``(n, width)``.
+
+    If `space` has a seed for that, they are projected at random; if it has a bound, they are divided by it, or by their
+    own length if that is greater, so that none is longer than 1.
+    """
+    rows = extract(space["features"], x)
+    if space["projection"] is not None:
+        rows = rows @ random_projection(rows.shape[1], PROJECTED, space["projection"])
+    if space["bound"] is not None:
+        rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(space["bound"])
+    return rows
+
+
+def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Principal components of samples' features, a batch at a time: float32 ``(n, d)``."""
+    mean, directions = space["mean"], space["directions"]
+    parts = [(features_of(space, part) - mean) @ directions for part in x.split(_BATCH)] if len(x) else []
+    return torch.cat([directions.new_zeros(0, directions.shape[1]), *parts])
+
+
+def nearest_groups(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Group of the small cluster nearest to each sample, int64 ``(n,)``."""
+    groups: Tensor = result["groups"]
+    return groups[assigned(points_of(result["space"], x), result["centroids"])]

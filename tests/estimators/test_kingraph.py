@@ -1,0 +1,67 @@
+"""The estimator of kin-graph: nothing need be said, and features may be anything."""
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from torch import nn
+
+from fedkin.core import FedkinError
+from fedkin.estimators.kingraph import KinGraph
+from fedkin.learning import features
+
+X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
+TRUTH = np.concatenate([Y[Y != 2], Y[Y != 0], Y[Y != 1]])
+
+
+def test_it_needs_no_argument():
+    model = KinGraph(random_state=0).fit(SITES)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    assert adjusted_rand_score(Y, model.predict(X)) == 1.0
+    assert [entry["phase"] for entry in model.history_] == ["components", "graph"]
+
+
+def test_images_are_told_apart_with_no_argument_either():
+    x, y = load_digits(return_X_y=True)
+    sites = [x[y % 3 == i].reshape(-1, 8, 8) / 16 for i in range(3)]
+    model = KinGraph(random_state=0).fit(sites)
+    truth = np.concatenate([y[y % 3 == i] for i in range(3)])
+    assert normalized_mutual_info_score(truth, np.concatenate(model.labels_)) > 0.85
+    assert model.result_["space"]["features"] == "gradients"
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x.flatten(1)
+
+
+@pytest.mark.parametrize("given", [nn.Sequential(nn.Dropout(0.9), nn.Linear(8, 8)), twice])
+def test_features_may_be_a_module_or_a_function(given):
+    torch.manual_seed(0)
+    model = KinGraph(features=given, random_state=0).fit(SITES)
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(np.concatenate(clone(model).fit(SITES).labels_), np.concatenate(model.labels_))
+
+
+def test_a_module_that_is_gone_is_forgotten():
+    before = set(features._FEATURES)
+    model = KinGraph(features=nn.Linear(8, 4), random_state=0).fit(SITES)
+    assert set(features._FEATURES) - before
+    del model
+    gc.collect()
+    assert set(features._FEATURES) == before
+
+
+def test_other_features_are_refused():
+    with pytest.raises(FedkinError, match="features is 3"):
+        KinGraph(features=3).fit(SITES)
+    with pytest.raises(FedkinError, match="Unknown features 'gradient'; did you mean 'gradients'"):
+        KinGraph(features="gradient").fit(SITES)

@@ -1,0 +1,146 @@
+"""kin-graph: groups that no site holds whole, of any shape, and what crosses for them."""
+
+from typing import Any
+
+import pytest
+import torch
+from sklearn.datasets import load_digits, make_moons
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from fedkin.core import Client, FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.learning import components
+from fedkin.learning.features import extract
+from fedkin.methods.federated_clustering.kingraph import KinGraph
+
+CENTRES = 20 * torch.eye(6, 20)
+
+
+def planted(each: int = 60, seed: int = 0) -> tuple[list[Client], list[torch.Tensor]]:
+    """Six groups, of which every site holds two."""
+    rng = torch.Generator().manual_seed(seed)
+    truth = [torch.tensor([i, (i + 1) % 6]).repeat_interleave(each) for i in range(6)]
+    return [Client(i, CENTRES[y] + torch.randn(len(y), 20, generator=rng)) for i, y in enumerate(truth)], truth
+
+
+def run(method: KinGraph, clients: list[Client], **options: Any) -> tuple[LocalFederation, Any, list[Any]]:
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state, records = method.init(fed), []
+    while not state.finished:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return fed, state, records
+
+
+def agreement(clients: list[Client], truth: list[torch.Tensor]) -> float:
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients]))
+
+
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"most_nodes": 60}, {"smoothing": 10}])
+def test_planted_groups_are_found_where_no_site_holds_them_all(options: dict[str, Any]):
+    clients, truth = planted()
+    method = KinGraph(**options)
+    _, state, records = run(method, clients)
+    assert method.result(state)["n_groups"] == 6
+    assert agreement(clients, truth) > 0.99
+    assert [record.values["phase"] for record in records] == ["components", "graph"]
+    assert records[1].values["groups"] == 6
+    assert records[1].values["nodes"] <= options.get("most_nodes", 20_000)
+
+
+def test_groups_may_have_any_shape():
+    x, y = make_moons(900, noise=0.05, random_state=0)
+    order = x[:, 0].argsort()  # sites are strips across both moons
+    clients = [Client(i, torch.from_numpy(x[order[i::3]]).float()) for i in range(3)]
+    run(KinGraph(n_clusters=2), clients)
+    assert agreement(clients, [torch.from_numpy(y[order[i::3]]) for i in range(3)]) > 0.95
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.0, 0.78), (1.0, 0.88)])
+def test_digits_are_found_however_they_are_spread(share: float, least: float):
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.from_numpy(x).float().view(-1, 1, 8, 8) / 16, torch.from_numpy(y)
+    rows = [(y == i).nonzero()[:, 0] if share else torch.arange(i, len(y), 10) for i in range(10)]
+    clients = [Client(i, x[own]) for i, own in enumerate(rows)]
+    run(KinGraph(), clients)
+    found = torch.cat([client.state["groups"] for client in clients])
+    assert normalized_mutual_info_score(torch.cat([y[own] for own in rows]), found) > least
+
+
+def test_wide_noise_does_not_part_the_sites():
+    rng = torch.Generator().manual_seed(0)
+    centres = 0.8 * torch.randn(4, 200, generator=rng)
+    truth = [torch.randint(4, (1200,), generator=rng) for _ in range(3)]
+    clients = [Client(i, centres[y] + torch.randn(len(y), 200, generator=rng)) for i, y in enumerate(truth)]
+    _, state, _ = run(KinGraph(), clients)
+    assert state.directions.shape == (200, 3)
+    assert int(state.groups.max()) + 1 == 4
+    assert agreement(clients, truth) > 0.99
+
+
+def test_moments_cross_once_and_then_small_clusters():
+    clients, _ = planted()
+    fed, state, _ = run(KinGraph(small_clusters=10), clients)
+    assert fed.exchange == 4  # shapes, moments, small clusters, groups
+    assert len(state.counts) <= 60
+    assert state.counts.min() >= 5
+    assert state.counts.sum() == 720
+    moments, clusters = 20 * 8 + 210 * 4, 10 * (20 * 4 + 8)
+    assert fed.traffic.received < 6 * (moments + clusters + 300)
+
+
+def test_a_site_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
+    clients, truth = planted()
+    method = KinGraph()
+    _, state, records = run(method, clients, failures=[(3, 2)])
+    assert records[1].missing == {2: "lost on purpose"}
+    assert agreement(clients, truth) > 0.98
+    new, y = planted(seed=1)
+    found = [method.predict(method.result(state), client.x) for client in new]
+    assert adjusted_rand_score(torch.cat(y), torch.cat(found)) == 1.0
+    assert method.embed(method.result(state), new[0].x).shape == (120, state.directions.shape[1])
+    assert method.predict(method.result(state), new[0].x[:0]).shape == (0,)
+
+
+def test_a_site_with_too_few_samples_sends_nothing_and_gets_groups():
+    clients, truth = planted()
+    clients.append(Client(6, CENTRES[:4] + 0.1))
+    _, state, _ = run(KinGraph(), clients)
+    assert state.counts.sum() == 720
+    assert agreement(clients, [*truth, torch.arange(4)]) > 0.98
+    with pytest.raises(FedkinError, match="least_members"):
+        run(KinGraph(least_members=500), clients)
+
+
+def test_nobody_there_is_no_end_and_nobody_ever_is_one():
+    clients, truth = planted()
+    _, _, records = run(KinGraph(), clients, failures=[(2, i) for i in range(6)])
+    assert [len(record.answered) for record in records] == [0, 6, 6]
+    assert agreement(clients, truth) > 0.98
+    with pytest.raises(FedkinError, match="No site answered"):
+        run(KinGraph(), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(6)])
+
+
+def test_wide_features_are_projected_at_random_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fedkin.methods.federated_clustering.kingraph.WIDEST", 15)
+    for module in ("kingraph", "kingraph_tasks"):
+        monkeypatch.setattr(f"fedkin.methods.federated_clustering.{module}.PROJECTED", 12)
+    clients, truth = planted()
+    _, state, _ = run(KinGraph(), clients)
+    assert state.mean.shape == (12,)
+    assert components.WIDEST == 2048
+    assert agreement(clients, truth) > 0.9
+
+
+def test_images_are_compared_by_gradients_and_tables_by_standardised_columns():
+    rng = torch.Generator().manual_seed(0)
+    images = [Client(i, torch.rand(30, 1, 12, 12, generator=rng)) for i in range(3)]
+    _, state, _ = run(KinGraph(), images)
+    assert (state.features, state.smoothing) == ("gradients", 10)
+    assert state.mean.shape == (extract("gradients", images[0].x).shape[1],)
+    clients, truth = planted()
+    for client in clients:
+        client.x[:, :6] *= 1000
+    _, state, _ = run(KinGraph(), clients)
+    assert (state.features, state.standardise, state.smoothing) == ("raw", True, 0)
+    assert agreement(clients, truth) > 0.98

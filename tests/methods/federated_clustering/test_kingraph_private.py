@@ -1,0 +1,170 @@
+"""kin-graph with differential privacy: what one sample can change, how much noise hides it, and what is left to see."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError, Payload
+from fedkin.core.payload import pack
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.federated_clustering import kingraph_private
+from fedkin.methods.federated_clustering.kingraph import KinGraph
+from fedkin.methods.federated_clustering.kingraph_private import Budget, noisy_moments, noisy_sums
+from fedkin.privacy.noise import gaussian_delta
+
+WIDTH = 6
+RAW: Payload = {"features": "raw", "projection": None, "bound": 2.0}
+POINTS: Payload = {**RAW, "mean": torch.full((WIDTH,), 0.1), "directions": torch.eye(WIDTH)[:, :3].contiguous()}
+FREE: Payload = {"deviation": 0.0, "mu": 0.0, "budget": 1.0}
+
+
+def samples(n: int = 50, seed: int = 0) -> Tensor:
+    return torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(seed)) * 2
+
+
+def lengths(changes: list[Payload]) -> float:
+    return math.sqrt(sum(float(torch.as_tensor(value).double().square().sum()) for value in changes))
+
+
+def moments(x: Tensor, **options: Any) -> Payload:
+    return noisy_moments(Client(0, x), {"space": RAW, "width": WIDTH, **FREE, **options})
+
+
+def sums(x: Tensor, **options: Any) -> Payload:
+    centres = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)) * 0.1
+    return noisy_sums(Client(0, x), {"space": POINTS, "centres": centres, "radius": 0.2, **FREE, **options})
+
+
+def test_without_noise_they_are_moments_of_features_of_length_one_at_most():
+    x = samples()
+    rows = x / x.norm(dim=1, keepdim=True).clamp_min(2.0)
+    found = moments(x)
+    assert found["count"] == 50
+    torch.testing.assert_close(found["total"].float(), rows.sum(0), atol=1e-4, rtol=1e-4)
+    low = torch.tril_indices(WIDTH, WIDTH)
+    torch.testing.assert_close(found["second"], (rows.T @ rows)[low[0], low[1]], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 3.0, 1e4])
+def test_one_sample_changes_moments_by_no_more_than_the_noise_is_made_for(size: float):
+    x = samples()
+    x[-1] *= size
+    with_it, without = moments(x), moments(x[:-1])
+    low = torch.tril_indices(WIDTH, WIDTH)
+    weight = torch.where(low[0] == low[1], 1.0, math.sqrt(2))
+    changes = [with_it[name] - without[name] for name in ("count", "total")]
+    length = lengths([*changes, (with_it["second"] - without["second"]) * weight])
+    assert length <= math.sqrt(3) * (1 + 1e-4)
+    assert size < 3 or length > 0.999 * math.sqrt(3)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e4])
+def test_one_sample_changes_sums_by_no_more_than_the_noise_is_made_for(size: float):
+    x = samples()
+    x[-1] *= size
+    with_it, without = sums(x), sums(x[:-1])
+    length = lengths([with_it[name] - without[name] for name in ("counts", "sums")])
+    assert length <= math.sqrt(2) * (1 + 1e-4)
+    assert size < 3 or length > 0.999 * math.sqrt(2)
+
+
+def test_the_noise_is_that_of_the_budget():
+    budget = Budget(2.0, 1e-5)
+    assert gaussian_delta(2.0, budget.mu) == pytest.approx(1e-5, rel=1e-6)
+    spent = budget.moments_mu**2 + 4 * budget.round_mu**2
+    assert spent == pytest.approx(budget.mu**2)
+    assert budget.moments_deviation * budget.moments_mu == pytest.approx(math.sqrt(3))
+    assert budget.round_deviation * budget.round_mu == pytest.approx(math.sqrt(2))
+    x, drawn = samples(), []
+    for seed in range(400):
+        client = Client(0, x, rng=torch.Generator().manual_seed(seed))
+        drawn.append(noisy_moments(client, {"space": RAW, "width": WIDTH, **FREE, "deviation": 5.0}))
+    low = torch.tril_indices(WIDTH, WIDTH)
+    expected = torch.where(low[0] == low[1], 5.0, 5.0 / math.sqrt(2))
+    torch.testing.assert_close(torch.stack([one["second"] for one in drawn]).std(0), expected, rtol=0.15, atol=0)
+    torch.testing.assert_close(torch.stack([one["total"] for one in drawn]).float().std(0), torch.full((WIDTH,), 5.0),
+                               rtol=0.15, atol=0)  # fmt: skip
+    assert torch.tensor([one["count"] for one in drawn]).std() == pytest.approx(5.0, rel=0.15)
+
+
+def test_a_site_keeps_within_its_budget_whoever_asks():
+    client, budget = Client(0, samples()), Budget(1.0, 1e-5)
+    ask = {"space": RAW, "width": WIDTH, "deviation": 1.0, "mu": budget.moments_mu, "budget": budget.mu}
+    replies = [noisy_moments(client, ask) for _ in range(6)]
+    assert [bool(reply) for reply in replies] == [True, True, True, False, False, False]  # three times 0.3
+    assert float(client.state["spent"]) <= budget.mu**2
+
+
+def blobs(sites: int = 3, n: int = 4000) -> tuple[list[Client], list[Tensor]]:
+    rng = torch.Generator().manual_seed(0)
+    centres = torch.tensor([[0.9, 0.1, 0.1, 0.5], [0.1, 0.9, 0.1, 0.5], [0.1, 0.1, 0.9, 0.5]])
+    truth = [torch.randint(3, (n,), generator=rng) for _ in range(sites)]
+    clients = [Client(i, centres[y] + 0.05 * torch.randn(n, 4, generator=rng)) for i, y in enumerate(truth)]
+    return clients, truth
+
+
+def run(method: KinGraph, clients: list[Client], **options: Any) -> tuple[LocalFederation, Any]:
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return fed, state
+
+
+@pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
+def test_groups_are_found_through_the_noise(options: dict[str, Any]):
+    clients, truth = blobs()
+    fed, state = run(KinGraph(n_clusters=3, epsilon=4.0), clients, **options)
+    found = torch.cat([client.state["groups"] for client in clients])
+    assert adjusted_rand_score(torch.cat(truth), found) > 0.95
+    assert fed.exchange == 7
+    assert state.samples != 12000
+    assert state.samples == pytest.approx(12000, abs=200)
+    for client in clients:
+        assert float(client.state["spent"]) <= Budget(4.0, 1e-5).mu ** 2 * (1 + 1e-6)
+
+
+def test_only_shapes_and_noisy_sums_leave_a_site(monkeypatch: pytest.MonkeyPatch):
+    clients, _ = blobs()
+    replies: list[tuple[str, Payload]] = []
+    deliver = LocalFederation.deliver
+
+    def listen(fed: LocalFederation, task: Any, payloads: Any) -> Any:
+        for i, reply in deliver(fed, task, payloads):
+            replies.append((task.name.split(".")[-1], reply))
+            yield i, reply
+
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
+    run(KinGraph(n_clusters=3, epsilon=4.0), clients)
+    assert {name: set(reply) for name, reply in replies} == {
+        "send_shape": {"shape"},
+        "send_noisy_moments": {"count", "total", "second"},
+        "send_noisy_sums": {"counts", "sums"},
+        "take_groups": set(),
+    }
+    assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
+
+
+def test_too_few_samples_drown_and_that_is_said():
+    clients, _ = blobs(n=20)
+    with pytest.raises(FedkinError, match="drowns"):
+        run(KinGraph(epsilon=0.01), clients)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(FedkinError, match="all need the same"):
+        KinGraph(epsilon=1.0).init(LocalFederation([Client(0, torch.rand(9, 3)), Client(1, torch.rand(9, 4))]))
+
+
+def test_lost_centres_are_drawn_near_others():
+    centres = torch.tensor([[0.0, 0.0], [9.0, 9.0], [50.0, 50.0]])
+    alive, counts = torch.tensor([True, True, False]), torch.tensor([1.0, 1e6, 3.0])
+    rng = torch.Generator().manual_seed(0)
+    found = kingraph_private._revived(centres, counts, alive, torch.tensor([0.01, 0.01]), rng)
+    assert torch.equal(found[:2], centres[:2])
+    assert (found[2] - centres[1]).norm() < 1
+    assert torch.equal(kingraph_private._revived(centres, counts, ~alive & False, torch.ones(2), rng), centres)
