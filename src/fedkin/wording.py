@@ -122,6 +122,10 @@ MEASURES = {
         headline=False,
     ),
     "discriminator_loss": Measure("Discriminator's loss", "mean over sites", headline=False, chart=False),
+    "components": Measure(
+        "Components", "principal components of the features that samples are compared by", "count", headline=False,
+        chart=False,
+    ),
     "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
     "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
     "small_clusters": Measure("Small clusters", "sent by all sites together", "count", headline=False, chart=False),

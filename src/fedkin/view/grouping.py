@@ -1,8 +1,11 @@
-"""How groups of clients were found, from a record whose values hold ``grouping``.
+"""How groups were found, where a method's records tell.
 
-It is a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a probability, or those that clients took
+Of groups of clients, from a record whose values hold ``grouping``. It is a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a probability, or those that clients took
 in turn), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); and with what groups were read off: the greatest
 merge ``heights`` of a tree and the ``cut`` through it, or ``silhouettes`` by number of groups.
+
+Of groups of samples, from a record whose values hold ``stabilities``, one for each of ``resolutions``, with the number
+of ``groups_found`` at each and the ``resolution`` that was taken.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ def grouping_of(records: Sequence[Line]) -> tuple[list[str], list[Bars]]:
         told = record["values"].get("grouping")
         if isinstance(told, Mapping):
             return [_found(record, told), _privacy(told)], _bars(record, told)
+        if "stabilities" in record["values"]:
+            return [_cut(record)], [_stability(record["values"])]
     return [], []
 
 
@@ -109,6 +114,24 @@ def _silhouettes(record: Line, scores: Mapping[str, float]) -> Bars:
         f"1 is clear, 0 is not. The greatest was taken, {counts[best]} groups."
     )
     return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "groups")
+
+
+def _cut(record: Line) -> str:
+    """What the graph of small clusters fell into."""
+    values = record["values"]
+    nodes, groups = many(values["nodes"], "small cluster"), many(values["groups"], "group")
+    return f"In step {record['step']}, a graph of {nodes} from {many(len(record['answered']), 'site')} gave {groups}."
+
+
+def _stability(values: Mapping[str, Any]) -> Bars:
+    taken = values["resolutions"].index(values["resolution"])
+    caption = (
+        "Groups were found at each resolution, the coarsest first, and again with some of the small clusters left out; "
+        "bars say how far both agree: 1 is the same. The coloured one was taken. Below each, the number of groups."
+    )
+    names = [str(count) for count in values["groups_found"]]
+    strong = [at == taken for at in range(len(names))]
+    return Bars("Stability", caption, names, values["stabilities"], strong, "groups, by resolution")
 
 
 def _short(epsilon: float) -> str:

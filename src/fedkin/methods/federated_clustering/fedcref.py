@@ -228,9 +228,7 @@ class FedCRef:
             tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"groups": (len(models[i]),)})
             lost.update(fed.missing)
             groups = [
-                int(tallies[site]["groups"][cluster])
-                if site in tallies
-                else -1 - a  # the unknown are kin to nobody
+                int(tallies[site]["groups"][cluster]) if site in tallies else -1 - a  # the unknown are kin to nobody
                 for a, (site, cluster) in enumerate(nodes)
             ]
             return association.by_class(nodes, groups), statistics
