@@ -29,7 +29,7 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
         "pause": 0.0,
     }
     assert list(config.tables) == ["seed", "data", "scenario", "method", "engine", "evaluation", "target"]
-    assert config.tables["evaluation"] == {"every": 1}
+    assert config.tables["evaluation"] == {"every": 1, "map": "tsne"}
     assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
 
 

@@ -18,7 +18,8 @@ BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 QUICK = {
     "fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"],
-    **dict.fromkeys(["kin-graph", "kfed"], []),
+    "kin-graph": [],
+    "kfed": [],
 }
 
 

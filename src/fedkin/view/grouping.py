@@ -1,8 +1,9 @@
 """How groups were found, where a method's records tell.
 
-Of groups of clients, from a record whose values hold ``grouping``. It is a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a probability, or those that clients took
-in turn), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); and with what groups were read off: the greatest
-merge ``heights`` of a tree and the ``cut`` through it, or ``silhouettes`` by number of groups.
+Of groups of clients, from a record whose values hold ``grouping``. It is a mapping with ``mode``; for messages of bits
+with ``bits``, ``flip`` (a probability, or those that clients took in turn), ``epsilon_bit`` and ``epsilon`` (``None``
+where infinite); and with what groups were read off: the greatest merge ``heights`` of a tree and the ``cut`` through
+it, or ``silhouettes`` by number of groups.
 
 Of groups of samples, from a record whose values hold ``stabilities``, one for each of ``resolutions``, with the number
 of ``groups_found`` at each and the ``resolution`` that was taken.

@@ -1,10 +1,10 @@
 import torch
-from fedkin.methods.federated_clustering.kfed import KFed
 
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.centroids import CentroidState, closest, nearest, on_its_sphere
 from fedkin.methods.federated_clustering.common import described
+from fedkin.methods.federated_clustering.kfed import KFed
 
 
 def test_the_nearest_centroid_is_that_of_least_distance():
