@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import ClientClusterer, clients
+from fedkin.estimators import ClientClusterer, SiteClusterer, clients
 from fedkin.methods.clustered_fl import ocfl
 
 X, Y = load_digits(return_X_y=True)
