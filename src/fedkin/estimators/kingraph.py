@@ -23,7 +23,7 @@ _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class KinGraph(SiteClusterer, method=kingraph.KinGraph):
-    """Find the groups across sites, and how many there are, in one round: a graph of all sites' small clusters.
+    """Find the groups across sites, and how many there are, by a graph of their small clusters.
 
     Nothing need be set. Each site sends sums of its samples' features, and means and sizes of many small clusters. See
     `fedkin.methods.federated_clustering.kingraph.KinGraph` for all parameters. The most useful ones:

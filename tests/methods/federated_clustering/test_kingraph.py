@@ -144,3 +144,9 @@ def test_images_are_compared_by_gradients_and_tables_by_standardised_columns():
     _, state, _ = run(KinGraph(), clients)
     assert (state.features, state.standardise, state.smoothing) == ("raw", True, 0)
     assert agreement(clients, truth) > 0.98
+
+
+def test_a_floor_that_no_site_reaches_is_refused_before_anything_begins():
+    fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
+    with pytest.raises(FedkinError, match=r"method\.least_members is 13, and no site has more than 12 samples"):
+        KinGraph(least_members=13).init(fed)

@@ -165,7 +165,7 @@ class KinGraph(SampleMethod):
 
     def init(self, fed: Federation) -> KinGraphState:
         """What samples are compared by."""
-        shape = described(fed).shape if self.epsilon is None else common_shape(fed)
+        shape = self._shape(fed) if self.epsilon is None else common_shape(fed)
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.extract(name, torch.zeros(1, *shape)).shape[1]
@@ -210,6 +210,16 @@ class KinGraph(SampleMethod):
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
+
+    def _shape(self, fed: Federation) -> tuple[int, ...]:
+        """Of a sample; some site must have enough of them."""
+        facts = described(fed)
+        most = max(facts.samples.values())
+        if most < self.least_members:
+            raise FedkinError(
+                f"method.least_members is {self.least_members}, and no site has more than {most} samples; set it lower."
+            )
+        return facts.shape
 
     def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         found: Moments | None = None
