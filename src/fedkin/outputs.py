@@ -70,8 +70,8 @@ def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Sca
 
 
 def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write ``encoder.safetensors`` for other runs, where a method's result has an encoder."""
-    if "encoder" in result:
+    """Write ``encoder.safetensors`` for other runs, where a method's result has an ``encoder`` and its ``vector``."""
+    if {"encoder", "vector"} <= result.keys():
         Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
 
 

@@ -1,5 +1,6 @@
 """What every method that groups samples promises, whatever its algorithm."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from torch import Tensor
 
 from fedkin import registry
 from fedkin.checkpoint import settle, snapshot
-from fedkin.config import checked_method
+from fedkin.config import checked_method, load_config
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.common import SampleMethod
+from fedkin.outputs import predict
+from fedkin.run import execute
 
 NAMES = [name for name, entry in registry.METHODS.items() if "federated_clustering" in entry.target and name in SMALL]
 MOVES_DATA = {"kmeans", "fuzzy-cmeans", "dec"}
@@ -123,6 +126,17 @@ def test_a_site_that_never_takes_part_is_assigned_by_the_result(name):
         state, _ = method.step(fed, state)
     assert [("groups" in client.state) for client in clients] == [True, False, True]
     assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
+    options = [f"method.{key}={json.dumps(value)}" for key, value in SMALL[name].items()]
+    config = load_config(name, ["data.source=wine", "scenario.share=0", "evaluation.map=pca", *options])
+    outcome = execute(config, tmp_path / "run")
+    assert len(list((tmp_path / "run" / "labels").iterdir())) == 3
+    assert "nmi" in outcome.records[-1]["metrics"]
+    assert "Where the samples lie" in outcome.report.read_text()
+    assert predict(tmp_path / "run", "wine").count("\n") == 1 + 178
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in MOVES_DATA])
