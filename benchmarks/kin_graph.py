@@ -31,6 +31,8 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.kingraph import KinGraph
 
 GROUPS, WIDTH, NOISE = 10, 784, 0.12
+_OWN_PAGES = 12_000
+"""Samples whose memory goes back to the system when they are forgotten, rather than being cut up by what is kept."""
 
 
 class Made(Client):
@@ -62,7 +64,8 @@ def made(i: int, samples: int) -> tuple[Tensor, Tensor]:
     rng = derive_generator(0, "client", i)
     truth = torch.multinomial(torch.rand(GROUPS, generator=rng), samples, replacement=True, generator=rng)
     points = torch.rand(GROUPS, WIDTH, generator=derive_generator(0, "points"))
-    return torch.randn(samples, WIDTH, generator=rng).mul_(NOISE).add_(points[truth]).clamp_(0, 1), truth
+    x = torch.empty(max(samples, _OWN_PAGES), WIDTH)[:samples].normal_(generator=rng)
+    return x.mul_(NOISE).add_(points[truth]).clamp_(0, 1), truth
 
 
 def main() -> None:
