@@ -44,7 +44,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         asked, site = read(message), site_of(context)
         kind = asked.text("kind")
         if kind == HELLO:
-            return content(site.introduction())
+            return content(site.introduction(asked.facts.get("labels") == 1))
         request = Request.from_json(asked.text("request"))
         if kind == TASK:
             reply, seconds = site.answer(request, asked.tree())

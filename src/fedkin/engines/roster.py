@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
@@ -54,6 +54,8 @@ class Roster:
         Identity of each site that took part before, by name, where a run goes on; nobody else is let in then.
     told : callable, optional
         Given a sentence whenever something changes: who is there, and who is refused and why.
+    labels : bool
+        Whether sites are to tell the names of their classes.
 
     Attributes
     ----------
@@ -62,9 +64,13 @@ class Roster:
     """
 
     def __init__(
-        self, grid: Grid, known: Mapping[str, str] | None = None, told: Callable[[str], None] = lambda text: None
+        self,
+        grid: Grid,
+        known: Mapping[str, str] | None = None,
+        told: Callable[[str], None] = lambda text: None,
+        labels: bool = True,
     ) -> None:
-        self.grid, self.known, self.told = grid, dict(known or {}), told
+        self.grid, self.known, self.told, self.labels = grid, dict(known or {}), told, labels
         self.members: dict[str, Member] = {}
         self._greeted: dict[int, str] = {}
         self._asked: dict[str, int] = {}
@@ -74,7 +80,9 @@ class Roster:
         nodes = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
         new = [node for node, since in nodes.items() if self._greeted.get(node) != since]
         if new:
-            messages = [Message(content(kind=HELLO), node, TYPE, group_id="hello") for node in new]
+            messages = [
+                Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello") for node in new
+            ]
             self._asked |= dict(zip(self.grid.push_messages(messages), new, strict=True))
             self._greeted |= {node: nodes[node] for node in new}
         came = []
@@ -161,13 +169,6 @@ class Roster:
         self.known = {member.name: member.identity for member in members}
         self.members = {member.name: member for member in members}
         return members
-
-
-def common_classes(members: Sequence[Member], in_order: Callable[[set[str]], list[str]]) -> list[str]:
-    """Names of all sites' classes in one order; empty if a site has none."""
-    if not all(member.classes for member in members):
-        return []
-    return in_order({name for member in members for name in member.classes})
 
 
 def _introduced(reply: Message, node: int) -> Member:

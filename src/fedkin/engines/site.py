@@ -125,14 +125,14 @@ class Site:
             write_atomically(path, secrets.token_hex(16))
         return path.read_text()
 
-    def introduction(self) -> Payload:
-        """What a server needs to know before anything begins; see docs/privacy.md."""
+    def introduction(self, labels: bool) -> Payload:
+        """What a server needs to know before anything begins; names of classes only if it needs `labels`."""
         return {
             "name": self.name,
             "identity": self.identity,
             "shape": list(self.x.shape[1:]),
             "features": self.features,
-            "classes": self.classes,
+            "classes": self.classes if labels else [],
         }
 
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
