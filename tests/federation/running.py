@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -12,6 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from fedkin.cli import main
 
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
@@ -23,6 +26,13 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
 }
+
+
+def fedkin(*words: str) -> None:
+    """A command of fedkin's that must succeed."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert not ended.value.code
 
 
 def free_port() -> int:
@@ -109,11 +119,12 @@ class Deployment:
     """
 
     def __init__(self, folder: Path, *arguments: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.app = folder, folder / "app"
         self.port = free_port()
         self.programs: list[Program] = []
         self.sites: dict[str, Program] = {}
-        self.command("fedkin", "federation", "init", self.app, *arguments, "--port", str(self.port))
+        fedkin("federation", "init", str(self.app), *arguments, "--port", str(self.port))
         self.secure = "--insecure" not in arguments
 
     def __enter__(self) -> Deployment:
@@ -149,7 +160,7 @@ class Deployment:
         file.parent.mkdir(parents=True)
         file.write_text(text)
         if self.secure:
-            self.command("fedkin", "federation", "key", file.parent / "site.key")
+            fedkin("federation", "key", str(file.parent / "site.key"))
             if register:
                 self.command(self.app / "flwr.sh", "supernode", "register", file.parent / "site.key.pub", "federation")
         return file
@@ -163,19 +174,23 @@ class Deployment:
         self.sites[name] = program
         return program
 
-    def submit(self, *options: str) -> str:
-        """Have the server begin; the number of Flower's run."""
-        told = self.command(self.app / "flwr.sh", "run", ".", "federation", "--format", "json", *options)
-        return str(json.loads(told[told.index("{") :])["run-id"])
+    def run(self, *options: str) -> Program:
+        """Have the server begin; what the run says goes to a log of its own."""
+        log = self.folder / f"run-{sum(one.log.name.startswith('run-') for one in self.programs)}.log"
+        program = Program([self.app / "flwr.sh", "run", ".", "federation", "--stream", *options], log)
+        self.programs.append(program)
+        return program
 
-    def wait_for(self, name: str, seconds: float) -> Path:
-        """A file in the results, once it is there."""
-        path = self.app / "results" / name
-        return Path(wait_until(lambda: path.exists() and path, seconds, f"{name}; {self.tail()}"))
+    def hears(self, program: Program, words: str, seconds: float) -> str:
+        """All that a program has said, once `words` are in it."""
+        wait_until(lambda: words in program.said(), seconds, f"'{words}'\n{self.tail()}")
+        return program.said()
 
     def tail(self) -> str:
         """The last lines of all logs, for a failed test."""
-        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in self.folder.glob("*.log"))
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in self.folder.glob("*.log")
+        )
 
     def _listens(self) -> bool:
         with socket.socket() as one:

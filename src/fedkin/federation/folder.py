@@ -64,6 +64,7 @@ def init(
         "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
         "server_options": _INSECURE if insecure else _SECURE,
         "site_options": "--insecure" if insecure else _SITE_SECURE,
+        "refused": _UNREACHED if insecure else _REFUSED,
         "make_key": "" if insecure else _MAKE_KEY,
         "registration": "" if insecure else _REGISTRATION,
         "security": _OPEN if insecure else _CLOSED,
@@ -89,5 +90,7 @@ _REGISTRATION = """   The first start makes the site's key and is refused, for t
    `site.key.pub`, and nothing else, to the server, and register it there:
    `./flwr.sh supernode register site.key.pub federation`.
    Then start again."""
+_UNREACHED = "The server did not let this site in; is it there?"
+_REFUSED = "The server did not let this site in: it has not registered $KEY.pub, or it is not the server of $CA."
 _OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anybody who reaches the port can take part."
 _CLOSED = "Messages are encrypted (TLS), and only sites whose key was registered can take part."

@@ -11,5 +11,11 @@ export FLWR_HOME="$$folder/flower"
 CA="$$here/certificates/ca.crt"
 KEY="$$folder/site.key"
 $make_key
-exec flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
-  $site_options "$$@"
+flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
+  $site_options "$$@" &
+node=$$!
+trap 'kill $$node' INT TERM
+wait $$node
+status=$$?
+[ $$status -eq 0 ] || [ $$status -gt 128 ] || echo "fedkin: $refused" >&2
+exit $$status
