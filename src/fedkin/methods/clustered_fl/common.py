@@ -169,6 +169,10 @@ class GroupMethod:
         self, fed: Federation, state: GroupState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
         """Have clients train from `starts`, models by client; (client, reply of `tasks.train`) one after another."""
+        return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
+
+    def training(self, state: GroupState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
+        """Payloads of `tasks.train` by client; clients that start from the same model share one."""
         training = dataclasses.asdict(self.descent())
         payloads: dict[int, Payload] = {}  # by identity of the model: what a group shares is one payload
         asked = {}
@@ -177,7 +181,7 @@ class GroupMethod:
             if key not in payloads:
                 payloads[key] = {"module": state.module, "model": model, "training": training}
             asked[client] = payloads[key]
-        return fed.stream(train, asked, {"update": (state.models.shape[1],)})
+        return asked
 
     def weight(self, reply: Payload) -> float:
         """How much an update counts."""
@@ -268,23 +272,48 @@ def positions(fed: Federation) -> dict[int, int]:
     return {client: at for at, client in enumerate(fed.ids)}
 
 
-def round_record(fed: Federation, losses: Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+@dataclass(frozen=True)
+class Heard:
+    """Who was heard in a round.
+
+    Attributes
+    ----------
+    answered : list of int
+        In order of id.
+    loss : float or None
+        Their mean training loss.
+    losses : dict of int to float
+        It by client; empty behind secure sums.
+    """
+
+    answered: list[int]
+    loss: float | None
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def each(cls, losses: Mapping[int, float]) -> Heard:
+        """Clients whose losses are known."""
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+
+
+def round_record(fed: Federation, heard: Heard | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
     """The record of a round, with what every method of this family reports.
 
     ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
     clients; ``sizes``: clients of each; ``labels``: group of each client, -1 unknown or not there yet.
     """
+    heard = heard if isinstance(heard, Heard) else Heard.each(heard)
     labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {
-        "loss": sum(losses.values()) / len(losses) if losses else None,
+        "loss": heard.loss,
         "groups": sum(size > 0 for size in sizes),
         "sizes": sizes,
         "labels": labels.tolist(),
-        "losses": {str(client): loss for client, loss in losses.items()},
+        "losses": {str(client): loss for client, loss in heard.losses.items()},
     }
-    return Record(answered=sorted(losses), missing=dict(fed.missing), values=common | values)
+    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)
 
 
 def renumbered(labels: Sequence[int]) -> list[int]:
