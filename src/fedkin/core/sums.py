@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -17,39 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
-from fedkin.core.masks import KEY, check_installed, context_of, decode, encode, mask, public_key
+from fedkin.core.masks import KEY, check_installed, decode
 from fedkin.core.payload import Payload, refusal
-from fedkin.core.task import Task, task
+from fedkin.core.sums_tasks import LEAST, OTHER_KEY, Term, masked, send_key
+from fedkin.core.task import Task
 
-LEAST = 3
-"""Clients of a sum at least; in a sum of two, each learns what the other gave."""
 _ATTEMPTS = 4
-_PRIVATE = "sums_key"
-"""Where a client's state has its private key, uint8 ``(32,)``."""
-_OTHER_KEY = "its key is another"
-"""What a site says that has lost its memory; it is asked for its new key the next time."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """Something that is summed.
-
-    Attributes
-    ----------
-    name : str
-        Of a tensor or number in the reply.
-    shape : tuple of int
-        Its shape; ``()`` for a number.
-    factor : str or None
-        Name of a number in the reply that it is multiplied by, at the client.
-    """
-
-    name: str
-    shape: tuple[int, ...] = ()
-    factor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +58,21 @@ def secure(fed: Federation, method: Any) -> None:
             raise FedkinError(f"With secure sums, '{name}' must be {value!r}, not {getattr(method, name)!r}.")
     check_installed()
     fed.secure_sums = True
+
+
+def check_enough(clients: int) -> None:
+    """Refuse sums over so few clients that each would learn what the other gave; those lost later do not count.
+
+    Raises
+    ------
+    FedkinError
+        If there are fewer than three.
+    """
+    if clients < LEAST:
+        raise FedkinError(
+            f"A secure sum needs at least {LEAST} clients, but no more than {clients} would be asked: in a sum of two, "
+            "each learns what the other gave."
+        )
 
 
 def sums_suffice(method: type[Any]) -> Mapping[str, Any] | None:
@@ -126,17 +115,7 @@ def summed(
     -------
     dict of int to Sum
         By group, in order; without groups that came to no sum.
-
-    Raises
-    ------
-    FedkinError
-        If fewer than three clients are asked.
     """
-    if len(payloads) < LEAST:
-        raise FedkinError(
-            f"A secure sum needs {LEAST} clients at least, and {len(payloads)} were to give one: in a sum of two, each "
-            "learns what the other gave."
-        )
     missing = _ask_keys(fed, payloads)
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
@@ -191,7 +170,7 @@ def _exchange(
             answered[group_of[client]].append(client)
         else:
             useless[client] = reason
-            if reason == _OTHER_KEY:
+            if reason == OTHER_KEY:
                 del fed.keys[client]
     fed.missing = dict(sorted((fed.missing | useless).items()))
     sums = {group: decode(torch.from_numpy(total.view(np.int64))) for group, total in totals.items()}
@@ -237,80 +216,3 @@ def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
     """Numbers ``(length,)`` as the terms that they are."""
     parts = values.split([prod(term.shape) for term in terms])
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}
-
-
-@task
-def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The public key, uint8 ``(32,)``; the private one is made when it is first asked for, and stays."""
-    replies: list[Payload] = []
-    for client in clients:
-        if _PRIVATE not in client.state:
-            client.state[_PRIVATE] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
-        replies.append({"key": torch.tensor(list(public_key(_private(client))), dtype=torch.uint8)})
-    return replies
-
-
-@task
-def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Do the task that came, and send what is to be summed of its reply as ``masked``, int64; or why not."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
-        reason = _objection(client, keys)
-        if reason is None:
-            [reply] = _inner(payload["task"]).run([client], [payload["payload"]])
-            try:
-                replies.append({"masked": _hidden(client, reply, payload, keys)})
-                continue
-            except ValueError as error:
-                reason = str(error)
-        replies.append({"refused": reason})
-    return replies
-
-
-def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
-    """Why a client takes no part in a sum with these; ``None`` if it does."""
-    if len(keys) < LEAST:
-        return f"fewer than {LEAST} clients to sum over"
-    if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
-        return _OTHER_KEY
-    return None
-
-
-def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int, bytes]) -> Tensor:
-    """What the client gives to the sum, behind its mask: int64 ``(length,)``.
-
-    Raises
-    ------
-    ValueError
-        If a number of the reply is not fit for it, or a key is none.
-    """
-    values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
-    whole = encode(values, len(keys)).numpy().view(np.uint64)
-    context = context_of(bytes(payload["tag"].tolist()), keys)
-    cover = mask(client.id, _private(client), keys, context, len(values)).numpy().view(np.uint64)
-    return torch.from_numpy((whole + cover).view(np.int64))
-
-
-def _values(reply: Payload, term: Term) -> Tensor:
-    """What one term is in a reply, float64 ``(length,)``."""
-    value = torch.as_tensor(reply[term.name], dtype=torch.float64)
-    if value.shape != torch.Size(term.shape):
-        raise ValueError(f"'{term.name}' has shape {tuple(value.shape)} where {tuple(term.shape)} was expected")
-    if term.factor is not None:
-        value = value * float(reply[term.factor])
-    if not bool(value.isfinite().all()):
-        raise ValueError(f"'{term.name}' is not finite")
-    return value.flatten()
-
-
-def _inner(name: str) -> Task:
-    """The task called `name`; those of fedkin itself are imported, others the site must know already."""
-    module = name.rpartition(".")[0]
-    if module.partition(".")[0] == __name__.partition(".")[0]:
-        import_module(module)
-    return Task.named(name)
-
-
-def _private(client: Client) -> bytes:
-    return bytes(client.state[_PRIVATE].tolist())

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
+from fedkin.learning.aggregate import Means
 from fedkin.learning.descent import Descent
-from fedkin.methods.clustered_fl.common import GroupMethod, Means, renumbered, round_record
+from fedkin.methods.clustered_fl.common import GroupMethod, renumbered, round_record
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.tasks import losses_of
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive
+from fedkin.core.sums import check_enough
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent
 from fedkin.methods.clustered_fl.tasks import describe, labels_of, losses_of, train
@@ -157,9 +158,16 @@ class GroupMethod:
         """Clients that are asked in this round, in order of id; drawn from those present, by the run's seed.
 
         A `share` of them, which is `participation` unless another is given.
+
+        Raises
+        ------
+        FedkinError
+            If they are too few for secure sums.
         """
         present = fed.present
         count = max(1, round((self.participation if share is None else share) * len(present)))
+        if fed.secure_sums:
+            check_enough(count)
         if count == len(present):
             return present
         drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
@@ -226,45 +234,6 @@ class GroupMethod:
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
         """Whether a newcomer needs labels to be assigned."""
         return True
-
-
-class Means:
-    """Weighted means of updates, one per group, summed in double precision as they come in.
-
-    Parameters
-    ----------
-    groups, size : int
-    shared : int
-        So many leading numbers are averaged over all groups together.
-    """
-
-    def __init__(self, groups: int, size: int, shared: int = 0) -> None:
-        self.size, self.shared = size, shared
-        self.sums: dict[int, Tensor] = {}
-        self.weights = [0.0] * groups
-        self._common = torch.zeros(shared, dtype=torch.float64)
-
-    def add(self, group: int, update: Tensor, weight: float) -> None:
-        """Take one update ``(size,)`` in."""
-        if group not in self.sums:
-            self.sums[group] = torch.zeros(self.size, dtype=torch.float64)
-        self.sums[group].add_(update, alpha=weight)
-        self.weights[group] += weight
-        self._common.add_(update[: self.shared], alpha=weight)
-
-    def of(self, group: int) -> Tensor:
-        """The group's mean update ``(size,)`` in float32; zeros where nobody gave one, so its model stays."""
-        if self.weights[group] == 0.0:
-            return torch.zeros(self.size)
-        return (self.sums[group] / self.weights[group]).float()
-
-    def all(self) -> Tensor:
-        """The mean updates of all groups ``(groups, size)``, equal in what they share."""
-        means = torch.stack([self.of(group) for group in range(len(self.weights))])
-        total = sum(self.weights)
-        if self.shared and total > 0:
-            means[:, : self.shared] = (self._common / total).float()
-        return means
 
 
 def positions(fed: Federation) -> dict[int, int]:

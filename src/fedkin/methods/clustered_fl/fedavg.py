@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Heard, Means, round_record
+from fedkin.learning.aggregate import Means
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Heard, round_record
 from fedkin.methods.clustered_fl.sums import add_sums
 
 

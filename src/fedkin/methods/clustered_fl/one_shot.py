@@ -20,8 +20,9 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.method import Count
+from fedkin.learning.aggregate import Means
 from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Means, positions, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, positions, round_record
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.grouping import Grouping, group
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.core.sums import Term, summed
-from fedkin.methods.clustered_fl.common import GroupMethod, GroupState, Heard, Means
+from fedkin.core.sums import summed
+from fedkin.core.sums_tasks import Term
+from fedkin.learning.aggregate import Means
+from fedkin.methods.clustered_fl.common import GroupMethod, GroupState, Heard
 from fedkin.methods.clustered_fl.tasks import train
 
 
