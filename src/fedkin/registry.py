@@ -139,3 +139,16 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     module, _, attribute = table[name].target.partition(":")
     made: type[Any] = getattr(import_module(module), attribute)
     return made
+
+
+def methods_of_sums() -> list[str]:
+    """Names of methods that can do with sums over clients, and the settings with which they can; imports them all."""
+    from fedkin.core.sums import sums_suffice
+
+    found = []
+    for name in METHODS:
+        needed = sums_suffice(resolve("method", name))
+        if needed is not None:
+            settings = " and ".join(f"{key} = '{value}'" for key, value in needed.items())
+            found.append(f"{name} with {settings}" if settings else name)
+    return found

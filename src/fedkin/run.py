@@ -23,6 +23,7 @@ from fedkin.config import Config, load_config
 from fedkin.core import Client, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
 from fedkin.core.method import Concluding
+from fedkin.core.sums import secure
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
@@ -157,6 +158,8 @@ class Run:
         self._began = time.perf_counter()
         self.fed = _federation(config, self.population.clients, progress)
         self.fed.away = self.population.away(0)
+        if config.engine.secure_sums:
+            secure(self.fed, config.method)
         self.scaling: Scaling = scale(self.fed, config.data.scaling)
         for i in self.population.absent:  # nobody can tell them how; the evaluator needs it
             self.population.clients[i].x = self.scaling.apply(self.population.clients[i].x)

@@ -24,6 +24,9 @@ from fedkin.core.sums_tasks import LEAST, OTHER_KEY, Term, masked, send_key
 from fedkin.core.task import Task
 
 _ATTEMPTS = 4
+_PATIENCE = 20
+"""Attempts, if nothing can go on without a sum."""
+_OTHERS_LOST = "others of its sum were lost"
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,25 @@ def summed(
                 del waiting[group]
             else:
                 waiting[group] = sum_.clients
-    missing |= {client: "others of its sum were lost" for clients in waiting.values() for client in clients}
+    missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
     fed.missing = dict(sorted(missing.items()))
     return dict(sorted(found.items()))
+
+
+def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Totals over every client present, by name of the term; for what cannot go on without all of them.
+
+    Raises
+    ------
+    FedkinError
+        If a client has given nothing in 20 attempts.
+    """
+    for _ in range(_PATIENCE):
+        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
+        if found and found.clients == fed.present:
+            return found.totals
+    client, reason = next(item for item in fed.missing.items() if item[1] != _OTHERS_LOST)
+    raise FedkinError(f"Site {client} gave nothing to a sum in {_PATIENCE} attempts ({reason}); nothing can begin.")
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
