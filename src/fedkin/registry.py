@@ -142,13 +142,14 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 
 
 def methods_of_sums() -> list[str]:
-    """Names of methods that can do with sums over clients, and the settings with which they can; imports them all."""
+    """Names of methods that can do with sums over clients, and what to set besides the defaults; imports them all."""
     from fedkin.core.sums import sums_suffice
 
     found = []
     for name in METHODS:
-        needed = sums_suffice(resolve("method", name))
+        made = resolve("method", name)
+        needed = sums_suffice(made)
         if needed is not None:
-            settings = " and ".join(f"{key} = '{value}'" for key, value in needed.items())
-            found.append(f"{name} with {settings}" if settings else name)
+            settings = [f"{key} = '{value}'" for key, value in needed.items() if getattr(made, key) != value]
+            found.append(f"{name} with {' and '.join(settings)}" if settings else name)
     return found

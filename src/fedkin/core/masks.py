@@ -92,7 +92,8 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     """
     total = np.zeros(length, np.uint64)
     for other in sorted(keys.keys() - {own}):
-        stream = _stream(private, keys[other], context, length)
+        pair = f"/{min(own, other)}/{max(own, other)}".encode()
+        stream = _stream(private, keys[other], context + pair, length)
         if own < other:
             total += stream
         else:

@@ -75,6 +75,8 @@ def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
     """Why a client takes no part in a sum with these; ``None`` if it does."""
     if len(keys) < LEAST:
         return f"fewer than {LEAST} clients to sum over"
+    if len(set(keys.values())) < len(keys):
+        return "two clients have the same key"
     if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
         return OTHER_KEY
     return None

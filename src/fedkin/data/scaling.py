@@ -113,7 +113,7 @@ def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
     """`scale` of which the server sees sums over all sites alone, and the shape of a sample."""
     if mode == "auto":
         raise FedkinError(
-            "Scaling 'auto' takes least and greatest values; with secure sums, give 'standard' or 'none'."
+            "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
         )
     shape = _checked_shape(fed.insist(shapes, {}))
     if mode == "none":
