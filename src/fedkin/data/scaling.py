@@ -15,7 +15,7 @@ from fedkin.core.sums import check_enough, sums_of_all
 from fedkin.core.sums_tasks import Term
 from fedkin.data.arrays import check_same_shape
 
-_UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20)
+_UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20, 2.0**-40)
 """Columns may be of any size, and hidden numbers are of fixed point, so these are hidden in pieces."""
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
@@ -192,7 +192,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 
 def _digits(values: Tensor) -> Tensor:
-    """Numbers ``(n,)`` of any size as multiples of `_UNITS`, float64 ``(4, n)``; all but the first below 2^20."""
+    """Numbers ``(n,)`` of any size as multiples of `_UNITS`, float64 ``(5, n)``; all but the first below 2^20."""
     rest, digits = values.double(), []
     for unit in _UNITS[:-1]:
         digits.append((rest / unit).round())
