@@ -150,6 +150,6 @@ def methods_of_sums() -> list[str]:
         made = resolve("method", name)
         needed = sums_suffice(made)
         if needed is not None:
-            settings = [f"{key} = '{value}'" for key, value in needed.items() if getattr(made, key) != value]
+            settings = [f"{key} = '{value}'" for key, value in needed.items() if getattr(made, key, None) != value]
             found.append(f"{name} with {' and '.join(settings)}" if settings else name)
     return found

@@ -90,10 +90,14 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     ValueError
         If a key is none.
     """
-    total = np.zeros(length, np.uint64)
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    key = X25519PrivateKey.from_private_bytes(private)
+    total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
     for other in sorted(keys.keys() - {own}):
+        shared = key.exchange(X25519PublicKey.from_public_bytes(keys[other]))
         pair = f"/{min(own, other)}/{max(own, other)}".encode()
-        stream = _stream(private, keys[other], context + pair, length)
+        stream = _stream(shared, context + pair, zeros)
         if own < other:
             total += stream
         else:
@@ -109,17 +113,15 @@ def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
     return digest.digest()
 
 
-def _stream(private: bytes, public: bytes, context: bytes, length: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """The numbers uint64 ``(length,)`` that the owner of `private` and that of `public` alone know."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """As many numbers uint64 as there are in `zeros`, that only those can tell who know the secret `shared`."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import CTR
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    seed = HKDF(algorithm=SHA256(), length=16, salt=None, info=_PURPOSE + context).derive(shared)
+    key = HKDF(algorithm=SHA256(), length=16, salt=None, info=_PURPOSE + purpose).derive(shared)
     # Every key serves for one stream only, so that the counter may begin at 0.
-    stream = Cipher(AES(seed), CTR(bytes(16))).encryptor().update(bytes(8 * length))
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(zeros)
     return np.frombuffer(stream, "<u8").astype(np.uint64, copy=False)
