@@ -47,19 +47,25 @@ class Data(BaseModel):
 
 
 class Engine(BaseModel):
-    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local.LocalFederation`.
+    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower`.
 
-    A share `absent` of the clients never takes part. With `secure_sums`, the server learns sums over clients only.
+    A share `absent` of the clients never takes part. On Flower, a client that has not replied after `timeout` seconds
+    is missing; a real federation begins when `sites` of them are there, for which it waits `patience` seconds at most.
+    `chunk`, `drop_rate` and `failures` are the local engine's alone. With `secure_sums`, the server learns sums over
+    clients only, see `fedkin.core.sums`.
     """
 
     model_config = _STRICT
-    name: Literal["local"] = "local"
+    name: Literal["local", "flower"] = "local"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
     absent: Annotated[float, Field(ge=0, lt=1)] = 0.0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
     secure_sums: bool = False
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    patience: Annotated[float, Field(gt=0)] = 600.0
+    sites: PositiveInt | None = None
 
 
 class Evaluation(BaseModel):
@@ -140,6 +146,11 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
     for override in overrides:
         places[_apply(tables, override)] = "on the command line"
     return _resolve(tables, places)
+
+
+def config_of(tables: dict[str, Any]) -> Config:
+    """The experiment whose `Config.tables` these are."""
+    return _resolve(tables, {})
 
 
 def checked_method(made: type[Any], values: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core.masks import context_of, decode, encode, limit, mask, public_key
@@ -39,6 +39,7 @@ def test_masks_cancel_whatever_the_clients_and_their_order(ids, length, random):
     assert wrapped_sum(masks).tolist() == [0] * length
 
 
+@settings(max_examples=40)
 @given(st.data(), st.integers(3, 6), st.integers(1, 5))
 def test_sums_of_hidden_numbers_are_those_of_the_numbers(data, clients, length):
     most = limit(clients)

@@ -212,6 +212,14 @@ assert sum(reply["masked"] for reply in replies).tolist() == [0]
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
+def test_a_task_that_is_not_known_is_told():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    for name in ("fedkin.core.client.forget", "fedkin.nowhere.forget", "elsewhere.forget"):
+        with pytest.raises(FedkinError, match=f"^Task '{name}', which is to be summed, is not known here"):
+            masked.run([fed.clients[0]], [fed.seen[-1][2] | {"task": name}])
+
+
 def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
     fed = federation(failures=[(1, 0), (3, 1), (3, 2)])
     totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)

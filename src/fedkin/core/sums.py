@@ -150,7 +150,9 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     FedkinError
         If a client has given nothing in 20 attempts.
     """
-    for _ in range(_PATIENCE):
+    for attempt in range(_PATIENCE):
+        if attempt:
+            fed.pause(attempt)
         found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
         if found and found.clients == fed.present:
             return found.totals

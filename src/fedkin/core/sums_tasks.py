@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
 from fedkin.core.masks import KEY, context_of, encode, mask, public_key
 from fedkin.core.payload import Payload
 from fedkin.core.task import Task, task
@@ -112,9 +113,12 @@ def _values(reply: Payload, term: Term) -> Tensor:
 def _inner(name: str) -> Task:
     """The task called `name`; those of fedkin itself are imported, others the site must know already."""
     module = name.rpartition(".")[0]
-    if module.partition(".")[0] == __name__.partition(".")[0]:
-        import_module(module)
-    return Task.named(name)
+    try:
+        if module.partition(".")[0] == __name__.partition(".")[0]:
+            import_module(module)
+        return Task.named(name)
+    except (ImportError, KeyError) as error:
+        raise FedkinError(f"Task '{name}', which is to be summed, is not known here.") from error
 
 
 def _private(client: Client) -> bytes:

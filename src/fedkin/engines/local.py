@@ -94,7 +94,7 @@ class LocalFederation(Federation):
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
         self.chunk = chunk
-        self.workers = workers or _cores()
+        self.workers = workers or cores()
         # One pool for all exchanges: new threads would fault all their memory in again.
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
         self._clock = Lock()
@@ -187,6 +187,6 @@ def _in_order(
         wait([future for _, future in waiting if not future.cancel()])
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
