@@ -27,6 +27,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
         "exchange": fed.exchange,
         "sent": fed.traffic.sent,
         "received": fed.traffic.received,
+        "keys": {str(id_): key for id_, key in fed.keys.items()},
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
     return dict(owned(tree))
@@ -40,6 +41,7 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
     """
     fed.exchange = fed.settled = tree["exchange"]
     fed.traffic = Traffic(tree["sent"], tree["received"])
+    fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
     if isinstance(fed, LocalFederation):
         for id_, client in fed.clients.items():
             client.state = tree["clients"][str(id_)]

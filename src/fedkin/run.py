@@ -24,6 +24,7 @@ from fedkin.config import Config, load_config
 from fedkin.core import Federation, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
 from fedkin.core.method import Concluding
+from fedkin.core.sums import secure
 from fedkin.core.trees import load_tree, owned, save_tree
 from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
@@ -164,6 +165,8 @@ class Run:
         self.config, self.folder, self.progress, self.fed = config, folder, progress, fed
         self._began = time.perf_counter()
         fed.away = population.away(0)
+        if config.engine.secure_sums:
+            secure(fed, config.method)
         self.checkpoint = load_tree(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
         if self.checkpoint is None:
             self.scaling: Scaling = scale(fed, config.data.scaling)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -24,6 +26,9 @@ class Client:
         What tasks remember between exchanges. It never leaves the site.
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
+    secret : callable
+        So many bytes that nobody else can guess, the server with its knowledge of the seed included. The local engine
+        derives them, for inside one process nothing is secret and runs are to repeat.
     """
 
     id: int
@@ -31,6 +36,7 @@ class Client:
     y: Tensor | None = None
     state: dict[str, Tensor] = field(default_factory=dict)
     rng: torch.Generator = field(default_factory=torch.Generator, repr=False)
+    secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
@@ -56,6 +57,10 @@ class Federation(ABC):
     away : set of int
         Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
         is sent to them; an engine never hears of them.
+    secure_sums : bool
+        Whether methods may only learn sums over clients; set by `fedkin.core.sums.secure`.
+    keys : dict of int to Tensor
+        Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
     clients : dict of int to Client
         Those that this process can see, for the evaluator and the report alone; empty where they are elsewhere.
     """
@@ -69,6 +74,8 @@ class Federation(ABC):
         self.seconds = 0.0
         self.missing: dict[int, str] = {}
         self.away: set[int] = set()
+        self.secure_sums = False
+        self.keys: dict[int, Tensor] = {}
         self.clients: dict[int, Client] = {}
 
     @property
