@@ -44,6 +44,7 @@ def sites_of(clients: Sequence[Client], folder: Path, **more: Any) -> list[Site]
             client.y,
             begins_with=client.state,
             prepare=restore_scaling,
+            simulated=True,
             packages=None,
             **more,
         )

@@ -103,6 +103,7 @@ class _Sites:
             population.features,
             client.state,
             restore_scaling,
+            simulated=True,
             packages=None,
         )
 

@@ -70,6 +70,14 @@ def test_it_begins_with_what_it_is_given_and_is_prepared_every_time(tmp_path: Pa
     assert [int(client.state["count"]) for client in prepared] == [11, 12]
 
 
+def test_the_server_cannot_guess_noise_that_hides_something_from_it(tmp_path: Path) -> None:
+    def noise(simulated: bool) -> list[float]:
+        return torch.rand(3, generator=site(tmp_path, simulated=simulated).client(request()).noise).tolist()
+
+    assert noise(True) == noise(True) == torch.rand(3, generator=site(tmp_path).client(request()).rng).tolist()
+    assert noise(False) != noise(False)
+
+
 def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
     one = site(tmp_path)
     with one.memory("f00d"), pytest.raises(FedkinError, match="Another process is at work"):

@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 
 
+def _unguessable() -> torch.Generator:
+    return torch.Generator().manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+
+
 @dataclass
 class Client:
     """A site's data and its private memory.
@@ -26,9 +30,11 @@ class Client:
         What tasks remember between exchanges. It never leaves the site.
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
+    noise : torch.Generator
+        For what is to hide something from the server, too, which knows the seed: seeded by the system's randomness. The
+        local engine takes `rng`, for inside one process nothing is secret and runs are to repeat.
     secret : callable
-        So many bytes that nobody else can guess, the server with its knowledge of the seed included. The local engine
-        derives them, for inside one process nothing is secret and runs are to repeat.
+        So many bytes that nobody else can guess; derived by the local engine, for the same reason.
     """
 
     id: int
@@ -36,6 +42,7 @@ class Client:
     y: Tensor | None = None
     state: dict[str, Tensor] = field(default_factory=dict)
     rng: torch.Generator = field(default_factory=torch.Generator, repr=False)
+    noise: torch.Generator = field(default_factory=_unguessable, repr=False)
     secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
 
     def __len__(self) -> int:

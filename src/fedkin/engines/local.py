@@ -112,6 +112,7 @@ class LocalFederation(Federation):
             began = time.perf_counter()
             for i in ids:
                 self.clients[i].rng = derive_generator(self.seed, "client", i, self.exchange)
+                self.clients[i].noise = self.clients[i].rng
                 self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
             replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])

@@ -103,6 +103,8 @@ class Site:
     prepare : callable
         Called with the client whenever its memory has been put back, before a task: what was done to the data and is
         remembered, such as scaling, is done again.
+    simulated : bool
+        Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed.
     packages : tuple of str or None
         Where tasks may come from, so that the server cannot have any other code run; ``None`` where it is trusted.
     """
@@ -115,6 +117,7 @@ class Site:
     features: list[str] = field(default_factory=list)
     begins_with: Mapping[str, Tensor] = field(default_factory=dict)
     prepare: Callable[[Client], None] = lambda client: None
+    simulated: bool = False
     packages: tuple[str, ...] | None = ("fedkin",)
 
     @property
@@ -156,7 +159,10 @@ class Site:
     def client(self, request: Request) -> Client:
         """The site as a task sees it, before it has been asked anything."""
         rng = derive_generator(request.seed, "client", request.client, request.exchange)
-        return Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
+        client = Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
+        if self.simulated:
+            client.noise = rng
+        return client
 
     def memory(self, run: str) -> Memory:
         """What the site remembers of a run."""
