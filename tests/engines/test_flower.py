@@ -12,6 +12,7 @@ from fedkin.checkpoint import settle, snapshot
 from fedkin.config import checked_method
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.payload import pack
+from fedkin.core.sums import secure
 from fedkin.data.dataset import in_order
 from fedkin.data.scaling import scale
 from fedkin.engines import flower
@@ -271,3 +272,18 @@ def _request(**values: Any) -> Any:
 def test_the_engine_needs_a_roster(tmp_path: Path) -> None:
     grid = nodes_of(sites_of(clients(2), tmp_path))
     assert FlowerFederation(Roster(grid), RUN).ids == []
+
+
+def test_secure_sums_need_nothing_of_the_engine(tmp_path: Path) -> None:
+    method = checked_method(registry.resolve("method", "fedavg"), {"rounds": 2})
+    results = []
+    for made in (LocalFederation(clients(), 3), None):
+        nodes = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
+        fed = made or federation(nodes, classes=["a", "b", "c"])
+        secure(fed, method)
+        scale(fed, "none")
+        state = method.init(fed)
+        while not state.finished:
+            state, _ = method.step(fed, state)
+        results.append(state.models)
+    assert torch.allclose(*results, atol=1e-6)

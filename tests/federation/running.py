@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,6 +108,41 @@ def _descendants(pid: int) -> set[int]:
     return found
 
 
+class Wire:
+    """A port that passes everything on to another, both ways, and keeps a copy."""
+
+    def __init__(self, port: int) -> None:
+        self.target, self.crossed = port, bytearray()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self.listener.getsockname()[1])
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for one in (self.listener, *self._ends):
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                site, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                return
+            self._ends += [site, server]
+            for source, sink in ((site, server), (server, site)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while some := source.recv(1 << 16):
+                self.crossed += some
+                sink.sendall(some)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+
 class Deployment:
     """A server and its sites in a folder that `fedkin federation init` wrote; a context, which stops them all.
 
@@ -124,6 +160,7 @@ class Deployment:
         self.port = free_port()
         self.programs: list[Program] = []
         self.sites: dict[str, Program] = {}
+        self.wires: dict[str, Wire] = {}
         fedkin("federation", "init", str(self.app), *arguments, "--port", str(self.port))
         self.secure = "--insecure" not in arguments
 
@@ -133,6 +170,8 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         for program in self.programs:
             program.kill()
+        for wire in self.wires.values():
+            wire.close()
 
     def command(self, *words: str | Path, fails: bool = False) -> str:
         """Run a command to its end; what it printed."""
@@ -166,10 +205,15 @@ class Deployment:
         return file
 
     def start_site(self, name: str, certificate: Path | None = None) -> Program:
-        """Start a SuperNode."""
+        """Start a SuperNode; where nothing is encrypted, by a wire that listens."""
         file, log = self.folder / name / "site.toml", self.folder / f"{name}.log"
         options = [] if certificate is None else ["--root-certificates", certificate]
-        program = Program(["sh", self.app / "start-site.sh", file, "--port", str(free_port()), *options], log)
+        place = {}
+        if not self.secure:
+            self.wires[name] = Wire(self.port)
+            place = {"SUPERLINK": f"127.0.0.1:{self.wires[name].port}"}
+        command = ["sh", self.app / "start-site.sh", file, "--port", str(free_port()), *options]
+        program = Program(command, log, **place)
         self.programs.append(program)
         self.sites[name] = program
         return program

@@ -104,6 +104,7 @@ def test_fedcref_on_six_sites_finds_the_same_communities(tmp_path: Path) -> None
 
 
 METHODS: dict[str, tuple[str, ...]] = {
+    "fedcref": ("method.local_epochs=10", "method.rounds=3", "method.max_iterations=2"),
     "kfed": ("method.n_clusters=10",),
     "ccfc": ("method.n_clusters=4", "method.pretrain_rounds=2", "method.cluster_rounds=2", "method.latent=8"),
     "ocfl": ("method.rounds=6",),
@@ -119,6 +120,8 @@ def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) 
     options = [word for option in METHODS[name] for word in ("--set", option)]
     with prepared(tmp_path, files, name, "--insecure", *options) as deployed:
         deployed.hears(deployed.run(), DONE, 1800)
+        for site, path in files.items():
+            check_nothing_private(bytes(deployed.wires[site].crossed), path)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         results = deployed.app / "results"
         if (local / "clients.csv").exists():
@@ -131,6 +134,16 @@ def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) 
                 )
         else:
             assert agreement(deployed, local, list(files)) == 1.0
+
+
+def check_nothing_private(crossed: bytes, path: Path) -> None:
+    """No row of samples and no labels among all the bytes that crossed to a site and from it."""
+    with np.load(path) as file:
+        x, y = file["x"], file["y"]
+    assert x.astype(np.float64).sum(0).tobytes() in crossed  # what scaling asks for, as proof that it would be seen
+    rows = [row for row in np.unique(x, axis=0) if len(np.unique(row)) > 5]
+    assert not any(row.astype(kind).tobytes() in crossed for row in rows for kind in (np.float32, np.float64))
+    assert not any(y.astype(kind).tobytes() in crossed for kind in (np.int64, np.int32, np.uint8))
 
 
 def groups_of(folder: Path) -> list[int]:
