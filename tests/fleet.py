@@ -29,7 +29,7 @@ class Fleet(Grid):
     away : set of int
         Partitions that are not connected.
     troubles : callable or None
-        Given a message and its partition, whether it is "lost", or an error takes the place of the reply.
+        Given a message and its partition, a word if it is lost, or an error that takes the place of the reply.
     """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
@@ -69,7 +69,7 @@ class Fleet(Grid):
     def _work(self, message: Message) -> None:
         context = self.contexts[message.metadata.dst_node_id]
         trouble = self.troubles(message, self.partition(context.node_id)) if self.troubles else None
-        if trouble == "lost":
+        if isinstance(trouble, str):
             return
         try:
             reply = Message(trouble, reply_to=message) if trouble else self.app(message, context)
@@ -127,7 +127,7 @@ def client_app(
             loss = cross_entropy(module(client.x), client.y)
             loss.backward()
             optimizer.step()
-        metrics = {"train_loss": float(loss), "num-examples": len(client.x)}
+        metrics = {"train_loss": float(loss.detach()), "num-examples": len(client.x)}
         metrics |= more(client) if more else {}
         content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord(metrics)})
         return Message(content=content, reply_to=message)

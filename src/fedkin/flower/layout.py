@@ -91,7 +91,7 @@ class Layout:
             end = start + math.prod(self.shapes[at])
             part = values[start:end].reshape(self.shapes[at])
             whole = np.dtype(self.types[at]).kind != "f"
-            arrays[at] = Array((part.round() if whole else part).astype(self.types[at]))
+            arrays[at] = Array(np.asarray(part.round() if whole else part, self.types[at]))
             start = end
         return ArrayRecord({name: array for name, array in zip(self.names, arrays, strict=True) if array is not None})
 

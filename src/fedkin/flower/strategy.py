@@ -223,6 +223,8 @@ class GroupStrategy(Strategy):
         """
         if num_rounds < 1:
             raise FedkinError(f"num_rounds is {num_rounds}; allowed: 1 or more.")
+        if not timeout > 0:
+            raise FedkinError(f"timeout is {timeout}; allowed: above 0, in seconds.")
         began = time.monotonic()
         log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
         self.summary()
