@@ -107,7 +107,7 @@ def quickstart() -> ClientApp:
         optimizer = torch.optim.SGD(model.parameters(), lr=msg.content["config"]["lr"], momentum=0.9)
         model.train()
         running_loss = 0.0
-        for _ in range(context.run_config.get("local-epochs", 1)):
+        for _ in range(context.run_config.get("local-epochs", 3)):
             for images, labels in trainloader:
                 optimizer.zero_grad()
                 loss = criterion(model(images), labels)
@@ -156,7 +156,7 @@ def test_flowers_quickstart_finds_its_groups(tmp_path, monkeypatch):
         first = ArrayRecord(Net().state_dict())
         for name, strategy in strategies.items():
             found[name] = strategy.start(
-                grid=grid, initial_arrays=first, num_rounds=10, train_config=ConfigRecord({"lr": 0.1})
+                grid=grid, initial_arrays=first, num_rounds=10, train_config=ConfigRecord({"lr": 0.05})
             )
 
     simulate(quickstart(), 10, main)
