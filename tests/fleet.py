@@ -37,7 +37,11 @@ class Fleet(Grid):
         self.app, self.sent, self.away = app, [], set()
         self.contexts = {
             1000 + 7 * at: Context(
-                run_id=1, node_id=1000 + 7 * at, node_config={"partition-id": at, "num-partitions": nodes}, state=RecordDict(), run_config={}
+                run_id=1,
+                node_id=1000 + 7 * at,
+                node_config={"partition-id": at, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config={},
             )
             for at in range(nodes)
         }

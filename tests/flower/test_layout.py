@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -35,6 +35,7 @@ def test_a_vector_is_in_the_order_of_every_architecture():
     assert torch.equal(layout.vector(ArrayRecord(module.state_dict())), vector_of(module))
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 3), max_size=3)), max_size=6),
     st.integers(0, 99),

@@ -47,12 +47,12 @@ def start(strategy: Any, where: fleet.Fleet, rounds: int = 3) -> Any:
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
 def test_embedding_finds_planted_groups(form):
     where = grid(pictures.clients(), labelled=form == "classes")
-    result = start(flower.Embedding(form=form, prototypes=5, pretraining_rounds=2, flip=0.05), where)
+    result = start(flower.Embedding(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
     assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
-    assert [entry["round"] for entry in result.records] == [0, 0, 0, 1, 2, 3]
-    assert [entry["phase"] for entry in result.records] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 3
+    assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
+    assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
     assert len(result.arrays_by_group) == 3
-    assert set(result.evaluate_metrics_clientapp) == {1, 2, 3}
+    assert set(result.evaluate_metrics_clientapp) == {1, 2}
 
 
 def test_ladd_finds_planted_groups():
@@ -167,7 +167,7 @@ def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
     where = grid(pictures.clients())
     where.troubles = lambda message, partition: "lost" if partition == 3 and len(where.sent) < 40 else None
     result = flower.Embedding(pretraining_rounds=0, flip=0.05).start(
-        grid=where, initial_arrays=fleet.arrays(network), num_rounds=3, timeout=0.2, train_config=fleet.START
+        grid=where, initial_arrays=fleet.arrays(network), num_rounds=1, timeout=0.2, train_config=fleet.START
     )
     assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
     assert result.records[0]["missing"] != {}

@@ -1,7 +1,6 @@
 """The strategies in Flower's own simulation, with Ray's processes and Flower's own loop around the client app."""
 
 import json
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +25,6 @@ GROUPS = [0, 1, 1, 0, 1, 0]
 
 def simulate(app: ClientApp, nodes: int, main: Callable[[Grid], None]) -> None:
     """Run a ServerApp's `main` with so many nodes, in one process besides this."""
-    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     server = ServerApp()
     server.main()(lambda grid, context: main(grid))
     config = {

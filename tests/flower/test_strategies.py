@@ -186,6 +186,20 @@ def test_newcomers_find_their_group():
         assert len(result.records[0]["labels"]) == 8
 
 
+def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
+    monkeypatch.setattr("fedkin.flower.federation._LATECOMERS", 1)
+    where = grid(sites([*GROUPS, 1, 0]))
+    where.away = {8, 9}
+
+    def arrive(message: Any, partition: int) -> None:
+        where.away = set()
+
+    where.troubles = arrive
+    result = start(flower.OCFL(), where, rounds=4)
+    assert set(result.groups) == {where.node(partition) for partition in range(9)}
+    assert "1 nodes are ignored: 1 came after the first round, which is the most." in caplog.text
+
+
 @pytest.mark.parametrize(
     ("strategy", "first", "sentence"),
     [

@@ -29,8 +29,13 @@ def grid(groups: list[int] = GROUPS, **more: Any) -> fleet.Fleet:
 
 
 def start(strategy: Any, where: fleet.Fleet, **more: Any) -> Any:
-    settings = {"num_rounds": 3, "timeout": 0.3, "train_config": fleet.START}
-    return strategy.start(grid=where, initial_arrays=fleet.arrays(network), **(settings | more))
+    settings = {
+        "initial_arrays": fleet.arrays(network),
+        "num_rounds": 3,
+        "timeout": 0.3,
+        "train_config": fleet.START,
+    }
+    return strategy.start(grid=where, **(settings | more))
 
 
 def sent(where: fleet.Fleet, kind: str, number: int) -> list[int]:
@@ -233,9 +238,19 @@ def test_an_app_that_is_none_is_told_at_once():
     )
 
 
-def test_ifca_needs_a_loss():
+@pytest.mark.parametrize("given", [1, 3])
+def test_ifca_needs_a_loss(given):
+    first = [fleet.arrays(network, k) for k in range(given)]
     with pytest.raises(FedkinError, match="its evaluation has no number 'test_loss'"):
-        start(flower.IFCA(eval_loss_key="test_loss"), grid())
+        start(flower.IFCA(eval_loss_key="test_loss"), grid(), initial_arrays=first)
+
+
+def test_sattler_ends_without_a_loss(caplog):
+    strategy = flower.Sattler(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
+    result = start(strategy, grid(), num_rounds=5)
+    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert result.own_arrays == {}
+    assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
 
 
 def spoils(where: fleet.Fleet, spoil: Any, partitions: set[int]) -> None:

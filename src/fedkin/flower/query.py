@@ -62,10 +62,13 @@ def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context
     Examples
     --------
     >>> from flwr.clientapp import ClientApp
+    >>> from sklearn.datasets import load_digits
     >>> from fedkin.flower import describes
     >>> app = ClientApp()
     >>> def load(context):
-    ...     raise NotImplementedError("read this node's samples here")
+    ...     x, y = load_digits(return_X_y=True)
+    ...     mine = slice(context.node_config["partition-id"], None, context.node_config["num-partitions"])
+    ...     return x[mine].reshape(-1, 1, 8, 8) / 16, y[mine]
     >>> answer = app.query("fedkin")(describes(load))
     """
 

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from fedkin.config import checked_method
 from fedkin.core import FedkinError
-from fedkin.flower.federation import GridFederation, Terms
+from fedkin.flower.federation import GridFederation
 from fedkin.flower.layout import Layout, known_as
 from fedkin.flower.loop import Aggregate, Loop
 from fedkin.flower.result import GroupResult
+from fedkin.flower.terms import Terms
 from fedkin.methods.clustered_fl.common import GroupMethod, GroupState
 
 OWN: dict[str, Any] = {
