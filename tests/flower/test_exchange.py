@@ -6,12 +6,12 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-import fleet
+import app_nodes
 from fedkin.flower.exchange import RAISED, exchange
 
 
 @pytest.fixture
-def grid() -> fleet.Fleet:
+def grid() -> app_nodes.Fleet:
     app = ClientApp()
 
     @app.query()
@@ -20,10 +20,10 @@ def grid() -> fleet.Fleet:
             raise ValueError("what a pity\nwith a second line")
         return Message(message.content, reply_to=message)
 
-    return fleet.Fleet(app, 4)
+    return app_nodes.Fleet(app, 4)
 
 
-def messages(grid: fleet.Fleet, words: list[str]) -> dict[int, Message]:
+def messages(grid: app_nodes.Fleet, words: list[str]) -> dict[int, Message]:
     contents = [RecordDict({"config": ConfigRecord({"say": word})}) for word in words]
     return {at: Message(content, grid.node(at), "query") for at, content in enumerate(contents)}
 

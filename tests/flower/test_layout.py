@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-import fleet
+import app_nodes
 import planted
 from fedkin.core import FedkinError
 from fedkin.flower.layout import Layout, known_as
@@ -118,7 +118,7 @@ def test_methods_know_the_model_as_an_architecture():
 
 
 def test_the_order_of_a_record_does_not_matter():
-    one = fleet.arrays(lambda: planted.normalised((6,), 6))
+    one = app_nodes.arrays(lambda: planted.normalised((6,), 6))
     layout = Layout.of(one)
     turned = ArrayRecord({name: one[name] for name in reversed(list(one))})
     assert torch.equal(layout.vector(turned), layout.vector(one))

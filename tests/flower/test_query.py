@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-import fleet
+import app_nodes
 import pictures
 import planted
 from fedkin import flower
@@ -27,20 +27,20 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(pictures.SIDE**2, pictures.CLASSES))
 
 
-def grid(clients: list[Client], labelled: bool = True, seed: int | None = 5) -> fleet.Fleet:
-    app = fleet.client_app(clients, network)
+def grid(clients: list[Client], labelled: bool = True, seed: int | None = 5) -> app_nodes.Fleet:
+    app = app_nodes.client_app(clients, network)
 
     def load(context: Context) -> Any:
         client = clients[int(context.node_config["partition-id"])]
         return client.x.numpy(), client.y.numpy() if labelled else None
 
     app.query("fedkin")(flower.describes(load, seed))
-    return fleet.Fleet(app, len(clients))
+    return app_nodes.Fleet(app, len(clients))
 
 
-def start(strategy: Any, where: fleet.Fleet, rounds: int = 3) -> Any:
+def start(strategy: Any, where: app_nodes.Fleet, rounds: int = 3) -> Any:
     return strategy.start(
-        grid=where, initial_arrays=fleet.arrays(network), num_rounds=rounds, timeout=5, train_config=fleet.START
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=rounds, timeout=5, train_config=app_nodes.START
     )
 
 
@@ -68,7 +68,7 @@ def test_ladd_finds_planted_groups():
 
 
 def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:
-    fleet.Fleet(ClientApp(), 1)
+    app_nodes.Fleet(ClientApp(), 1)
     message = Message(query.request(task, payload, exchange), 1, "query.fedkin")
     return query.read_payload(answer(message, context).content)
 
@@ -151,7 +151,7 @@ def test_data_that_cannot_be_used_are_told(loaded, sentence):
 
 def test_an_app_without_the_query_is_told_what_it_needs():
     clients = pictures.clients()
-    where = fleet.Fleet(fleet.client_app(clients, network), len(clients))
+    where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
     with pytest.raises(FedkinError) as refused:
         start(flower.Embedding(), where)
     assert "No query function registered with name 'fedkin'" in str(refused.value)
@@ -167,7 +167,7 @@ def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
     where = grid(pictures.clients())
     where.troubles = lambda message, partition: "lost" if partition == 3 and len(where.sent) < 40 else None
     result = flower.Embedding(pretraining_rounds=0, flip=0.05).start(
-        grid=where, initial_arrays=fleet.arrays(network), num_rounds=1, timeout=0.2, train_config=fleet.START
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=1, timeout=0.2, train_config=app_nodes.START
     )
     assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
     assert result.records[0]["missing"] != {}

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 from torch import nn
 
-import fleet
+import app_nodes
 import planted
 from fedkin import flower
 
@@ -53,11 +53,11 @@ def test_planted_groups_are_found_in_a_simulation(tmp_path, monkeypatch):
 
     def main(grid: Grid) -> None:
         strategy = flower.OCFL(fraction_evaluate=0.5)
-        first = fleet.arrays(network)
-        found.append(strategy.start(grid=grid, initial_arrays=first, num_rounds=3, train_config=fleet.START))
+        first = app_nodes.arrays(network)
+        found.append(strategy.start(grid=grid, initial_arrays=first, num_rounds=3, train_config=app_nodes.START))
 
     sites = planted.clients(GROUPS, planted.OPPOSITE)
-    app = fleet.client_app(sites, network, more=lambda client: {"partition-id": client.id})
+    app = app_nodes.client_app(sites, network, more=lambda client: {"partition-id": client.id})
     simulate(app, len(GROUPS), main)
     assert planted.same_partition(partitions(found[0]), GROUPS)
     assert found[0].evaluate_metrics_clientapp[3]["eval_acc"] == 1.0

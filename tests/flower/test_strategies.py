@@ -7,7 +7,7 @@ import torch
 from flwr.app import ArrayRecord, MessageType
 from torch import nn
 
-import fleet
+import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
@@ -29,9 +29,9 @@ def network(kind: str = "linear") -> nn.Module:
     return NETWORKS[kind]((planted.CLASSES,), planted.CLASSES)
 
 
-def grid(clients: list[planted.Client] | None = None, kind: str = "linear", **more: Any) -> fleet.Fleet:
+def grid(clients: list[planted.Client] | None = None, kind: str = "linear", **more: Any) -> app_nodes.Fleet:
     clients = sites() if clients is None else clients
-    return fleet.Fleet(fleet.client_app(clients, lambda: network(kind), **more), len(clients))
+    return app_nodes.Fleet(app_nodes.client_app(clients, lambda: network(kind), **more), len(clients))
 
 
 def locally(method: Any, kind: str, rounds: int, **options: Any) -> planted.Run:
@@ -39,10 +39,10 @@ def locally(method: Any, kind: str, rounds: int, **options: Any) -> planted.Run:
     return planted.run(method(**settings), sites(), seed=1)
 
 
-def start(strategy: Any, where: fleet.Fleet, first: Any = None, rounds: int = ROUNDS, **more: Any) -> Any:
-    first = fleet.arrays(network) if first is None else first
+def start(strategy: Any, where: app_nodes.Fleet, first: Any = None, rounds: int = ROUNDS, **more: Any) -> Any:
+    first = app_nodes.arrays(network) if first is None else first
     return strategy.start(
-        grid=where, initial_arrays=first, num_rounds=rounds, timeout=5, train_config=fleet.START, **more
+        grid=where, initial_arrays=first, num_rounds=rounds, timeout=5, train_config=app_nodes.START, **more
     )
 
 
@@ -75,7 +75,7 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
     assert len(result.arrays_by_group) == len(last)
     for got, expected in zip(result.arrays_by_group, last, strict=True):
         assert list(got) == list(expected)
-        assert torch.allclose(fleet.vector(got), fleet.vector(expected), atol=2e-5)
+        assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
     assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
     assert planted.same_partition(done.labels, GROUPS) or not finds
 
@@ -91,7 +91,7 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
 )
 def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
     where = grid()
-    first = [fleet.arrays(network, k) for k in range(3)] if isinstance(strategy, flower.IFCA) else None
+    first = [app_nodes.arrays(network, k) for k in range(3)] if isinstance(strategy, flower.IFCA) else None
     start(strategy, where, first, rounds=2)
     assert where.exchanges == 2 * exchanges
     kinds = [message.metadata.message_type for message in where.sent]
@@ -116,7 +116,7 @@ def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
     where = grid(clients)
     if not told:
         where.app = silent(clients)
-    first = [fleet.arrays(network)] * 2
+    first = [app_nodes.arrays(network)] * 2
     rng = torch.Generator().manual_seed(0)
     first[1] = ArrayRecord({name: 9 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
     result = start(flower.IFCA(n_clusters=2, empty="reseed"), where, first, rounds=6)
@@ -127,7 +127,7 @@ def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
 
 def silent(clients: list[planted.Client]) -> Any:
     """The app, but its training tells no loss."""
-    app = fleet.client_app(clients, network)
+    app = app_nodes.client_app(clients, network)
     train = app._registered_funcs["train.default"]
 
     def quiet(message: Any, context: Any) -> Any:
@@ -174,7 +174,7 @@ def test_newcomers_find_their_group():
         where = grid(clients)
         where.away = {8, 9}
 
-        def arrive(message: Any, partition: int, where: fleet.Fleet = where) -> None:
+        def arrive(message: Any, partition: int, where: app_nodes.Fleet = where) -> None:
             if message.content["config"]["server-round"] == 4:
                 where.away = set()
 
@@ -209,5 +209,5 @@ def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
 )
 def test_so_many_models_to_begin_with(strategy, first, sentence):
     with pytest.raises(FedkinError) as refused:
-        start(strategy, grid(), [fleet.arrays(network, k) for k in range(first)])
+        start(strategy, grid(), [app_nodes.arrays(network, k) for k in range(first)])
     assert str(refused.value).startswith(sentence)

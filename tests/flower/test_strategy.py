@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Error, MessageType, MetricRecord
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-import fleet
+import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
@@ -23,22 +23,22 @@ def network() -> nn.Module:
     return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
-def grid(groups: list[int] = GROUPS, **more: Any) -> fleet.Fleet:
+def grid(groups: list[int] = GROUPS, **more: Any) -> app_nodes.Fleet:
     sites = [planted.client(at, planted.OPPOSITE[group], samples=12 + 12 * (at % 3)) for at, group in enumerate(groups)]
-    return fleet.Fleet(fleet.client_app(sites, network, **more), len(sites))
+    return app_nodes.Fleet(app_nodes.client_app(sites, network, **more), len(sites))
 
 
-def start(strategy: Any, where: fleet.Fleet, **more: Any) -> Any:
+def start(strategy: Any, where: app_nodes.Fleet, **more: Any) -> Any:
     settings = {
-        "initial_arrays": fleet.arrays(network),
+        "initial_arrays": app_nodes.arrays(network),
         "num_rounds": 3,
         "timeout": 0.3,
-        "train_config": fleet.START,
+        "train_config": app_nodes.START,
     }
     return strategy.start(grid=where, **(settings | more))
 
 
-def sent(where: fleet.Fleet, kind: str, number: int) -> list[int]:
+def sent(where: app_nodes.Fleet, kind: str, number: int) -> list[int]:
     """Partitions that were sent messages of a kind in a round."""
     messages = [m for m in where.sent if m.metadata.message_type == kind]
     return [where.partition(m.metadata.dst_node_id) for m in messages if m.content["config"]["server-round"] == number]
@@ -122,7 +122,7 @@ def test_the_app_is_told_what_flower_would_tell_it():
     told = ConfigRecord({"batch": 7})
     start(flower.OCFL(), where, num_rounds=2, evaluate_config=told)
     train, evaluate = where.sent[0].content["config"], where.sent[-1].content["config"]
-    assert dict(train) == {**fleet.START, "server-round": 1}
+    assert dict(train) == {**app_nodes.START, "server-round": 1}
     assert dict(evaluate) == {"batch": 7, "server-round": 2}
     assert dict(told) == {"batch": 7}
 
@@ -175,8 +175,8 @@ def test_the_server_evaluates_the_largest_group():
 
     result = start(flower.Hierarchical(clustering_round=1), grid([0, 1, 1, 0, 1, 1]), evaluate_fn=evaluate)
     assert list(seen) == [0, 1, 2, 3]
-    assert torch.equal(fleet.vector(seen[0]), fleet.vector(fleet.arrays(network)))
-    assert torch.equal(fleet.vector(seen[3]), fleet.vector(result.arrays))
+    assert torch.equal(app_nodes.vector(seen[0]), app_nodes.vector(app_nodes.arrays(network)))
+    assert torch.equal(app_nodes.vector(seen[3]), app_nodes.vector(result.arrays))
     assert result.arrays is result.arrays_by_group[result.groups[1007]]
     assert set(result.evaluate_metrics_serverapp) == {0, 2, 3}
 
@@ -223,7 +223,7 @@ def test_a_reply_that_cannot_be_used_counts_as_missing(spoil, reason):
     spoils(where, spoil, {2})
     result = start(flower.OCFL(), where)
     assert reason in result.records[0]["missing"][2]
-    assert bool(fleet.vector(result.arrays).isfinite().all())
+    assert bool(app_nodes.vector(result.arrays).isfinite().all())
     assert 2 not in result.records[0]["answered"]
 
 
@@ -240,7 +240,7 @@ def test_an_app_that_is_none_is_told_at_once():
 
 @pytest.mark.parametrize("given", [1, 3])
 def test_ifca_needs_a_loss(given):
-    first = [fleet.arrays(network, k) for k in range(given)]
+    first = [app_nodes.arrays(network, k) for k in range(given)]
     with pytest.raises(FedkinError, match="its evaluation has no number 'test_loss'"):
         start(flower.IFCA(eval_loss_key="test_loss"), grid(), initial_arrays=first)
 
@@ -253,7 +253,7 @@ def test_sattler_ends_without_a_loss(caplog):
     assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
 
 
-def spoils(where: fleet.Fleet, spoil: Any, partitions: set[int]) -> None:
+def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:
     """Have some partitions' training reply otherwise."""
     train = where.app._registered_funcs["train.default"]
 
@@ -277,11 +277,13 @@ def test_traffic_is_counted():
 def test_a_group_of_nobody_keeps_its_model():
     where = grid([0] * 6)
     rng = torch.Generator().manual_seed(0)
-    first = [fleet.arrays(network)] * 2
+    first = [app_nodes.arrays(network)] * 2
     first[1] = ArrayRecord({name: 99 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
-    result = flower.IFCA(n_clusters=2).start(grid=where, initial_arrays=first, num_rounds=2, train_config=fleet.START)
+    result = flower.IFCA(n_clusters=2).start(
+        grid=where, initial_arrays=first, num_rounds=2, train_config=app_nodes.START
+    )
     assert set(result.groups.values()) == {0}
-    assert torch.equal(fleet.vector(result.arrays_by_group[1]), fleet.vector(first[1]))
+    assert torch.equal(app_nodes.vector(result.arrays_by_group[1]), app_nodes.vector(first[1]))
 
 
 def test_without_flower_one_sentence():
