@@ -163,3 +163,48 @@ def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
 def test_a_target_to_stop_at_must_be_complete() -> None:
     with pytest.raises(FedkinError, match=r"'target\.stop' needs 'target\.metric' and 'target\.reach'"):
         load_config("fedavg", ["target.stop=true", "target.metric=ari"])
+
+
+OPEN = "'engine.secure_sums' is true, but method '{}' needs more of a client than its part in a sum; these do not: "
+ABLE = "ffcm with aggregation = 'mean' and start = 'uniform', fedavg, fedopt, ifca."
+
+
+@pytest.mark.parametrize(
+    "method", sorted(registry.METHODS.keys() - {"ffcm", "fedavg", "fedopt", "ifca"}), ids=lambda method: method
+)
+def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config(method, ["engine.secure_sums=true", "data.scaling=none"])
+    assert str(caught.value) == OPEN.format(method) + ABLE
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        (
+            "ifca",
+            ["method.start=kmeans"],
+            "'method.start' is 'kmeans', {} 'random'.",
+        ),
+        (
+            "ifca",
+            ["method.empty=reseed"],
+            "'method.empty' is 'reseed', {} 'keep'.",
+        ),
+        ("ffcm", [], "'method.aggregation' is 'kmeans', {} 'mean'."),
+        ("fedavg", ["data.scaling=auto"], "'data.scaling' is 'auto', {} 'standard' or 'none'."),
+    ],
+)
+def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, settings: list[str], sentence: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config(method, ["engine.secure_sums=true", "data.scaling=none", *settings])
+    reason = "which takes more than sums over clients; with 'engine.secure_sums' it should be"
+    assert str(caught.value) == sentence.format(reason)
+    assert not load_config(method, settings).engine.secure_sums
+
+
+def test_methods_of_sums_may_be_told_to_use_them() -> None:
+    settings = ["engine.secure_sums=true", "data.scaling=standard"]
+    for method in ("fedavg", "fedopt", "ifca"):
+        assert load_config(method, settings).engine.secure_sums
+    assert load_config("ffcm", [*settings, "method.aggregation=mean", "method.start=uniform"]).engine.secure_sums

@@ -69,6 +69,30 @@ def test_a_run_that_groups_clients_resumes_to_the_same_bytes(
     assert files(tmp_path / "run") == expected
 
 
+SECRET = ["engine.secure_sums=true", "data.scaling=standard", "engine.drop_rate=0.05"]
+
+
+@pytest.mark.parametrize("method", ["fedopt", "ifca"])
+def test_a_run_with_secure_sums_resumes_to_the_same_bytes(method: str, tmp_path: Path) -> None:
+    config = small(method, *LOSSY, *SECRET, "method.rounds=4", "scenario.clients=9", "method.participation=0.8")
+    whole = execute(config, tmp_path / "whole")
+    assert any(line["missing"] for line in whole.records)
+    assert any(line["answered"] for line in whole.records)
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(1))
+    for step in (2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+def test_secure_sums_are_refused_where_two_clients_are_asked(tmp_path: Path) -> None:
+    config = small("fedavg", "engine.secure_sums=true", "data.scaling=none", "method.participation=0.3")
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+        execute(config, tmp_path / "run")
+
+
 def test_a_reached_target_ends_a_run(whole: dict[str, Outcome], tmp_path: Path) -> None:
     records = whole["ifca"].records
     reach = max(line["metrics"]["personal_accuracy"] for line in records[:4])

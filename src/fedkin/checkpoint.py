@@ -19,7 +19,7 @@ S = TypeVar("S", bound=State)
 
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     """Everything a run needs to go on, as an `owned` tree: the method's state, the exchange counter and traffic, and
-    (local engine) what the clients remember.
+    (local engine) what the clients remember; other sites keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     tree = {
@@ -27,6 +27,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
         "exchange": fed.exchange,
         "sent": fed.traffic.sent,
         "received": fed.traffic.received,
+        "keys": {str(id_): key for id_, key in fed.keys.items()},
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
     return dict(owned(tree))
@@ -38,8 +39,9 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
     A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
     gives back, order of keys, memory layout and all, and resuming is exact by construction.
     """
-    fed.exchange = tree["exchange"]
+    fed.exchange = fed.settled = tree["exchange"]
     fed.traffic = Traffic(tree["sent"], tree["received"])
+    fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
     if isinstance(fed, LocalFederation):
         for id_, client in fed.clients.items():
             client.state = tree["clients"][str(id_)]

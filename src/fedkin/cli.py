@@ -27,6 +27,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+federation = typer.Typer(help="Make what a real federation needs; Flower runs it.", no_args_is_help=True)
+app.add_typer(federation, name="federation")
+
 Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)]
 
 
@@ -54,6 +57,7 @@ def run(
     scenario: Annotated[str | None, typer.Option(help="How clients get data: a name from `fedkin list`.")] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    engine: Annotated[str | None, typer.Option(help="What reaches the clients: local, or Flower's simulation.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default a new one in runs/.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiment, such as method.local_epochs=30.")
@@ -65,6 +69,7 @@ def run(
         *([f"scenario.name={json.dumps(scenario)}"] if scenario is not None else []),
         *([f"scenario.clients={clients}"] if clients is not None else []),
         *([f"seed={seed}"] if seed is not None else []),
+        *([f"engine.name={json.dumps(engine)}"] if engine is not None else []),
         *(settings or []),
     ]
     from fedkin.config import load_config
@@ -190,6 +195,35 @@ def assign(
     print(group_of(folder, data, label))
 
 
+@federation.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.", show_default=False)],
+    experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.")] = "kin-graph",
+    sites: Annotated[int, typer.Option(help="How many sites there will be.", min=1)] = 3,
+    host: Annotated[str, typer.Option(help="Name or address that sites know the server by.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The server's port.", min=1, max=65535)] = 8000,
+    insecure: Annotated[bool, typer.Option("--insecure", help="No encryption, and anybody may take part.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the experiment, such as method.n_clusters=4.")
+    ] = None,
+) -> None:
+    """Write a Flower app folder that runs an experiment on real sites, with certificates."""
+    _needs_flower()
+    from fedkin.federation.folder import init as written
+
+    written(folder, experiment, sites, settings or [], host, port, insecure)
+    print(f"Wrote {folder}; {folder / 'README.md'} says how to start.")
+
+
+@federation.command()
+def key(path: Annotated[Path, typer.Argument(help="File for the private key.", show_default=False)]) -> None:
+    """Make a site's key; the server registers its public half."""
+    _needs_flower()
+    from fedkin.federation.certificates import make_key
+
+    print(f"Wrote {path}, which stays here, and {make_key(path)} for the server.")
+
+
 @app.command("list")
 def list_names(
     section: Annotated[
@@ -240,6 +274,13 @@ def _previews(shown: list[str], wanted: bool, data: str | None) -> dict[str, str
 
     made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
     return previews(made, data or "digits")
+
+
+def _needs_flower() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        _stop("A federation needs Flower: pip install 'fedkin[flower]'.", 2)
 
 
 @contextmanager

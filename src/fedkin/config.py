@@ -30,6 +30,7 @@ from pydantic import (
 from fedkin import registry
 from fedkin.core import FedkinError, Method
 from fedkin.core.errors import unknown_name
+from fedkin.core.sums import sums_suffice
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 _FROM_DATA = ("data", "label")
@@ -46,18 +47,25 @@ class Data(BaseModel):
 
 
 class Engine(BaseModel):
-    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local.LocalFederation`.
+    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower`.
 
-    A share `absent` of the clients never takes part.
+    A share `absent` of the clients never takes part. On Flower, a client that has not replied after `timeout` seconds
+    is missing; a real federation begins when `sites` of them are there, for which it waits `patience` seconds at most.
+    `chunk`, `drop_rate` and `failures` are the local engine's alone. With `secure_sums`, the server learns sums over
+    clients only, see `fedkin.core.sums`.
     """
 
     model_config = _STRICT
-    name: Literal["local"] = "local"
+    name: Literal["local", "flower"] = "local"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
     absent: Annotated[float, Field(ge=0, lt=1)] = 0.0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
+    secure_sums: bool = False
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    patience: Annotated[float, Field(gt=0)] = 600.0
+    sites: PositiveInt | None = None
 
 
 class Evaluation(BaseModel):
@@ -138,6 +146,11 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
     for override in overrides:
         places[_apply(tables, override)] = "on the command line"
     return _resolve(tables, places)
+
+
+def config_of(tables: dict[str, Any]) -> Config:
+    """The experiment whose `Config.tables` these are."""
+    return _resolve(tables, {})
 
 
 def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
@@ -224,6 +237,8 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         raise _sentence(error, model, tables, places) from error
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
+    if checked.engine.secure_sums:
+        _check_sums(method, checked)
     return Config(
         seed=checked.seed,
         data=checked.data,
@@ -234,6 +249,25 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         target=checked.target,
         tables=_plain(checked.model_dump(mode="json")),
     )
+
+
+def _check_sums(method: type[Any], checked: Any) -> None:
+    """Refuse secure sums by name where sums are not enough."""
+    needed = sums_suffice(method)
+    if needed is None:
+        raise FedkinError(
+            f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more of a client than its part in "
+            f"a sum; these do not: {', '.join(registry.methods_of_sums())}."
+        )
+    for path, value, allowed in (
+        ("data.scaling", checked.data.scaling, ("standard", "none")),
+        *((f"method.{name}", getattr(checked.method, name), (wanted,)) for name, wanted in needed.items()),
+    ):
+        if value not in allowed:
+            raise FedkinError(
+                f"'{path}' is '{value}', which takes more than sums over clients; with 'engine.secure_sums' it should "
+                f"be {' or '.join(repr(one) for one in allowed)}."
+            )
 
 
 def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:

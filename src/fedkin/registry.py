@@ -139,3 +139,17 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     module, _, attribute = table[name].target.partition(":")
     made: type[Any] = getattr(import_module(module), attribute)
     return made
+
+
+def methods_of_sums() -> list[str]:
+    """Names of methods that can do with sums over clients, and what to set besides the defaults; imports them all."""
+    from fedkin.core.sums import sums_suffice
+
+    found = []
+    for name in METHODS:
+        made = resolve("method", name)
+        needed = sums_suffice(made)
+        if needed is not None:
+            settings = [f"{key} = '{value}'" for key, value in needed.items() if getattr(made, key, None) != value]
+            found.append(f"{name} with {' and '.join(settings)}" if settings else name)
+    return found

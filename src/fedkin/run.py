@@ -13,20 +13,22 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedkin.checkpoint import settle, snapshot
 from fedkin.config import Config, load_config
-from fedkin.core import Client, FedkinError, Method, Record, State
+from fedkin.core import Federation, FedkinError, Method, Record, State
 from fedkin.core.files import held, write_atomically
 from fedkin.core.method import Concluding
-from fedkin.core.trees import load_tree, save_tree
+from fedkin.core.sums import secure
+from fedkin.core.trees import load_tree, owned, save_tree
 from fedkin.data.drift import population_at, welcome
 from fedkin.data.population import Population
-from fedkin.data.scaling import Scaling, scale
+from fedkin.data.scaling import Scaling, restore_scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.evaluate import evaluator_for, informed, latents_of
 from fedkin.outputs import write_clients, write_encoder, write_labels, write_result
@@ -96,11 +98,13 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
     """
     if folder.exists() and (not folder.is_dir() or any(file.suffix != ".partial" for file in folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
-    run = Run(config, folder, progress or Progress())
-    write_atomically(folder / CONFIG, config.to_toml())
+    progress = progress or Progress()
     try:
-        with held(folder / CONFIG):
-            return run.finish()
+        with _world(config, folder, progress) as (population, fed):
+            run = Run(config, folder, progress, population, fed)
+            write_atomically(folder / CONFIG, config.to_toml())
+            with held(folder / CONFIG):
+                return run.finish()
     except FedkinError:
         if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
             for name in (CONFIG, TIMING):
@@ -118,8 +122,9 @@ def resume(folder: Path, progress: Progress | None = None) -> Outcome:
     """
     if not (folder / CONFIG).is_file():
         raise _no_run(folder)
-    with held(folder / CONFIG):
-        return _opened(folder, progress or Progress()).finish()
+    progress = progress or Progress()
+    with held(folder / CONFIG), _opened(folder, progress) as run:
+        return run.finish()
 
 
 def report(folder: Path) -> Path:
@@ -130,15 +135,15 @@ def report(folder: Path) -> Path:
     FedkinError
         If `folder` holds no run that has come to a step.
     """
-    run = _opened(folder, Progress())
-    state = run.last_state()
-    if state is None:
-        raise FedkinError(f"{folder} has nothing to report yet; go on with `fedkin resume {folder}`.")
-    return run.write_report(state)
+    with _opened(folder, Progress(), to_work=False) as run:
+        state = run.last_state()
+        if state is None:
+            raise FedkinError(f"{folder} has nothing to report yet; go on with `fedkin resume {folder}`.")
+        return run.write_report(state)
 
 
 class Run:
-    """The loop. Building one reads the data, makes the clients and scales them; `finish` does the rest.
+    """The loop. Building one scales the sites' data; `finish` does the rest.
 
     Parameters
     ----------
@@ -148,20 +153,29 @@ class Run:
         Where its files are and go.
     progress : Progress
         Told what happens.
+    population : Population
+        Who takes part, as far as this process knows: without clients where they are elsewhere.
+    fed : Federation
+        How they are reached.
     """
 
-    def __init__(self, config: Config, folder: Path, progress: Progress) -> None:
-        self.config, self.folder, self.progress = config, folder, progress
-        progress.phase(f"Reading {config.data.source}")
-        self.population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
+    def __init__(
+        self, config: Config, folder: Path, progress: Progress, population: Population, fed: Federation
+    ) -> None:
+        self.config, self.folder, self.progress, self.fed = config, folder, progress, fed
         self._began = time.perf_counter()
-        self.fed = _federation(config, self.population.clients, progress)
-        self.fed.away = self.population.away(0)
-        self.scaling: Scaling = scale(self.fed, config.data.scaling)
-        for i in self.population.absent:  # nobody can tell them how; the evaluator needs it
-            self.population.clients[i].x = self.scaling.apply(self.population.clients[i].x)
-        self.population = self.population.scaled(self.scaling)
-        self.method: Method[Any] = informed(config.method, self.population, self.fed)
+        fed.away = population.away(0)
+        if config.engine.secure_sums:
+            secure(fed, config.method)
+        self.checkpoint = load_tree(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
+        if self.checkpoint is None:
+            self.scaling: Scaling = scale(fed, config.data.scaling)
+        else:
+            self.scaling = Scaling.from_tree(self.checkpoint["scaling"])
+        for i in population.absent:  # nobody can tell them how; the evaluator needs it
+            population.clients[i].x = self.scaling.apply(population.clients[i].x)
+        self.population = population.scaled(self.scaling)
+        self.method: Method[Any] = informed(config.method, self.population, fed)
         self.records: list[str] = []
         self.timing: list[str] = []
 
@@ -189,10 +203,13 @@ class Run:
 
     def last_state(self) -> State | None:
         """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
-        checkpoint = self.folder / CHECKPOINT
-        if not checkpoint.exists():
+        if self.checkpoint is None:
             return None
-        state = settle(self.fed, self.method.state_type, load_tree(checkpoint))
+        state = settle(self.fed, self.method.state_type, self.checkpoint)
+        if isinstance(self.fed, LocalFederation):
+            for i in self.fed.present:
+                restore_scaling(self.fed.clients[i])
+        self.fed.refresh()
         self._turn(state.steps)
         self.records = _lines(self.folder / RECORDS)[: state.steps]
         self.timing = [line for line in _lines(self.folder / TIMING) if json.loads(line)["step"] <= state.steps]
@@ -254,7 +271,8 @@ class Run:
 
     def _line(self, state: State, record: Record) -> Line:
         models_too = state.finished or state.steps % self.config.evaluation.every == 0
-        evaluate = evaluator_for(self.method, models_too)
+        self.fed.refresh()
+        evaluate = evaluator_for(self.method, models_too) if self.population.clients else None
         metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
         line = {
             "step": state.steps,
@@ -269,25 +287,49 @@ class Run:
         return finite
 
     def _keep(self, state: State) -> State:
-        tree = snapshot(self.fed, state)
+        tree = {**snapshot(self.fed, state), "scaling": owned(self.scaling.tree())}
         save_tree(self.folder / CHECKPOINT, tree)
         return settle(self.fed, self.method.state_type, tree)
 
 
-def _opened(folder: Path, progress: Progress) -> Run:
+@contextmanager
+def _opened(folder: Path, progress: Progress, to_work: bool = True) -> Iterator[Run]:
+    """The run in `folder`; with an engine that can be asked something only if it is to work."""
     if not (folder / CONFIG).is_file():
         raise _no_run(folder)
-    return Run(load_config(folder / CONFIG), folder, progress)
+    config = load_config(folder / CONFIG)
+    with _world(config, folder, progress, to_work) as (population, fed):
+        yield Run(config, folder, progress, population, fed)
 
 
 def _no_run(folder: Path) -> FedkinError:
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
 
 
-def _federation(config: Config, clients: Sequence[Client], progress: Progress) -> LocalFederation:
+@contextmanager
+def _world(
+    config: Config, folder: Path, progress: Progress, to_work: bool = True
+) -> Iterator[tuple[Population, Federation]]:
+    """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts."""
+    progress.phase(f"Reading {config.data.source}")
+    population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
+    if config.engine.name == "flower":
+        from fedkin.simulation import seen, simulated
+
+        if not to_work:
+            yield population, seen(config, population, folder)
+            return
+        progress.phase("Starting Flower's simulation")
+        with simulated(config, population, folder, progress.part) as fed:
+            yield population, fed
+    else:
+        yield population, _local(config, population, progress)
+
+
+def _local(config: Config, population: Population, progress: Progress) -> LocalFederation:
     engine = config.engine
     return LocalFederation(
-        clients,
+        population.clients,
         seed=config.seed,
         chunk=None if engine.chunk == "auto" else engine.chunk,
         workers=None if engine.workers == "auto" else engine.workers,

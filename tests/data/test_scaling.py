@@ -170,3 +170,55 @@ def test_what_cannot_be_scaled_is_refused():
         scale(fed)
     with pytest.raises(FedkinError, match=r"^The samples have shape \(2,\), but the model was made for \(1,\)\.$"):
         scaling.apply(torch.ones(3, 2))
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.lists(st.integers(1, 6), min_size=3, max_size=5),
+    centre=st.sampled_from([0.0, -3.0, 1e6]),
+    spread=st.sampled_from([1e-6, 1.0, 1e8]),
+)
+def test_from_sums_alone_it_is_the_same(seed, sizes, centre, spread):
+    open_, secret = (federation(draw(seed, sizes, 3, centre, spread)) for _ in range(2))
+    secret.secure_sums = True
+    expected, scaling = scale(open_, "standard"), scale(secret, "standard")
+    assert torch.allclose(scaling.mean, expected.mean, rtol=1e-12, atol=1e-13)
+    assert torch.allclose(scaling.scale, expected.scale, rtol=1e-6)
+    torch.testing.assert_close(pooled(secret), pooled(open_), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.3, 1e9])
+def test_from_sums_alone_constant_columns_become_zero(value):
+    fed = federation([[[value, 1.0]], [[value, 2.0], [value, 6.0]], [[value, 5.0]] * 5])
+    fed.secure_sums = True
+    scaling = scale(fed, "standard")
+    assert scaling.scale[0] == 1
+    assert pooled(fed)[:, 0].abs().max() < 1e-6
+
+
+def test_with_secure_sums_no_site_tells_its_numbers():
+    class Watched(LocalFederation):
+        def deliver(self, task, payloads):
+            for client, reply in super().deliver(task, payloads):
+                told.append((task.name.rpartition(".")[2], set(reply)))
+                yield client, reply
+
+    told: list[tuple[str, set[str]]] = []
+    sites = draw(0, [3, 1, 5], 4)
+    for mode in ("none", "standard"):
+        fed = Watched([Client(i, x) for i, x in enumerate(sites)], workers=1)
+        fed.secure_sums = True
+        assert scale(fed, mode).mode == mode
+    shapes, keys = ("shapes", {"shape", "scaled"}), ("send_key", {"key"})
+    hidden = ("masked", {"masked"})
+    assert told == [shapes] * 6 + [keys] * 3 + [hidden] * 6 + [("rescale", set())] * 3
+
+
+def test_with_secure_sums_nobody_asks_for_extremes_or_two_sites():
+    fed = federation(draw(0, [3, 4], 2))
+    fed.secure_sums = True
+    with pytest.raises(FedkinError, match="least and greatest values; with secure sums it should be 'standard' or"):
+        scale(fed)
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2"):
+        scale(fed, "standard")

@@ -178,3 +178,17 @@ def test_who_is_away_does_nothing_and_changes_nothing_for_others():
     assert (3, 3) in told
     fed.away = set()
     assert list(fed.ask(draw, everyone)) == [0, 1, 2, 3, 4]
+
+
+@task
+def whisper(clients, payloads):
+    return [{"secret": torch.tensor(list(client.secret(16)))} for client in clients]
+
+
+def test_secrets_are_derived_so_that_runs_repeat():
+    def told(seed):
+        fed = LocalFederation(clients(3), seed)
+        return [tuple(reply["secret"].tolist()) for _ in range(2) for reply in fed.ask(whisper, fed.all()).values()]
+
+    assert told(1) == told(1)
+    assert len({*told(1), *told(2)}) == 2 * 2 * 3

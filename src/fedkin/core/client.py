@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+
+def _unguessable() -> torch.Generator:
+    return torch.Generator().manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
 
 @dataclass
@@ -24,6 +30,11 @@ class Client:
         What tasks remember between exchanges. It never leaves the site.
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
+    noise : torch.Generator
+        For what is to hide something from the server, too, which knows the seed: seeded by the system's randomness. The
+        local engine takes `rng`, for inside one process nothing is secret and runs are to repeat.
+    secret : callable
+        So many bytes that nobody else can guess; derived by the local engine, for the same reason.
     """
 
     id: int
@@ -31,6 +42,8 @@ class Client:
     y: Tensor | None = None
     state: dict[str, Tensor] = field(default_factory=dict)
     rng: torch.Generator = field(default_factory=torch.Generator, repr=False)
+    noise: torch.Generator = field(default_factory=_unguessable, repr=False)
+    secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)

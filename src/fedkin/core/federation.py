@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload, payload_bytes, refusal
 from fedkin.core.seeds import derive_generator
@@ -43,6 +45,8 @@ class Federation(ABC):
     ----------
     exchange : int
         How many exchanges have been made; part of a checkpoint, since clients' generators depend on it.
+    settled : int
+        The exchange that the last checkpoint was made after: a run never goes back beyond it.
     traffic : Traffic
         Bytes by direction, so far.
     seconds : float
@@ -53,16 +57,26 @@ class Federation(ABC):
     away : set of int
         Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
         is sent to them; an engine never hears of them.
+    secure_sums : bool
+        Whether methods may only learn sums over clients; set by `fedkin.core.sums.secure`.
+    keys : dict of int to Tensor
+        Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
+    clients : dict of int to Client
+        Those that this process can see, for the evaluator and the report alone; empty where they are elsewhere.
     """
 
     def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
         self.ids = sorted(ids)
         self.seed = seed
         self.exchange = 0
+        self.settled = 0
         self.traffic = Traffic()
         self.seconds = 0.0
         self.missing: dict[int, str] = {}
         self.away: set[int] = set()
+        self.secure_sums = False
+        self.keys: dict[int, Tensor] = {}
+        self.clients: dict[int, Client] = {}
 
     @property
     def present(self) -> list[int]:
@@ -125,14 +139,22 @@ class Federation(ABC):
         """
         replies: dict[int, Payload] = {}
         everyone = self.present if clients is None else sorted(clients)
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             waiting = [i for i in everyone if i not in replies]
             if not waiting:
                 break
+            if attempt:
+                self.pause(attempt)
             replies.update(self.stream(task, dict.fromkeys(waiting, payload)))
         for i, reason in self.missing.items():
             raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
         return dict(sorted(replies.items()))
+
+    def refresh(self) -> None:  # noqa: B027
+        """Bring `clients` up to date, where they are copies of those that do the work."""
+
+    def pause(self, attempt: int) -> None:  # noqa: B027
+        """Called before sites that did not reply are asked again, for the `attempt`-th time; an engine may wait."""
 
     def all(self, **payload: object) -> dict[int, Payload]:
         """One payload for every client present, shared by reference inside a process."""

@@ -27,3 +27,8 @@ def derive_generator(seed: int, *path: int | str) -> torch.Generator:
 def draw_seed(rng: torch.Generator) -> int:
     """The next 31-bit integer of `rng`, for libraries that take a ``random_state``."""
     return int(torch.randint(2**31 - 1, (), generator=rng))
+
+
+def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
+    """So many bytes for `path` below the run's `seed`: as hard to guess as the seed."""
+    return bytes(torch.randint(256, (count,), generator=derive_generator(seed, *path)).tolist())

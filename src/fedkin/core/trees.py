@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import write_atomically
@@ -23,8 +24,29 @@ def owned(tree: Any) -> Any:
 
 def save_tree(path: Path, tree: Any) -> None:
     """Write an `owned` tree as one safetensors file; the same tree gives the same bytes."""
+    write_atomically(path, to_bytes(tree))
+
+
+def to_bytes(tree: Any) -> bytes:
+    """An `owned` tree as the content of one safetensors file; the same tree gives the same bytes."""
     tensors, text = pack(tree)
-    write_atomically(path, save(tensors, metadata={_TREE: text}))
+    return save(tensors, metadata={_TREE: text})
+
+
+def from_bytes(content: bytes) -> Any:
+    """The tree that `to_bytes` wrote. Nothing in `content` is ever unpickled.
+
+    Raises
+    ------
+    FedkinError
+        If `to_bytes` did not write it.
+    """
+    try:
+        length = int.from_bytes(content[:8], "little")
+        text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
+        return unpack(load(content), text)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FedkinError(f"It is not safetensors as fedkin writes them ({type(error).__name__}).") from error
 
 
 def load_tree(path: Path) -> Any:

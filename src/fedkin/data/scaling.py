@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +11,14 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.sums import check_enough, sums_of_all
+from fedkin.core.sums_tasks import Term
 from fedkin.data.arrays import check_same_shape
+
+_UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20, 2.0**-40)
+"""Columns may be of any size, and hidden numbers are of fixed point, so these are hidden in pieces."""
+_ROUNDING = 1e-12
+"""Spread of a column, relative to its mean, below which it is constant but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,8 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     fed : Federation
         Its clients' `x` is replaced where the mode comes out as ``"standard"``.
     mode : {"auto", "standard", "none"}
-        ``"auto"`` leaves data alone that all lie in [0, 1] and standardises others. Constant columns become 0.
+        ``"auto"`` leaves data alone that all lie in [0, 1] and standardises others; not with secure sums, for it needs
+        least and greatest values. Constant columns become 0.
 
     Raises
     ------
@@ -76,11 +84,10 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
+    if fed.secure_sums:
+        return _scale_by_sums(fed, mode)
     replies = fed.insist(moments, {})
-    check_same_shape({f"Site {i}": tuple(reply["shape"]) for i, reply in replies.items()})
-    if any(reply["scaled"] for reply in replies.values()):
-        raise FedkinError("The sites' data are scaled already; make a new federation to scale them again.")
-    shape = tuple(next(iter(replies.values()))["shape"])
+    shape = _checked_shape(replies)
     least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
     greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
     in_unit = bool((least >= 0).all() and (greatest <= 1).all())
@@ -90,6 +97,35 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     mean = sum_of(replies, "sum") / count
     spread = (sum_of(fed.insist(squares, {"mean": mean}), "squares") / count).sqrt()
     scaling = Scaling("standard", shape, mean, torch.where(least == greatest, 1.0, spread))
+    fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    return scaling
+
+
+def _checked_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
+    """Shape of a sample, the same at all sites, of which none is scaled yet."""
+    check_same_shape({f"Site {i}": tuple(reply["shape"]) for i, reply in replies.items()})
+    if any(reply["scaled"] for reply in replies.values()):
+        raise FedkinError("The sites' data are scaled already; make a new federation to scale them again.")
+    return tuple(next(iter(replies.values()))["shape"])
+
+
+def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
+    """`scale` of which the server sees sums over all sites alone, and the shape of a sample."""
+    if mode == "auto":
+        raise FedkinError(
+            "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
+        )
+    shape = _checked_shape(fed.insist(shapes, {}))
+    if mode == "none":
+        return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
+    check_enough(len(fed.present))
+    digits = (len(_UNITS), shape[0])
+    sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
+    mean = _of_digits(sums["sum"]) / sums["count"]
+    spread = _of_digits(sums_of_all(fed, hidden_squares, {"mean": mean}, [Term("squares", digits)])["squares"])
+    spread = (spread / sums["count"]).sqrt()
+    constant = spread <= _ROUNDING * mean.abs()
+    scaling = Scaling("standard", shape, mean, torch.where(constant, 1.0, spread))
     fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
@@ -135,6 +171,39 @@ def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
         {"squares": (_by_feature(client.x) - payload["mean"]).square().sum(0)}
         for client, payload in zip(clients, payloads, strict=True)
     ]
+
+
+@task
+def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Shape of a sample, and whether the data are scaled already."""
+    return [{"shape": list(client.x.shape[1:]), "scaled": "scaling_mean" in client.state} for client in clients]
+
+
+@task
+def hidden_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Count, and sums as digits, for a secure sum."""
+    return [{"count": len(client), "sum": _digits(_by_feature(client.x).sum(0))} for client in clients]
+
+
+@task
+def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`squares` as digits, for a secure sum."""
+    return [{"squares": _digits(reply["squares"])} for reply in squares.run(clients, payloads)]
+
+
+def _digits(values: Tensor) -> Tensor:
+    """Numbers ``(n,)`` of any size as multiples of `_UNITS`, float64 ``(5, n)``; all but the first below 2^20."""
+    rest, digits = values.double(), []
+    for unit in _UNITS[:-1]:
+        digits.append((rest / unit).round())
+        rest = rest - digits[-1] * unit
+    return torch.stack([*digits, rest / _UNITS[-1]])
+
+
+def _of_digits(digits: Tensor) -> Tensor:
+    """The numbers ``(n,)`` that `_digits` took apart, or sums of such."""
+    units = torch.tensor(_UNITS, dtype=torch.float64)
+    return (units[:, None] * digits).sum(0)
 
 
 @task

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from threading import Lock
 
 import torch
 
 from fedkin.core import Client, Federation, Payload, Task
-from fedkin.core.seeds import derive_generator
+from fedkin.core.seeds import derive_bytes, derive_generator
 
 _LEAST, _MOST, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
@@ -94,7 +94,7 @@ class LocalFederation(Federation):
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
         self.chunk = chunk
-        self.workers = workers or _cores()
+        self.workers = workers or cores()
         # One pool for all exchanges: new threads would fault all their memory in again.
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
         self._clock = Lock()
@@ -112,6 +112,8 @@ class LocalFederation(Federation):
             began = time.perf_counter()
             for i in ids:
                 self.clients[i].rng = derive_generator(self.seed, "client", i, self.exchange)
+                self.clients[i].noise = self.clients[i].rng
+                self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
             replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
             spent += time.thread_time()
@@ -128,6 +130,9 @@ class LocalFederation(Federation):
                 done += len(ids)
                 if self.on_progress:
                     self.on_progress(done, len(asked))
+
+    def _secret(self, client: int, count: int) -> bytes:
+        return derive_bytes(count, self.seed, "secret", client, self.exchange)
 
     def _is_lost(self, client: int) -> bool:
         if (self.exchange, client) in self.failures:
@@ -183,6 +188,6 @@ def _in_order(
         wait([future for _, future in waiting if not future.cancel()])
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.engines.local import LocalFederation
 from fedkin.evaluate.clients import evaluate_groups
 from fedkin.evaluate.representation import latents_of
 from fedkin.evaluate.samples import classes_of, evaluate_fedcref, evaluate_samples
@@ -26,7 +26,7 @@ __all__ = [
     "latents_of",
 ]
 
-Evaluator = Callable[[Any, Population, LocalFederation, Any], dict[str, Any]]
+Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
 def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
@@ -49,7 +49,7 @@ def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
     return None
 
 
-def informed(method: Any, population: Population, fed: LocalFederation) -> Any:
+def informed(method: Any, population: Population, fed: Federation) -> Any:
     """`method` with the oracle it asks for by name, if it is an upper bound; any other method as it is."""
     if isinstance(method, FedCRef) and method.associations == "perfect" and population.truth is not None:
         truth = population.truth

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.engines.local import LocalFederation
 from fedkin.learning.classifier import Classifier
 from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState
 from fedkin.metrics import (
@@ -39,7 +39,7 @@ Predict = Callable[[int, Tensor], Tensor]
 
 
 def evaluate_groups(
-    method: Any, population: Population, fed: LocalFederation, state: GroupState, models_too: bool = True
+    method: Any, population: Population, fed: Federation, state: GroupState, models_too: bool = True
 ) -> dict[str, Any]:
     """Agreement of the groups with the hidden ones, and how good their models are.
 
@@ -52,7 +52,7 @@ def evaluate_groups(
         Not looked at; every evaluator takes one.
     population : Population
         Knows the hidden groups and the tests, as of the step judged, who has drifted or is to drift, and who joins.
-    fed : LocalFederation
+    fed : Federation
         Knows who is away.
     state : GroupState
         The groups and their models; clients that are labelled -1 or away are left out of everything.
@@ -92,7 +92,7 @@ def _changed(population: Population) -> dict[str, list[int]]:
     }
 
 
-def _rightly_placed(population: Population, fed: LocalFederation, labels: Tensor) -> dict[str, float]:
+def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> dict[str, float]:
     if population.groups is None or not (labels >= 0).any():
         return {}
     changed = _changed(population)

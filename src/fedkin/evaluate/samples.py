@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.common import SampleMethod
 from fedkin.methods.federated_clustering.fedcref import FedCRef
 from fedkin.methods.federated_clustering.fedcref_state import FedCRefState
@@ -24,7 +24,7 @@ from fedkin.metrics import (
 
 
 def evaluate_samples(
-    method: SampleMethod, population: Population, fed: LocalFederation, state: Any, models_too: bool = True
+    method: SampleMethod, population: Population, fed: Federation, state: Any, models_too: bool = True
 ) -> dict[str, Any]:
     """Agreement of the samples' groups with their classes, over all sites (CCFC, section 4.2).
 
@@ -36,7 +36,7 @@ def evaluate_samples(
     method : SampleMethod
     population : Population
         Knows the truth.
-    fed : LocalFederation
+    fed : Federation
     state : State
         The method's.
     models_too : bool
@@ -64,9 +64,7 @@ def evaluate_samples(
     }
 
 
-def evaluate_fedcref(
-    method: FedCRef, population: Population, fed: LocalFederation, state: FedCRefState
-) -> dict[str, Any]:
+def evaluate_fedcref(method: FedCRef, population: Population, fed: Federation, state: FedCRefState) -> dict[str, Any]:
     """FedCRef's metrics (section 5.5), and agreement of the groups over all sites.
 
     Returns

@@ -136,7 +136,7 @@ def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Cl
     rng = torch.Generator().manual_seed(secrets.randbits(63))
     if seed is not None:
         rng = derive_generator(seed, "node", int(context.node_config.get("partition-id", 0)), exchange)
-    return Client(0, x, y, state, rng)
+    return Client(0, x, y, state, rng, noise=rng)
 
 
 def _labels(given: Any, samples: int, where: str) -> Tensor:

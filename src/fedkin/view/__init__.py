@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import Config
-from fedkin.core import Client
 from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling
 from fedkin.report import ClientGroups, Curve, RunView
@@ -65,7 +64,7 @@ def view_of(
     """
     clients = [client for client in population.clients if "groups" in client.state]
     groups = sorted({group for client in clients for group in client.state["groups"].tolist()})
-    is_image = population.kind == "image"
+    is_image = len(scaling.shape) == 3
     # Where a run has phases, its steps are not all rounds.
     unit = "round" if tells_groups(records) and not phases(records) else "step"
     clients_grouped = client_groups(records, population, unit)
@@ -73,7 +72,7 @@ def view_of(
     changed = changes(records, population)
     return RunView(
         title=f"{type(config.method).__name__} on {Path(config.data.source).name}",
-        lead=_lead(population.clients, _found(groups, clients_grouped, records), _steps(records, unit)),
+        lead=_lead(population, _found(groups, clients_grouped, records), _steps(records, unit)),
         summary=_summary(config, records, unit),
         curves=_curves(records, unit),
         graphs=graphs(records),
@@ -111,10 +110,12 @@ def _found(groups: Sequence[int], clients: ClientGroups | None, records: Sequenc
     return f"{many(found, 'group')} of clients were found" if found else ""
 
 
-def _lead(clients: Sequence[Client], found: str, steps: str) -> str:
-    samples = sum(len(client) for client in clients)
+def _lead(population: Population, found: str, steps: str) -> str:
     end = f"In {steps}, {found}." if found else f"So far: {steps}."
-    return f"{many(len(clients), 'site')} hold {samples:,} samples, which never left them. {end}"
+    if not population.clients:  # they are elsewhere, and how much they hold is theirs to know
+        return f"{many(len(population.names), 'site')} took part; their samples never left them. {end}"
+    samples = sum(len(client) for client in population.clients)
+    return f"{many(len(population.clients), 'site')} hold {samples:,} samples, which never left them. {end}"
 
 
 def _summary(config: Config, records: Sequence[Line], unit: str) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
 from fedkin.learning.descent import Descent
-from fedkin.methods.clustered_fl.common import GroupMethod, Means, renumbered, round_record
+from fedkin.methods.clustered_fl.common import GroupMethod, renumbered, round_record
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.tasks import losses_of
 
@@ -28,45 +28,6 @@ def test_equal_partitions_get_equal_numbers(labels):
         assert number <= len(seen)
         if number == len(seen):
             seen.append(number)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9)), max_size=12))
-def test_means_are_weighted_means_by_group(entries):
-    means = Means(3, 2)
-    for group, weight, value in entries:
-        means.add(group, torch.tensor([value, 1.0]), weight)
-    for group in range(3):
-        inside = [(weight, value) for to, weight, value in entries if to == group]
-        total = sum(weight for weight, _ in inside)
-        expected = [sum(weight * value for weight, value in inside) / total, 1.0] if inside else [0.0, 0.0]
-        assert means.of(group).tolist() == pytest.approx(expected, abs=1e-5)
-    assert means.all().shape == (3, 2)
-    assert means.all().dtype == torch.float32
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9), st.floats(-9, 9)), max_size=12),
-    st.integers(0, 2),
-)
-def test_leading_numbers_may_be_averaged_over_all_groups(entries, shared):
-    means, apart = Means(3, 2, shared=shared), Means(3, 2)
-    for group, weight, *values in entries:
-        means.add(group, torch.tensor(values), weight)
-        apart.add(group, torch.tensor(values), weight)
-    every, own = means.all(), apart.all()
-    assert torch.equal(every[:, shared:], own[:, shared:])
-    total = sum(weight for _, weight, *_ in entries)
-    for at in range(shared):  # also in groups that nobody gave anything
-        expected = sum(weight * values[at] for _, weight, *values in entries) / total if entries else 0.0
-        assert every[:, at].tolist() == pytest.approx([expected] * 3, abs=1e-5)
-    assert every.shape == (3, 2)
-
-
-def test_sums_are_made_in_double_precision():
-    means = Means(1, 1)
-    for value in (1e8, 1.0, -1e8):
-        means.add(0, torch.tensor([value]), 1.0)
-    assert float(means.of(0)) == pytest.approx(1 / 3)
 
 
 def test_the_record_of_a_round():

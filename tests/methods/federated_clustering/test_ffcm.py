@@ -7,6 +7,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.sums import secure
 from fedkin.engines.local import LocalFederation
 from fedkin.learning.fuzzy import fuzzy_c_means
 from fedkin.methods.federated_clustering.ffcm import FFCM, in_order_of, mean_by_index, move_centres
@@ -33,8 +34,10 @@ def planted():
     return [client for client, _ in made], [truth for _, truth in made]
 
 
-def run(method, clients, **options):
+def run(method, clients, secure_sums=False, **options):
     fed = LocalFederation(clients, 0, workers=1, **options)
+    if secure_sums:
+        secure(fed, method)
     state = method.init(fed)
     states, records = [state], []
     while not state.finished:
@@ -178,3 +181,27 @@ def test_centres_that_go_back_and_forth_are_at_rest_too():
     assert after.finished
     elsewhere = dataclasses.replace(swung, before=rested.centroids + 1.0)
     assert not method.step(fed, elsewhere)[0].finished
+
+
+def test_with_sums_alone_it_finds_the_same_centres():
+    method = FFCM(n_clusters=4, aggregation="mean", start="uniform", fuzziness=2.0)
+    (open_, plain), (hidden, secret) = (
+        run(method, planted()[0], secure_sums=secure_sums) for secure_sums in (False, True)
+    )
+    assert len(plain) == len(secret) > 1
+    for one, other in zip(open_, hidden, strict=True):
+        torch.testing.assert_close(other.centroids, one.centroids, rtol=0, atol=1e-4)
+    for one, other in zip(plain, secret, strict=True):
+        assert other.answered == one.answered == [0, 1, 2]
+        assert other.values["iterations"] == {}  # nobody knows them
+
+
+def test_with_sums_alone_a_round_that_lost_a_site_may_move_nothing():
+    method = FFCM(n_clusters=4, aggregation="mean", start="uniform", fuzziness=2.0)
+    states, records = run(method, planted()[0], secure_sums=True, failures=[(3, 1)])
+    assert torch.equal(states[1].centroids, states[0].centroids)
+    assert records[0].answered == []
+    assert records[0].missing[1] == "lost on purpose"
+    assert records[1].answered == [0, 1, 2]
+    with pytest.raises(FedkinError, match="needs at least 3 clients"):
+        run(method, planted()[0][:2], secure_sums=True)

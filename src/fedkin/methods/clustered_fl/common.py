@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive
+from fedkin.core.sums import check_enough
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent
 from fedkin.methods.clustered_fl.tasks import describe, labels_of, losses_of, train
@@ -157,9 +158,16 @@ class GroupMethod:
         """Clients that are asked in this round, in order of id; drawn from those present, by the run's seed.
 
         A `share` of them, which is `participation` unless another is given.
+
+        Raises
+        ------
+        FedkinError
+            If they are too few for secure sums.
         """
         present = fed.present
         count = max(1, round((self.participation if share is None else share) * len(present)))
+        if fed.secure_sums:
+            check_enough(count)
         if count == len(present):
             return present
         drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
@@ -169,6 +177,10 @@ class GroupMethod:
         self, fed: Federation, state: GroupState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
         """Have clients train from `starts`, models by client; (client, reply of `tasks.train`) one after another."""
+        return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
+
+    def training(self, state: GroupState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
+        """Payloads of `tasks.train` by client; clients that start from the same model share one."""
         training = dataclasses.asdict(self.descent())
         payloads: dict[int, Payload] = {}  # by identity of the model: what a group shares is one payload
         asked = {}
@@ -177,7 +189,7 @@ class GroupMethod:
             if key not in payloads:
                 payloads[key] = {"module": state.module, "model": model, "training": training}
             asked[client] = payloads[key]
-        return fed.stream(train, asked, {"update": (state.models.shape[1],)})
+        return asked
 
     def weight(self, reply: Payload) -> float:
         """How much an update counts."""
@@ -224,67 +236,53 @@ class GroupMethod:
         return True
 
 
-class Means:
-    """Weighted means of updates, one per group, summed in double precision as they come in.
-
-    Parameters
-    ----------
-    groups, size : int
-    shared : int
-        So many leading numbers are averaged over all groups together.
-    """
-
-    def __init__(self, groups: int, size: int, shared: int = 0) -> None:
-        self.size, self.shared = size, shared
-        self.sums: dict[int, Tensor] = {}
-        self.weights = [0.0] * groups
-        self._common = torch.zeros(shared, dtype=torch.float64)
-
-    def add(self, group: int, update: Tensor, weight: float) -> None:
-        """Take one update ``(size,)`` in."""
-        if group not in self.sums:
-            self.sums[group] = torch.zeros(self.size, dtype=torch.float64)
-        self.sums[group].add_(update, alpha=weight)
-        self.weights[group] += weight
-        self._common.add_(update[: self.shared], alpha=weight)
-
-    def of(self, group: int) -> Tensor:
-        """The group's mean update ``(size,)`` in float32; zeros where nobody gave one, so its model stays."""
-        if self.weights[group] == 0.0:
-            return torch.zeros(self.size)
-        return (self.sums[group] / self.weights[group]).float()
-
-    def all(self) -> Tensor:
-        """The mean updates of all groups ``(groups, size)``, equal in what they share."""
-        means = torch.stack([self.of(group) for group in range(len(self.weights))])
-        total = sum(self.weights)
-        if self.shared and total > 0:
-            means[:, : self.shared] = (self._common / total).float()
-        return means
-
-
 def positions(fed: Federation) -> dict[int, int]:
     """Where in `GroupState.labels` each client stands."""
     return {client: at for at, client in enumerate(fed.ids)}
 
 
-def round_record(fed: Federation, losses: Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+@dataclass(frozen=True)
+class Heard:
+    """Who was heard in a round.
+
+    Attributes
+    ----------
+    answered : list of int
+        In order of id.
+    loss : float or None
+        Their mean training loss.
+    losses : dict of int to float
+        It by client; empty behind secure sums.
+    """
+
+    answered: list[int]
+    loss: float | None
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def each(cls, losses: Mapping[int, float]) -> Heard:
+        """Clients whose losses are known."""
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+
+
+def round_record(fed: Federation, heard: Heard | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
     """The record of a round, with what every method of this family reports.
 
     ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
     clients; ``sizes``: clients of each; ``labels``: group of each client, -1 unknown or not there yet.
     """
+    heard = heard if isinstance(heard, Heard) else Heard.each(heard)
     labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {
-        "loss": sum(losses.values()) / len(losses) if losses else None,
+        "loss": heard.loss,
         "groups": sum(size > 0 for size in sizes),
         "sizes": sizes,
         "labels": labels.tolist(),
-        "losses": {str(client): loss for client, loss in losses.items()},
+        "losses": {str(client): loss for client, loss in heard.losses.items()},
     }
-    return Record(answered=sorted(losses), missing=dict(fed.missing), values=common | values)
+    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)
 
 
 def renumbered(labels: Sequence[int]) -> list[int]:

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
+from fedkin.learning.aggregate import Means
 from fedkin.learning.descent import Descent
 from fedkin.learning.encoder import Encoder, Pretrained
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Means, Part, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Part, round_record
 from fedkin.methods.clustered_fl.embedding_tasks import embed, extent, message_of, train_encoder
 from fedkin.methods.clustered_fl.grouping import Grouping, Mode, group
 from fedkin.methods.clustered_fl.matching import matched, matched_to

@@ -82,7 +82,7 @@ def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str
     remembered : dict of str to Tensor
     """
     segments, remembered = true_bits(client, how)
-    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.rng)
+    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
     return answer, remembered | {ANSWERS: answers}
 
 

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, round_record
+from fedkin.learning.aggregate import Means
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Heard, round_record
+from fedkin.methods.clustered_fl.sums import add_sums
 
 
 @dataclass(frozen=True)
 class FedAvg(GroupMethod):
     """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
 
+    sums_suffice: ClassVar[Mapping[str, Any]] = {}
+
     def step(self, fed: Federation, state: GroupState) -> tuple[GroupState, Record]:
         """The clients asked train the model of their group; each group's model moves by its mean update."""
-        losses, means = self.averaged(fed, state)
+        heard, means = self.averaged(fed, state)
         models = state.models + self.server_learning_rate * means.all()
         after = state.next(models=models, finished=self.finished(state))
-        return after, round_record(fed, losses, state.labels)
+        return after, round_record(fed, heard, state.labels)
 
-    def averaged(self, fed: Federation, state: GroupState) -> tuple[dict[int, float], Means]:
-        """One exchange: the clients' training losses, and the mean update of every group.
+    def averaged(self, fed: Federation, state: GroupState) -> tuple[Heard, Means]:
+        """One exchange: who was heard with which losses, and the mean update of every group.
 
         Clients whose group is not known yet are left alone.
         """
         means = self.means(state)
-        losses = {}
         group_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
         models = list(state.models)
         known = [client for client in self.participants(fed, state) if group_of[client] != UNKNOWN]
         starts = {client: models[group_of[client]] for client in known}
+        if fed.secure_sums:
+            return add_sums(means, self, fed, state, starts, group_of), means
+        losses = {}
         for client, reply in self.trained(fed, state, starts):
             means.add(group_of[client], reply["update"], self.weight(reply))
             losses[client] = reply["loss"]
-        return losses, means
+        return Heard.each(losses), means
 
     def means(self, state: GroupState) -> Means:
         """Where a round's updates are averaged."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Interval
@@ -55,6 +56,7 @@ class FedOpt(FedAvg):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[GroupState]] = FedOptState
+    sums_suffice: ClassVar[Mapping[str, Any]] = {}
 
     def init(self, fed: Federation) -> FedOptState:
         """FedAvg's state, with moments at their first values."""
@@ -72,16 +74,16 @@ class FedOpt(FedAvg):
         """As FedAvg's, but the mean update goes through the server's optimiser; running statistics are averaged."""
         if not isinstance(state, FedOptState):
             raise TypeError("FedOpt goes on from its own state.")
-        losses, means = self.averaged(fed, state)
+        heard, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]
-        if losses:
+        if heard.answered:
             mean, square, step = self._optimised(state, update[:, :trainable])
         else:
             mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
         after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))
-        return after, round_record(fed, losses, state.labels)
+        return after, round_record(fed, heard, state.labels)
 
     def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Both moments after this update, and the step to take."""

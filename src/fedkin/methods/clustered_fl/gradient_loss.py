@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record, State, task
 from fedkin.core.method import Count, Positive, Share
+from fedkin.learning.aggregate import Means
 from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, positions, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, positions, round_record
 from fedkin.methods.clustered_fl.tasks import labels_of
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
+from fedkin.learning.aggregate import Means
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent, descend
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Means, positions, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupMethod, GroupState, Heard, positions, round_record
+from fedkin.methods.clustered_fl.sums import add_sums
 from fedkin.methods.clustered_fl.tasks import labels_of, losses, losses_of
 
 
@@ -23,7 +25,8 @@ from fedkin.methods.clustered_fl.tasks import labels_of, losses, losses_of
 class IFCA(GroupMethod):
     """K models; in every round each client takes the one with the least loss on its data and trains it.
 
-    A round is one exchange: all K models go down; the client's choice, its update and its losses come back.
+    A round is one exchange: all K models go down; the client's choice, its update and its losses come back. With secure
+    sums it is two: the choice comes back, and then one sum for each group; a group of fewer than three rests.
 
     Attributes
     ----------
@@ -52,6 +55,8 @@ class IFCA(GroupMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
     empty: Literal["keep", "reseed"] = "keep"
 
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
+
     def init(self, fed: Federation) -> GroupState:
         """K models, nobody in a group yet."""
         classifier = self.classifier(fed)
@@ -65,29 +70,57 @@ class IFCA(GroupMethod):
 
     def step(self, fed: Federation, state: GroupState) -> tuple[GroupState, Record]:
         """Clients choose a model and train it; each model moves by the mean update of those that chose it."""
-        payload = {
-            "module": state.module,
-            "models": state.models,
-            "training": dataclasses.asdict(self.descent()),
-            "identity": self.identity,
-            "averaging": self.averaging,
-        }
-        asked = dict.fromkeys(self.participants(fed, state), payload)
         groups, size = state.models.shape
         means = Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
-        labels, found, worst = state.labels.clone(), {}, _Worst(groups)
-        position = positions(fed)
-        for client, reply in fed.stream(choose_and_train, asked, {"update": (size,)}):
+        labels, worst = state.labels.clone(), _Worst(groups)
+        if fed.secure_sums:
+            heard = self._in_two_exchanges(fed, state, labels, means)
+        else:
+            heard = self._in_one_exchange(fed, state, labels, means, worst)
+        models = state.models + self.server_learning_rate * self._moves(means)
+        if self.empty == "reseed" and heard.answered:
+            models = worst.reseeded(models, labels, means.shared)
+        after = state.next(models=models, labels=labels, finished=self.finished(state))
+        return after, round_record(fed, heard, labels)
+
+    def _in_one_exchange(
+        self, fed: Federation, state: GroupState, labels: Tensor, means: Means, worst: _Worst
+    ) -> Heard:
+        """Choices, written to `labels`, and updates, added to `means`, of every client."""
+        payload = self._payload(state) | {"averaging": self.averaging}
+        position, found = positions(fed), {}
+        asked = dict.fromkeys(self.participants(fed, state), payload)
+        for client, reply in fed.stream(choose_and_train, asked, {"update": (means.size,)}):
             group = int(reply["group"])
             labels[position[client]] = group
             means.add(group, reply["update"], self.weight(reply))
             worst.see(reply["loss"], client, state.models[group] + reply["update"])
             found[client] = reply["loss"]
-        models = state.models + self.server_learning_rate * self._moves(means)
-        if self.empty == "reseed" and found:
-            models = worst.reseeded(models, labels, Classifier.of(state.module).leading(self.shared_layers))
-        after = state.next(models=models, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, found, labels)
+        return Heard.each(found)
+
+    def _in_two_exchanges(self, fed: Federation, state: GroupState, labels: Tensor, means: Means) -> Heard:
+        """The same behind secure sums: choices of every client, then the sum of every group that three or more chose.
+
+        Masks must cancel within a group, so the groups must be known before.
+        """
+        position = positions(fed)
+        asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
+        groups = {client: int(reply["group"]) for client, reply in fed.ask(choose, asked).items()}
+        missing = dict(fed.missing)
+        for client, group in groups.items():
+            labels[position[client]] = group
+        models = list(state.models)
+        heard = add_sums(means, self, fed, state, {client: models[group] for client, group in groups.items()}, groups)
+        fed.missing = dict(sorted((missing | fed.missing).items()))
+        return heard
+
+    def _payload(self, state: GroupState) -> Payload:
+        return {
+            "module": state.module,
+            "models": state.models,
+            "training": dataclasses.asdict(self.descent()),
+            "identity": self.identity,
+        }
 
     def _moves(self, means: Means) -> Tensor:
         """What every group's model moves by."""
@@ -131,12 +164,7 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     for client, payload in zip(clients, payloads, strict=True):
         classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
         x, y = client.x, labels_of(client)
-        if payload["identity"] == "batch":
-            rows = torch.randperm(len(x), generator=client.rng)[: descent.batch_size]
-            judged = losses_of(payload["models"], classifier, x[rows], y[rows])
-        else:
-            rows = torch.arange(len(x))
-            judged = losses_of(payload["models"], classifier, x, y)
+        rows, judged = _judged(client, payload)
         group = int(judged.argmin())
         start = payload["models"][group]
         if payload["averaging"] == "gradients":
@@ -148,6 +176,23 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
             {"group": group, "update": model.sub_(start), "samples": len(client), "loss": loss, "losses": judged}
         )
     return replies
+
+
+@task
+def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Number of the model with the least loss, as ``group``."""
+    return [
+        {"group": int(_judged(client, payload)[1].argmin())} for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+    """Rows of the samples that a client chooses by, int64 ``(m,)``, and each model's mean loss on them ``(K,)``."""
+    classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
+    if payload["identity"] == "all":
+        return torch.arange(len(x)), losses_of(payload["models"], classifier, x, y)
+    rows = torch.randperm(len(x), generator=client.rng)[: payload["training"]["batch_size"]]
+    return rows, losses_of(payload["models"], classifier, x[rows], y[rows])
 
 
 class _Worst:

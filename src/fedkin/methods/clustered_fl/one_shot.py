@@ -20,8 +20,9 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.method import Count
+from fedkin.learning.aggregate import Means
 from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, Means, positions, round_record
+from fedkin.methods.clustered_fl.common import UNKNOWN, GroupState, positions, round_record
 from fedkin.methods.clustered_fl.fedavg import FedAvg
 from fedkin.methods.clustered_fl.grouping import Grouping, group
 
@@ -89,12 +90,12 @@ class OneShot(FedAvg):
             return self._form(fed, state)
         missing: dict[int, str] = {}
         state, told = self._heard(fed, state, missing)
-        losses, means = self.averaged(fed, state)
+        heard, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
         models = state.models + self.server_learning_rate * means.all()
         after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
-        record = round_record(fed, losses, state.labels, phase="training", **told)
+        record = round_record(fed, heard, state.labels, phase="training", **told)
         answered = [client for client in record.answered if client not in missing]
         return after, dataclasses.replace(record, answered=answered, missing=missing)
 

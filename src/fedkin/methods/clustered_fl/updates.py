@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Record
+from fedkin.learning.aggregate import Means
 from fedkin.learning.classifier import Classifier
 from fedkin.learning.descent import Descent, descend
 from fedkin.methods.clustered_fl.common import (
     UNKNOWN,
     GroupMethod,
     GroupState,
-    Means,
     positions,
     renumbered,
     round_record,

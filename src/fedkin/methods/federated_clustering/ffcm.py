@@ -10,7 +10,7 @@ round is like one of `k-FED`: sites start from seeds of their own, and the serve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,6 +22,8 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
+from fedkin.core.sums import check_enough, summed
+from fedkin.core.sums_tasks import Term
 from fedkin.learning.features import extract
 from fedkin.learning.fuzzy import drawn, fuzzy_c_means, memberships
 from fedkin.learning.k_means import k_means
@@ -108,6 +110,7 @@ class FFCM(CentroidMethod):
     start: Literal["sites", "uniform"] = "sites"
 
     state_type: ClassVar[type[State]] = FFCMState
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:
         """Random centres, or none yet."""
@@ -132,23 +135,37 @@ class FFCM(CentroidMethod):
             "local_iterations": self.local_iterations,
             "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
         }
-        replies = fed.ask(move_centres, dict.fromkeys(fed.present, payload))
+        answered, centroids, iterations = self._moved(fed, state, dict.fromkeys(fed.present, payload))
         missing, last = dict(fed.missing), state.steps + 1 == self.rounds
-        if not replies:
+        if not answered:
             return self._unanswered(fed, state, missing, last)
-        centroids = self._aggregated(fed, state.centroids, list(replies.values()))
         moved, in_two = (_distance(earlier, centroids) for earlier in (state.centroids, state.before))
         resting = min(moved, in_two) <= self.tolerance
         after = state.next(centroids=centroids, before=state.centroids, finished=last or resting)
         if after.finished:
             self.conclude(fed, after)
-        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         told = {"moved": moved if isfinite(moved) else None, "iterations": iterations}
-        return after, Record(list(replies), missing, told)
+        return after, Record(answered, missing, told)
 
     def result(self, state: FFCMState) -> dict[str, Any]:
         """The centroids, on the sphere where samples are, and the features."""
         return super().result(state) | {"centroids": on_its_sphere(state.features, state.centroids)}
+
+    def _moved(
+        self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]
+    ) -> tuple[list[int], Tensor, dict[str, int]]:
+        """Who answered, the new centres ``(k, width)``, and how many iterations each needed, if that is known."""
+        before = state.centroids
+        if fed.secure_sums:
+            check_enough(len(payloads))
+            terms = [Term("sums", tuple(before.shape)), Term("supports", (len(before),))]
+            found = summed(fed, move_centres_in_place, payloads, terms).get(0)
+            return (found.clients, _means(before, **found.totals), {}) if found else ([], before, {})
+        replies = fed.ask(move_centres, payloads)
+        if not replies:
+            return [], before, {}
+        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+        return list(replies), self._aggregated(fed, before, list(replies.values())), iterations
 
     def _aggregated(self, fed: Federation, before: Tensor, replies: list[Payload]) -> Tensor:
         """New centres ``(k, width)``, in the order of those before if there were any."""
@@ -171,6 +188,14 @@ class FFCM(CentroidMethod):
         return after, Record([], missing, {"moved": None, "iterations": {}})
 
 
+@task
+def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`move_centres`, told so that replies can be added up, see `_by_index`."""
+    replies = move_centres.run(clients, payloads)
+    told = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
+    return [{"sums": sums, "supports": supports} for sums, supports in told]
+
+
 def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
     """Means of the centres that started from the same one of `before` ``(k, width)``, weighted by their supports.
 
@@ -179,9 +204,22 @@ def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
     sums = torch.zeros(before.shape, dtype=torch.float64)
     supports = torch.zeros(len(before), dtype=torch.float64)
     for reply in replies:
-        own = reply["supports"].double()
-        sums.index_add_(0, reply["indices"], own[:, None] * reply["centres"])
-        supports.index_add_(0, reply["indices"], own)
+        own_sums, own_supports = _by_index(before, reply)
+        sums += own_sums
+        supports += own_supports
+    return _means(before, sums, supports)
+
+
+def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
+    """A site's centres times their supports, float64 ``(k, width)``, and supports ``(k,)``, each where it started."""
+    supports = reply["supports"].double()
+    sums = torch.zeros(before.shape, dtype=torch.float64)
+    sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
+    return sums, torch.zeros(len(before), dtype=torch.float64).index_add_(0, reply["indices"], supports)
+
+
+def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
+    """Sums ``(k, width)`` over supports ``(k,)``; a centre of `before` that has none stays."""
     known = supports > 0
     after = before.clone()
     after[known] = (sums[known] / supports[known, None]).float()

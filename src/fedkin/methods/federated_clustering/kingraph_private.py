@@ -128,7 +128,7 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
         rows = features_of(payload["space"], part)
         total += rows.sum(0, dtype=torch.float64)
         second += rows.T @ rows
-    deviation, rng = payload["deviation"], client.rng
+    deviation, rng = payload["deviation"], client.noise
     count = noisy(torch.tensor(float(len(client))), deviation, rng)
     # Off the diagonal a number stands for two, so it enters the length times the root of 2 and may have less noise.
     lower = torch.tril_indices(width, width)
@@ -147,8 +147,8 @@ def noisy_sums(client: Client, payload: Payload) -> Payload:
     labels = assigned(points, centres / radius)
     sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
     deviation = payload["deviation"]
-    counts = noisy(labels.bincount(minlength=len(centres)), deviation, client.rng)
-    return {"counts": counts, "sums": noisy(sums, deviation, client.rng)}
+    counts = noisy(labels.bincount(minlength=len(centres)), deviation, client.noise)
+    return {"counts": counts, "sums": noisy(sums, deviation, client.noise)}
 
 
 def _pay(client: Client, payload: Mapping[str, Any]) -> bool:

@@ -26,10 +26,10 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
+from fedkin.learning.aggregate import Means
 from fedkin.learning.descent import Descent, descend
 from fedkin.learning.flow import Flow, spread_levels
 from fedkin.learning.k_means import k_means
-from fedkin.methods.clustered_fl.common import Means
 from fedkin.methods.federated_clustering.centroids import nearest, on_its_sphere
 from fedkin.methods.federated_clustering.common import Facts, SampleMethod, described, tell
 from fedkin.methods.federated_clustering.kfed import KFed, cluster_locally

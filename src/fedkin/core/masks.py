@@ -1,0 +1,127 @@
+"""Numbers that are hidden by masks which cancel in their sum (Bonawitz et al. 2017, without recovery of dropouts).
+
+Values become whole numbers modulo 2^64, in which sums are exact whatever their order. Any two sites share a secret
+through their keys (X25519). A stream of AES in counter mode is grown from it, which the one of lower id adds and the
+other subtracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+
+BITS = 32
+"""Binary places of a hidden number: it is exact to 2^-33."""
+_ROOM = 62
+"""All sums stay within 2^62, one bit less than an int64 has."""
+_PURPOSE = b"fedkin secure sums"
+KEY = 32
+"""Bytes of a key."""
+
+
+def check_installed() -> None:
+    """Refuse to go on without the package that makes keys and masks.
+
+    Raises
+    ------
+    FedkinError
+        If it is not installed.
+    """
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise FedkinError("Secure sums need the package cryptography; install fedkin[secure].") from error
+
+
+def limit(clients: int) -> float:
+    """The greatest magnitude that each of so many clients may give to a sum."""
+    return float(2 ** (_ROOM - BITS) / clients)
+
+
+def encode(values: Tensor, clients: int) -> Tensor:
+    """Numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over so many clients.
+
+    Raises
+    ------
+    ValueError
+        If one is beyond `limit`, or not a number.
+    """
+    values = values.double()
+    if not bool((values.abs() <= limit(clients)).all()):
+        raise ValueError(f"a number is beyond {limit(clients):.3g}, the most for a secure sum of {clients} clients")
+    return (values * 2.0**BITS).round().to(torch.int64)
+
+
+def decode(total: Tensor) -> Tensor:
+    """The sum that fixed point numbers int64 ``(n,)`` came to, float64 ``(n,)``."""
+    return total.double() / 2.0**BITS
+
+
+def public_key(private: bytes) -> bytes:
+    """The public key to a private one; 32 bytes each, and any will do for the private one."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
+    """What a client hides its numbers with, int64 ``(length,)``: over all clients in `keys`, these sum to 0 mod 2^64.
+
+    Parameters
+    ----------
+    own : int
+        The client's id.
+    private : bytes
+        Its private key.
+    keys : mapping of int to bytes
+        Public keys of all that take part, by id, its own among them or not.
+    context : bytes
+        What this sum is. Masks of different contexts have nothing to do with each other; one must never serve twice.
+    length : int
+
+    Raises
+    ------
+    ValueError
+        If a key is none.
+    """
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    key = X25519PrivateKey.from_private_bytes(private)
+    total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
+    for other in sorted(keys.keys() - {own}):
+        shared = key.exchange(X25519PublicKey.from_public_bytes(keys[other]))
+        pair = f"/{min(own, other)}/{max(own, other)}".encode()
+        stream = _stream(shared, context + pair, zeros)
+        if own < other:
+            total += stream
+        else:
+            total -= stream
+    return torch.from_numpy(total.view(np.int64))
+
+
+def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
+    """Names one sum: a `tag` of its own, and who takes part in it."""
+    digest = sha256(tag)
+    for client in sorted(keys):
+        digest.update(f"/{client}/".encode() + keys[client])
+    return digest.digest()
+
+
+def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """As many numbers uint64 as there are in `zeros`, that only those can tell who know the secret `shared`."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import CTR
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    key = HKDF(algorithm=SHA256(), length=16, salt=None, info=_PURPOSE + purpose).derive(shared)
+    # Every key serves for one stream only, so that the counter may begin at 0.
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(zeros)
+    return np.frombuffer(stream, "<u8").astype(np.uint64, copy=False)

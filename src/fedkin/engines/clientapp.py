@@ -1,0 +1,61 @@
+"""The ClientApp: what a Flower node does with fedkin's messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedkin.core import FedkinError, Payload
+from fedkin.engines.site import Request, Site
+from fedkin.engines.wire import HELLO, KEEP, TASK, content, read
+
+_log = logging.getLogger(__name__)
+
+Keep = Callable[[Site, Request, Payload], None]
+"""Writes a site's part of a run's result into its folder."""
+
+
+def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
+    """A ClientApp that introduces a site, has it do any task, and keeps its results.
+
+    Whatever goes wrong at the site is told to the server in one sentence, and that is all the server gets.
+
+    Parameters
+    ----------
+    site_of : callable
+        The site that a node stands for.
+    keep : callable
+        See `Keep`.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(_answer(message, context, site_of, keep), reply_to=message)
+
+    return app
+
+
+def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
+    try:
+        asked, site = read(message), site_of(context)
+        kind = asked.text("kind")
+        if kind == HELLO:
+            return content(site.introduction(asked.facts.get("labels") == 1))
+        request = Request.from_json(asked.text("request"))
+        if kind == TASK:
+            reply, seconds = site.answer(request, asked.tree())
+            return content(reply, seconds=seconds)
+        if kind == KEEP:
+            keep(site, request, asked.tree())
+            return content()
+        raise FedkinError(f"Messages of kind '{kind}' are not known here.")
+    except FedkinError as error:
+        _log.error("%s", error)
+        return content(refusal=str(error))
+    except Exception as error:
+        _log.exception("What the server asked could not be done")
+        return content(refusal=f"the task failed there ({type(error).__name__}; its log says more)")

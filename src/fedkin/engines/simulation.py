@@ -1,0 +1,91 @@
+"""Flower's simulation, with its grid handed to whoever wants to work with it in this thread."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Queue
+from threading import Event, Thread
+from typing import Any
+
+# Flower reads them when it is imported. What a person has set himself stays as it is.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from fedkin.core import FedkinError
+
+
+@contextmanager
+def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
+    """A grid of simulated nodes that run `app`, for as long as the context lasts.
+
+    Flower's simulation wants to be the caller of the server's code; here it runs in a thread beside it, so that a
+    simulated run shows its progress and is interrupted like any other.
+
+    Parameters
+    ----------
+    app : ClientApp
+    nodes : int
+        Their number; ``node_config["partition-id"]`` counts them from 0.
+    workers : int
+        Processes of Ray's that do the nodes' work.
+
+    Raises
+    ------
+    FedkinError
+        If the simulation cannot be started.
+    """
+    grids: Queue[Grid | BaseException] = Queue()
+    done = Event()
+    server = ServerApp()
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        grids.put(grid)
+        done.wait()
+
+    def simulate() -> None:
+        resources: Any = {"num_cpus": 1, "num_gpus": 0.0}
+        started: Any = {"num_cpus": workers, "include_dashboard": False, "logging_level": logging.ERROR}
+        try:
+            run_simulation(
+                server_app=server,
+                client_app=app,
+                num_supernodes=nodes,
+                backend_config={"client_resources": resources, "init_args": started},
+            )
+        except BaseException as error:  # a thread's own end would go unseen
+            grids.put(error)
+
+    thread = Thread(target=simulate, name="flower-simulation", daemon=True)
+    with _quiet():
+        thread.start()
+        try:
+            grid = grids.get()
+            if isinstance(grid, BaseException):
+                raise FedkinError(f"Flower's simulation did not start ({grid}).") from grid
+            yield grid
+        finally:
+            done.set()
+            thread.join(timeout=60)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Only Flower's warnings and errors; its progress is not ours, and that it is deprecated we know."""
+    logger = logging.getLogger("flwr")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,296 @@
+"""A site: its data, its private folder, and how it does what it is asked; whatever brings the messages.
+
+What a site remembers is on its own disk, one file per exchange that changed it. A server that was killed goes on from
+its last checkpoint and asks again for what came after it; the site then starts from the memory it had at that moment,
+and what it wrote since is of a past that did not happen. So resuming is exact, and a site that was killed finds its
+memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError, Payload, Task
+from fedkin.core.files import held, write_atomically
+from fedkin.core.seeds import derive_generator
+from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
+
+_IDENTITY = "identity"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a server asks of a site, apart from the payload.
+
+    Attributes
+    ----------
+    run : str
+        Token of the run, lower-case hexadecimal; a site keeps a memory for each.
+    client : int
+        The site's number in the run.
+    seed : int
+        Of the run.
+    exchange : int
+        Number of the exchange; counts from 1.
+    settled : int
+        The exchange that the server's last checkpoint was made after; it will not go back beyond.
+    task : str
+        Name of the task, ``module.function``.
+    classes : list of str
+        Names of the classes as the run numbers them; empty where samples are unlabelled.
+    """
+
+    run: str
+    client: int
+    seed: int
+    exchange: int
+    settled: int
+    task: str
+    classes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """The request as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        FedkinError
+            If the text is no request.
+        """
+        try:
+            request = cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise FedkinError("The request is not one of fedkin's.") from error
+        if not re.fullmatch("[0-9a-f]{1,64}", request.run):
+            raise FedkinError("The request's run is not a token of hexadecimal digits.")
+        return request
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site's data and folder.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in the federation; no two may have the same.
+    folder : Path
+        Its private folder: memory, identity and results. Nobody else writes there.
+    x : Tensor
+        float32, ``(n, features)`` or ``(n, channels, height, width)``.
+    y : Tensor or None
+        int64 ``(n,)``, indices into `classes`.
+    classes, features : list of str
+        Names of the classes and of a table's columns; may be empty.
+    begins_with : dict of str to Tensor
+        What it remembers before it has been asked anything.
+    prepare : callable
+        Called with the client whenever its memory has been put back, before a task: what was done to the data and is
+        remembered, such as scaling, is done again.
+    simulated : bool
+        Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed.
+    packages : tuple of str or None
+        Where tasks may come from, so that the server cannot have any other code run; ``None`` where it is trusted.
+    """
+
+    name: str
+    folder: Path
+    x: Tensor
+    y: Tensor | None = None
+    classes: list[str] = field(default_factory=list)
+    features: list[str] = field(default_factory=list)
+    begins_with: Mapping[str, Tensor] = field(default_factory=dict)
+    prepare: Callable[[Client], None] = lambda client: None
+    simulated: bool = False
+    packages: tuple[str, ...] | None = ("fedkin",)
+
+    @property
+    def identity(self) -> str:
+        """A random token, made once and kept in the folder: it tells this site from another of the same name."""
+        path = self.folder / _IDENTITY
+        if not path.exists():
+            write_atomically(path, secrets.token_hex(16))
+        return path.read_text()
+
+    def introduction(self, labels: bool) -> Payload:
+        """What a server needs to know before anything begins; names of classes only if it needs `labels`."""
+        return {
+            "name": self.name,
+            "identity": self.identity,
+            "shape": list(self.x.shape[1:]),
+            "features": self.features,
+            "classes": self.classes if labels else [],
+        }
+
+    def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
+        """Do a task on this site's data: the reply, and the seconds of computing.
+
+        Raises
+        ------
+        FedkinError
+            If the task is not known here, or the folder is in use by another process or cannot be written.
+        """
+        task = known_task(request.task, self.packages)
+        with self.memory(request.run) as memory:
+            client = memory.recalled(self.client(request), request)
+            self.prepare(client)
+            began = time.thread_time()
+            (reply,) = task.run([client], [payload])
+            seconds = time.thread_time() - began
+            memory.keep(client, request)
+        return reply, seconds
+
+    def client(self, request: Request) -> Client:
+        """The site as a task sees it, before it has been asked anything."""
+        rng = derive_generator(request.seed, "client", request.client, request.exchange)
+        client = Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
+        if self.simulated:
+            client.noise = rng
+        return client
+
+    def memory(self, run: str) -> Memory:
+        """What the site remembers of a run."""
+        return Memory(self.folder / run)
+
+    def _labels(self, classes: Sequence[str]) -> Tensor | None:
+        """Labels as the run numbers the classes; ``None`` where it does not ask for any."""
+        if self.y is None or not classes:
+            return None
+        if list(classes) == self.classes:
+            return self.y
+        index = {name: at for at, name in enumerate(classes)}
+        unknown = [name for name in self.classes if name not in index]
+        if unknown:
+            raise FedkinError(f"Site '{self.name}' has the class '{unknown[0]}', which the run does not know.")
+        return self.y.new_tensor([index[name] for name in self.classes])[self.y]
+
+
+class Memory:
+    """A client's private state in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
+
+    Used as a context, it keeps other processes out meanwhile.
+
+    Parameters
+    ----------
+    folder : Path
+        Of one site and one run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._content = b""
+
+    def __enter__(self) -> Memory:
+        lock = self.folder / "lock"
+        if not lock.exists():
+            write_atomically(lock, b"")
+        self._held = held(lock)
+        self._held.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(*error)
+
+    def exchanges(self) -> list[int]:
+        """Exchanges that changed it, in order; those of a past that did not happen among them."""
+        names = (re.fullmatch(r"memory-(\d+)\.safetensors", path.name) for path in self.folder.glob("memory-*"))
+        return sorted(int(name[1]) for name in names if name)
+
+    def state(self) -> dict[str, Tensor] | None:
+        """The latest state; ``None`` if there is none."""
+        kept = self.exchanges()
+        return dict(load_tree(self._path(kept[-1]))) if kept else None
+
+    def recalled(self, client: Client, request: Request) -> Client:
+        """`client` with the state it had before this exchange; what came later is forgotten."""
+        before = []
+        for exchange in self.exchanges():
+            if exchange < request.exchange:
+                before.append(exchange)
+            else:
+                self._path(exchange).unlink()
+        if before:
+            client.state = dict(load_tree(self._path(before[-1])))
+            settled = [exchange for exchange in before if exchange <= request.settled]
+            for exchange in settled[:-1]:
+                self._path(exchange).unlink()
+        self._content = to_bytes(owned(client.state)) if before else b""
+        return client
+
+    def keep(self, client: Client, request: Request) -> None:
+        """Write the state down, if the exchange changed it."""
+        state = owned(client.state)
+        if to_bytes(state) != self._content:
+            save_tree(self._path(request.exchange), state)
+
+    def _path(self, exchange: int) -> Path:
+        return self.folder / f"memory-{exchange}.safetensors"
+
+
+class Watched:
+    """Clients whose folders this process can see, though others do the work.
+
+    Parameters
+    ----------
+    clients : dict of int to Client
+        Copies, whose state is brought up to date.
+    folders : mapping of int to Path
+        Of their memories.
+    prepare : callable
+        See `Site`; called with a copy once there is a state.
+    """
+
+    def __init__(
+        self, clients: dict[int, Client], folders: Mapping[int, Path], prepare: Callable[[Client], None]
+    ) -> None:
+        self.clients, self.prepare = clients, prepare
+        self._memories = {client: Memory(folder) for client, folder in folders.items()}
+        self._raw = {client: (one.x, one.y) for client, one in clients.items()}
+        self._read: dict[int, int] = {}
+
+    def refresh(self) -> None:
+        """Read what has changed."""
+        for number, client in self.clients.items():
+            memory = self._memories[number]
+            latest = max(memory.exchanges(), default=0)
+            if latest and self._read.get(number) != latest:
+                client.state = memory.state() or {}
+                client.x, client.y = self._raw[number]
+                self.prepare(client)
+                self._read[number] = latest
+
+
+def known_task(name: str, packages: Sequence[str] | None) -> Task:
+    """The task of this name, its module imported; of one of `packages`, unless that is ``None``.
+
+    Raises
+    ------
+    FedkinError
+        If it is not, or there is no such task.
+    """
+    module, _, _ = name.rpartition(".")
+    if packages is not None and module.split(".")[0] not in packages:
+        raise FedkinError(f"Task '{name}' is not from {' or '.join(packages)}, so this site does not run it.")
+    try:
+        importlib.import_module(module)
+        return Task.named(name)
+    except (ImportError, KeyError) as error:
+        raise FedkinError(
+            f"Task '{name}' is not known here; site and server need the same version of fedkin."
+        ) from error

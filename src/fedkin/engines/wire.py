@@ -1,0 +1,85 @@
+"""fedkin's messages as Flower carries them: plain text, and one safetensors file for everything else.
+
+A message holds a ConfigRecord ``fedkin`` with strings and numbers, and may hold an ArrayRecord ``payload`` whose one
+Array is the payload as safetensors with JSON in its header. Nothing in it is ever unpickled, by either side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedkin.core import FedkinError, Payload
+from fedkin.core.trees import from_bytes, to_bytes
+
+HELLO, TASK, KEEP = "hello", "task", "keep"
+"""Kinds of messages to a site: who are you; do a task; keep this as your result."""
+
+TYPE = "query"
+"""Flower's type of all of them; not "train", for which Flower's own mods expect something else."""
+
+_FACTS, _PAYLOAD, _STYPE = "fedkin", "payload", "safetensors"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in a message.
+
+    Attributes
+    ----------
+    facts : dict
+        Strings and numbers.
+    payload : bytes or None
+        A safetensors file, see `fedkin.core.trees.to_bytes`.
+    """
+
+    facts: dict[str, str | int | float]
+    payload: bytes | None = None
+
+    def tree(self) -> Payload:
+        """The payload; empty if there is none.
+
+        Raises
+        ------
+        FedkinError
+            If it is not safetensors as fedkin writes them.
+        """
+        tree = {} if self.payload is None else from_bytes(self.payload)
+        if not isinstance(tree, dict):
+            raise FedkinError("The payload is not a dictionary.")
+        return tree
+
+    def text(self, name: str) -> str:
+        """A fact that is a string; empty if it is absent or something else."""
+        value = self.facts.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+def content(payload: Payload | bytes | None = None, **facts: str | int | float) -> RecordDict:
+    """What a message holds, for `facts` and a payload, which may be in its bytes already."""
+    records = RecordDict({_FACTS: ConfigRecord(dict(facts))})
+    if payload is not None:
+        data = payload if isinstance(payload, bytes) else to_bytes(payload)
+        records[_PAYLOAD] = ArrayRecord({_PAYLOAD: Array("uint8", (len(data),), _STYPE, data)})
+    return records
+
+
+def read(message: Message) -> Content:
+    """What `content` put into a message.
+
+    Raises
+    ------
+    FedkinError
+        If the message was not made by it, such as with arrays that Flower would have NumPy load.
+    """
+    records = message.content
+    facts, arrays = records.get(_FACTS), records.get(_PAYLOAD)
+    if not isinstance(facts, ConfigRecord) or not isinstance(arrays, ArrayRecord | None):
+        raise FedkinError("It is not one of fedkin's messages.")
+    if arrays is None:
+        return Content(dict(facts))  # type: ignore[arg-type]
+    one = arrays.get(_PAYLOAD)
+    if len(arrays) != 1 or one is None or one.stype != _STYPE:
+        raise FedkinError("Its payload is not safetensors, and nothing else is ever opened.")
+    return Content(dict(facts), one.data)  # type: ignore[arg-type]

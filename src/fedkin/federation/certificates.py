@@ -1,0 +1,122 @@
+"""Certificates of a server and keys of sites, so that messages are encrypted and everybody is who he says he is."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
+
+_DAYS = 730
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
+    """Write a certificate authority and a server's certificate: ``ca.crt``, ``ca.key``, ``server.crt``, ``server.key``.
+
+    Parameters
+    ----------
+    folder : Path
+        New files only.
+    hosts : sequence of str
+        Names or addresses that sites know the server by.
+
+    Raises
+    ------
+    FedkinError
+        If ``ca.crt`` exists.
+    """
+    if (folder / "ca.crt").exists():
+        raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
+    authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+    issuer = _named("fedkin federation")
+    root = _certificate(issuer, issuer, authority.public_key())
+    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    root = root.add_extension(_usage(signs=True), critical=True)
+    root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
+    one = _certificate(_named(hosts[0]), issuer, server.public_key())
+    one = one.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+    one = one.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    one = one.add_extension(_usage(signs=False), critical=True)
+    one = one.add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    one = one.add_extension(identifier, critical=False)
+    for name, made, key in (("ca", root, authority), ("server", one, server)):
+        signed = made.sign(authority, hashes.SHA384())
+        _secret(folder / f"{name}.key", _private(key, serialization.PrivateFormat.PKCS8))
+        write_atomically(folder / f"{name}.crt", signed.public_bytes(serialization.Encoding.PEM))
+
+
+def make_key(path: Path) -> Path:
+    """Write a site's private key, and beside it the public one, ``.pub``, which the server registers.
+
+    Raises
+    ------
+    FedkinError
+        If `path` exists.
+    """
+    if path.exists():
+        raise FedkinError(f"{path} exists already; a site keeps its key.")
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
+    beside = path.with_name(path.name + ".pub")
+    write_atomically(beside, public + b"\n")
+    return beside
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=subject,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - datetime.timedelta(hours=1),  # for clocks that differ
+        not_valid_after=now + datetime.timedelta(days=_DAYS),
+    )
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read."""
+    before = os.umask(0o077)
+    try:
+        write_atomically(path, content)
+    finally:
+        os.umask(before)

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Flower's command `flwr`, as this federation needs it: ./flwr.sh run . federation --stream
+here="$$(cd "$$(dirname "$$0")" && pwd)" || exit 1
+. "$$here/environment.sh"
+export FLWR_HOME="$$here/flower"
+mkdir -p "$$FLWR_HOME"
+# Flower wants the certificate's whole path, which is another wherever this folder is copied to.
+cat > "$$FLWR_HOME/config.toml" <<END
+[superlink]
+default = "federation"
+
+[superlink.federation]
+address = "$host:$port"
+$connection
+END
+cd "$$here" && exec flwr "$$@"

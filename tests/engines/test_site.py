@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core import Client, FedkinError, task
+from fedkin.engines.site import Memory, Request, Site, known_task
+
+
+@task
+def count(clients, payloads):
+    for client in clients:
+        if payloads[0].get("change", True):
+            client.state["count"] = client.state.get("count", torch.tensor(0)) + 1
+    return [{"count": client.state.get("count", torch.tensor(0))} for client in clients]
+
+
+def request(exchange: int = 1, settled: int = 0, **more: object) -> Request:
+    return Request("f00d", 0, 5, exchange, settled, count.name, **more)
+
+
+def site(folder: Path, name: str = "a", **more: object) -> Site:
+    return Site(name, folder, torch.ones(4, 3), packages=None, **more)
+
+
+def asked(one: Site, exchange: int, settled: int = 0, **payload: object) -> int:
+    return int(one.answer(request(exchange, settled), payload)[0]["count"])
+
+
+def test_it_remembers_from_one_exchange_to_the_next(tmp_path: Path) -> None:
+    assert [asked(site(tmp_path), exchange) for exchange in (1, 2, 3)] == [1, 2, 3]
+    assert site(tmp_path).client(request()).state == {}
+
+
+def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    asked(one, 1)
+    assert asked(one, 2, change=False) == 1
+    assert one.memory("f00d").exchanges() == [1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8))
+def test_whatever_the_server_goes_back_to_it_is_as_if_it_had_gone_straight(tmp_path_factory, path) -> None:
+    """The server does some steps, of which some are kept; the others are forgotten, and done again."""
+    one = site(tmp_path_factory.mktemp("site"))
+    settled = 0
+    for steps, kept in path:
+        for step in range(1, steps + 1):
+            assert asked(one, settled + step, settled) == settled + step
+        settled += steps if kept else 0
+    assert asked(one, settled + 1, settled) == settled + 1
+    assert len(one.memory("f00d").exchanges()) <= 5
+
+
+def test_every_run_has_its_own_memory_and_a_site_one_identity(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    asked(one, 1)
+    other = Request(**{**vars(request()), "run": "beef"})
+    assert int(one.answer(other, {})[0]["count"]) == 1
+    assert one.identity == site(tmp_path).identity != site(tmp_path / "other").identity
+
+
+def test_it_begins_with_what_it_is_given_and_is_prepared_every_time(tmp_path: Path) -> None:
+    prepared: list[Client] = []
+    one = site(tmp_path, begins_with={"count": torch.tensor(10)}, prepare=prepared.append)
+    assert [asked(one, 1), asked(one, 2)] == [11, 12]
+    assert [int(client.state["count"]) for client in prepared] == [11, 12]
+
+
+def test_the_server_cannot_guess_noise_that_hides_something_from_it(tmp_path: Path) -> None:
+    def noise(simulated: bool) -> list[float]:
+        return torch.rand(3, generator=site(tmp_path, simulated=simulated).client(request()).noise).tolist()
+
+    assert noise(True) == noise(True) == torch.rand(3, generator=site(tmp_path).client(request()).rng).tolist()
+    assert noise(False) != noise(False)
+
+
+def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
+    one = site(tmp_path)
+    with one.memory("f00d"), pytest.raises(FedkinError, match="Another process is at work"):
+        asked(one, 1)
+    assert asked(one, 1) == 1
+
+
+def test_only_tasks_of_named_packages_run() -> None:
+    assert known_task("fedkin.data.scaling.moments", ("fedkin",)).name.endswith("moments")
+    with pytest.raises(FedkinError, match=r"Task 'os.path.join' is not from fedkin, so this site does not run it"):
+        known_task("os.path.join", ("fedkin",))
+    for name in ("fedkin.data.scaling.sums", "fedkin.nothing.there"):
+        with pytest.raises(FedkinError, match="is not known here; site and server need the same version"):
+            known_task(name, ("fedkin",))
+
+
+def test_requests_survive_as_text_and_nothing_else_is_one() -> None:
+    one = request(3, 2, classes=["a"])
+    assert Request.from_json(one.to_json()) == one
+    for text in ("", "[]", "{}", json.dumps({**vars(one), "more": 1})):
+        with pytest.raises(FedkinError, match=r"not one of fedkin's"):
+            Request.from_json(text)
+    for run in ("../../etc", "", "A1", "a" * 65):
+        with pytest.raises(FedkinError, match="not a token"):
+            Request.from_json(json.dumps({**vars(one), "run": run}))
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:
+    one = site(tmp_path)
+    asked(one, 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", full)
+        with pytest.raises(FedkinError, match="No space left on device; nothing half-written"):
+            asked(one, 2)
+    assert asked(one, 2) == 2
+    assert Memory(tmp_path / "f00d").exchanges() == [1, 2]

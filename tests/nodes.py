@@ -1,0 +1,77 @@
+"""Sites of fedkin's as nodes of Flower in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.proto.node_pb2 import NodeInfo
+
+from fedkin.core import Client, Payload
+from fedkin.data.scaling import restore_scaling
+from fedkin.engines.clientapp import client_app
+from fedkin.engines.flower import FlowerFederation
+from fedkin.engines.roster import Roster
+from fedkin.engines.site import Request, Site
+from fleet import Fleet
+
+RUN = "ab12"
+
+
+class Nodes(Fleet):
+    """Nodes that a server can tell were started anew."""
+
+    def __init__(self, app: Any, nodes: int) -> None:
+        super().__init__(app, nodes)
+        self.started = dict.fromkeys(self.contexts, "2026-01-01")
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [NodeInfo(node_id=node, last_activated_at=self.started[node]) for node in self.get_node_ids()]
+
+    def restart(self, partition: int) -> None:
+        self.started[self.node(partition)] += "+"
+
+
+def sites_of(clients: Sequence[Client], folder: Path, **more: Any) -> list[Site]:
+    """A site for each client, with a folder of its own."""
+    return [
+        Site(
+            f"site-{client.id}",
+            folder / str(client.id),
+            client.x,
+            client.y,
+            begins_with=client.state,
+            prepare=restore_scaling,
+            simulated=True,
+            packages=None,
+            **more,
+        )
+        for client in clients
+    ]
+
+
+def nodes_of(sites: Sequence[Site], keep: Callable[[Site, Request, Payload], None] | None = None) -> Nodes:
+    def site_of(context: Context) -> Site:
+        return sites[int(context.node_config["partition-id"])]
+
+    return Nodes(client_app(site_of, keep or (lambda site, request, payload: None)), len(sites))
+
+
+def federation(grid: Nodes, seed: int = 3, **options: Any) -> FlowerFederation:
+    """All of a grid's sites as a federation."""
+    roster = Roster(grid)
+    roster.gather(len(grid.contexts), 5)
+    return FlowerFederation(roster, RUN, seed, timeout=options.pop("timeout", 5), **options)
+
+
+def contents(messages: Sequence[Message]) -> bytes:
+    """Every byte of the payloads in some messages."""
+    return b"".join(
+        array.data
+        for message in messages
+        if not message.has_error()
+        for record in message.content.array_records.values()
+        for array in record.values()
+    )
