@@ -1,0 +1,150 @@
+"""The one thing that some strategies ask of a client app beyond training and evaluation: to describe its data."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError, Payload, Task
+from fedkin.core.payload import pack, unpack
+from fedkin.core.seeds import derive_generator
+from fedkin.data.arrays import as_tensor
+from fedkin.engines.local import one_thread
+from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
+
+ACTION = "fedkin"
+"""What the query is registered as: ``app.query("fedkin")``."""
+
+ALLOWED: dict[str, Task] = {
+    task.name: task
+    for task in (
+        tasks.describe,
+        embedding_tasks.extent,
+        embedding_tasks.train_encoder,
+        embedding_tasks.embed,
+        ladd.describe_style,
+    )
+}
+"""All that a server may ask by it."""
+
+_ARRAYS, _CONFIG, _STATE = "arrays", "config", "fedkin"
+
+Load = Callable[[Context], tuple[Any, Any]]
+
+
+def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context], Message]:
+    """A query function that describes a node's data to `Embedding` or `LADD`, the strategies that need it.
+
+    It answers what the method asks and nothing else: the shape of a sample and the greatest label, the least and the
+    greatest value, an update of the encoder, the randomised bits of the embedding, or LADD's styles. What is drawn at
+    random is drawn once in a run and remembered in the node's context.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(context) -> (x, y)``: the node's training samples ``(n, features)`` or ``(n, channels, height, width)``,
+        and their labels ``0..k-1``, or ``None``. Arrays or tensors; use the scale that all nodes share.
+    seed : int, optional
+        For runs that can be repeated. By default randomness is the system's, which the server cannot know; whoever
+        knows the seed also knows which bits were flipped.
+
+    Returns
+    -------
+    callable
+        For ``app.query("fedkin")``.
+
+    Examples
+    --------
+    >>> from flwr.clientapp import ClientApp
+    >>> from sklearn.datasets import load_digits
+    >>> from fedkin.flower import describes
+    >>> app = ClientApp()
+    >>> def load(context):
+    ...     x, y = load_digits(return_X_y=True)
+    ...     mine = slice(context.node_config["partition-id"], None, context.node_config["num-partitions"])
+    ...     return x[mine].reshape(-1, 1, 8, 8) / 16, y[mine]
+    >>> answer = app.query("fedkin")(describes(load))
+    """
+
+    def answer(message: Message, context: Context) -> Message:
+        name, exchange = read_request(message.content)
+        if name not in ALLOWED:
+            raise FedkinError(f"This node was asked for '{name}'; it answers only {', '.join(sorted(ALLOWED))}.")
+        client = _client(load, context, seed, exchange)
+        with one_thread():
+            reply = ALLOWED[name].run([client], [read_payload(message.content)])[0]
+        context.state[_STATE] = ArrayRecord({key: _array(value) for key, value in client.state.items()})
+        return Message(_records(reply), reply_to=message)
+
+    return answer
+
+
+def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
+    """What asks a node to do `task`, in the exchange of this number."""
+    return _records(payload, task=task.name, exchange=str(exchange))
+
+
+def read_request(records: RecordDict) -> tuple[str, int]:
+    """The task's name and the number of the exchange, of what `request` made."""
+    config = records.config_records[_CONFIG]
+    return str(config["task"]), int(str(config["exchange"]))
+
+
+def read_payload(records: RecordDict) -> Payload:
+    """The payload that came; numbers are read by NumPy and JSON, and nothing is ever unpickled.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        If it is none.
+    """
+    tensors = {name: torch.from_numpy(array.numpy()) for name, array in records.array_records[_ARRAYS].items()}
+    payload = unpack(tensors, str(records.config_records[_CONFIG]["payload"]))
+    if not isinstance(payload, dict):
+        raise TypeError("the payload is no dictionary")
+    return payload
+
+
+def _records(payload: Payload, **facts: str) -> RecordDict:
+    tensors, text = pack(payload)
+    arrays = ArrayRecord({name: _array(tensor) for name, tensor in tensors.items()})
+    return RecordDict({_ARRAYS: arrays, _CONFIG: ConfigRecord({"payload": text, **facts})})
+
+
+def _array(tensor: Tensor) -> Array:
+    return Array(tensor.detach().cpu().numpy())
+
+
+def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Client:
+    """The node's data, with what it remembers of this run and a generator of its own."""
+    where = f"Node {context.node_config.get('partition-id', context.node_id)}"
+    loaded = load(context)
+    if not isinstance(loaded, tuple) or len(loaded) != 2:
+        raise FedkinError(
+            f"{where}: the function given to describes() must return (x, y), not {type(loaded).__name__}."
+        )
+    x = as_tensor(loaded[0], where)
+    y = None if loaded[1] is None else _labels(loaded[1], len(x), where)
+    known = context.state.array_records.get(_STATE, ArrayRecord())
+    state = {key: torch.from_numpy(array.numpy()) for key, array in known.items()}
+    rng = torch.Generator().manual_seed(secrets.randbits(63))
+    if seed is not None:
+        rng = derive_generator(seed, "node", int(context.node_config.get("partition-id", 0)), exchange)
+    return Client(0, x, y, state, rng, noise=rng)
+
+
+def _labels(given: Any, samples: int, where: str) -> Tensor:
+    """Labels as int64 ``(samples,)``."""
+    y = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
+    if y.shape != (samples,) or y.dtype.kind not in "iu" or (y < 0).any():
+        raise FedkinError(
+            f"{where} has labels of type {y.dtype} and shape {y.shape} for {samples} samples; they should be one whole "
+            "number from 0 for each."
+        )
+    return torch.from_numpy(y.astype(np.int64))

@@ -1,0 +1,114 @@
+"""The strategies by name: each is a method of `fedkin.methods.clustered_fl`, spoken over Flower."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedkin.core import FedkinError
+from fedkin.flower.federation import GridFederation
+from fedkin.flower.strategy import GroupStrategy
+from fedkin.learning.classifier import Classifier
+from fedkin.methods.clustered_fl import embedding, fedavg, fedopt, hierarchical, ifca, ladd, ocfl, sattler
+from fedkin.methods.clustered_fl.common import GroupState
+
+_ALWAYS = "always '{}' with a client app that is not fedkin's own"
+
+
+class FedAvg(GroupStrategy, method=fedavg.FedAvg):
+    """One model for all nodes (McMahan et al. 2017), to compare groups with: the same rounds, without any.
+
+    See `GroupStrategy` for all parameters.
+    """
+
+
+class FedOpt(GroupStrategy, method=fedopt.FedOpt):
+    """One model for all nodes, an adaptive optimiser at the server (Reddi et al. 2021); no groups.
+
+    See `GroupStrategy`, and `fedkin.methods.clustered_fl.fedopt.FedOpt` for its parameters.
+    """
+
+
+class OCFL(GroupStrategy, method=ocfl.OCFL):
+    """Find groups once, as soon as the nodes' updates begin to part, and how many (Zuziak et al.).
+
+    Works with any app that works with FedAvg, and sends what FedAvg sends. See `GroupStrategy`, and
+    `fedkin.methods.clustered_fl.ocfl.OCFL` for its parameters.
+    """
+
+
+class Sattler(GroupStrategy, method=sattler.Sattler):
+    """Cut groups in two, again and again, where one model no longer suits all (Sattler et al. 2020).
+
+    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes that were in a group
+    that was cut also evaluate the models of its past, once, after the last round. See `GroupStrategy`, and
+    `fedkin.methods.clustered_fl.sattler.Sattler` for its parameters.
+    """
+
+
+class Hierarchical(GroupStrategy, method=hierarchical.Hierarchical):
+    """Group nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+
+    Works with any app that works with FedAvg, and sends what FedAvg sends. See `GroupStrategy`, and
+    `fedkin.methods.clustered_fl.hierarchical.Hierarchical` for its parameters.
+    """
+
+
+class IFCA(GroupStrategy, method=ifca.IFCA):
+    """`n_clusters` models, of which each node in every round trains the one that fits it best (Ghosh et al. 2020).
+
+    Works with any app that works with FedAvg and whose evaluation tells a loss, `eval_loss_key`; models are chosen by
+    it, so on the samples that the app evaluates with. Such an app knows nothing of choosing, so a round is `n_clusters`
+    evaluations at every node, and then a training: two exchanges, where fedkin's own client app makes one.
+
+    With one model as `initial_arrays` the others are seeded as k-means++ seeds: before the first round one node after
+    another trains it, a node being drawn in proportion to its loss under the models there are. With a list of
+    `n_clusters` models, training begins from these; they should differ. See `GroupStrategy`, and
+    `fedkin.methods.clustered_fl.ifca.IFCA` for its parameters.
+    """
+
+    _fixed: ClassVar[Mapping[str, str]] = {
+        "identity": _ALWAYS.format("all"),
+        "averaging": _ALWAYS.format("models"),
+        "start": "said by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
+    }
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> GroupState:
+        """Models that are seeded, or those given."""
+        if len(models) == 1:
+            state: GroupState = dataclasses.replace(method, start="kmeans").init(fed)
+            return state
+        if len(models) != method.n_clusters:
+            raise FedkinError(
+                f"initial_arrays holds {len(models)} models; IFCA was told n_clusters={method.n_clusters}, and begins "
+                "with so many, or with one."
+            )
+        state = method.init(fed)
+        shared = Classifier.of(state.module).leading(method.shared_layers)
+        models[:, :shared] = models[0, :shared]
+        return dataclasses.replace(state, models=models)
+
+
+class Embedding(GroupStrategy, method=embedding.Embedding):
+    """Group nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+
+    Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
+    pre-training and the one of messages come before the first round. Bits tell little because they are remembered as
+    they were drawn; an app on Flower remembers them for one run only. See `GroupStrategy`, and
+    `fedkin.methods.clustered_fl.embedding.Embedding` for its parameters.
+    """
+
+    _asks = True
+
+
+class LADD(GroupStrategy, method=ladd.LADD):
+    """Group nodes before training, by the style of their images (Shenaj et al. 2023).
+
+    Needs a client app that also describes its data, as `Embedding` does; styles are sent as they are. See
+    `GroupStrategy`, and `fedkin.methods.clustered_fl.ladd.LADD` for its parameters.
+    """
+
+    _asks = True

@@ -1,0 +1,298 @@
+"""What all strategies share: a method's hyper-parameters, FedAvg's own, and the loop of rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+from torch import Tensor
+
+from fedkin.config import checked_method
+from fedkin.core import FedkinError
+from fedkin.flower.federation import GridFederation
+from fedkin.flower.layout import Layout, known_as
+from fedkin.flower.loop import Aggregate, Loop
+from fedkin.flower.result import GroupResult
+from fedkin.flower.terms import Terms
+from fedkin.methods.clustered_fl.common import GroupMethod, GroupState
+
+OWN: dict[str, Any] = {
+    "fraction_train": 1.0,
+    "fraction_evaluate": 1.0,
+    "min_train_nodes": 2,
+    "min_evaluate_nodes": 2,
+    "min_available_nodes": 2,
+    "weighted_by_key": "num-examples",
+    "arrayrecord_key": "arrays",
+    "configrecord_key": "config",
+    "train_metrics_aggr_fn": None,
+    "evaluate_metrics_aggr_fn": None,
+    "train_loss_key": "train_loss",
+    "eval_loss_key": "eval_loss",
+    "seed": 0,
+}
+"""Parameters of every strategy and their defaults: FedAvg's, by its names, and a few more."""
+
+_ELSEWHERE: dict[str, str] = {
+    "module": "the client app's; its arrays are given to start() as initial_arrays",
+    "rounds": "given to start() as num_rounds",
+    "participation": "called fraction_train here",
+    **dict.fromkeys(
+        (
+            "local_epochs",
+            "local_steps",
+            "batch_size",
+            "optimizer",
+            "learning_rate",
+            "momentum",
+            "weight_decay",
+            "proximal",
+        ),
+        "the client app's own, which start() can tell it by train_config",
+    ),
+}
+"""Hyper-parameters that a method has and a strategy has not, and where they are."""
+
+_PATIENCE = 1.0
+log = logging.getLogger("flwr")
+
+
+class GroupStrategy(Strategy):
+    """Base of the strategies that find groups of nodes and train a model for each.
+
+    It is started as Flower's own are, with an app that trains and evaluates the arrays it is sent. Underneath runs the
+    same method as in fedkin's other engines; a task that it has for clients becomes the messages that FedAvg would
+    send.
+
+    Parameters
+    ----------
+    fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
+        As of Flower's FedAvg; some nodes must train, so the first is above 0.
+    weighted_by_key, arrayrecord_key, configrecord_key
+        As of Flower's FedAvg.
+    train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable, optional
+        As of Flower's FedAvg, but the records they are given hold metrics only.
+    train_loss_key, eval_loss_key : str
+        Metrics that are the loss of a training and of an evaluation. The first is only reported, and may be absent.
+    seed : int
+        Of what the server draws. Node ids are drawn by Flower, so a seed alone does not make two simulations equal.
+    **options
+        The method's hyper-parameters, but for those that are the client app's.
+    """
+
+    _method: ClassVar[type[GroupMethod]]
+    _fixed: ClassVar[Mapping[str, str]] = {}
+    """Hyper-parameters that cannot be chosen here, and why."""
+    _asks: ClassVar[bool] = False
+    """Whether the client app has to answer `fedkin.flower.describes`."""
+
+    def __init_subclass__(cls, method: type[GroupMethod], **more: Any) -> None:
+        """Give the strategy the hyper-parameters of `method`."""
+        super().__init_subclass__(**more)
+        cls._method = method
+        cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+                for name, default in (OWN | cls._hyper_parameters()).items()
+            ]
+        )
+
+    def __init__(self, **options: Any) -> None:
+        name, known = type(self).__name__, self._hyper_parameters()
+        for option in options:
+            if option in _ELSEWHERE | dict(self._fixed):
+                raise FedkinError(
+                    f"{name} has no parameter '{option}': it is {(_ELSEWHERE | dict(self._fixed))[option]}."
+                )
+            if option not in OWN | known:
+                raise TypeError(f"{name} has no parameter '{option}'; it has {', '.join(sorted(OWN | known))}.")
+        self.options = {name: options.get(name, default) for name, default in known.items()}
+        own = {name: options.get(name, default) for name, default in OWN.items()}
+        self.fraction_train = _share(own, "fraction_train", name, above=True)
+        self.fraction_evaluate = _share(own, "fraction_evaluate", name, above=False)
+        self.min_train_nodes: int = own["min_train_nodes"]
+        self.min_evaluate_nodes: int = own["min_evaluate_nodes"] if self.fraction_evaluate else 0
+        self.min_available_nodes: int = own["min_available_nodes"]
+        self.weighted_by_key: str = own["weighted_by_key"]
+        self.arrayrecord_key: str = own["arrayrecord_key"]
+        self.configrecord_key: str = own["configrecord_key"]
+        self.train_metrics_aggr_fn: Aggregate = own["train_metrics_aggr_fn"] or aggregate_metricrecords
+        self.evaluate_metrics_aggr_fn: Aggregate = own["evaluate_metrics_aggr_fn"] or aggregate_metricrecords
+        self.train_loss_key: str = own["train_loss_key"]
+        self.eval_loss_key: str = own["eval_loss_key"]
+        self.seed: int = own["seed"]
+        self.method("auto", 1)
+
+    @classmethod
+    def _hyper_parameters(cls) -> dict[str, Any]:
+        """What can be chosen of the method, and the defaults."""
+        return {
+            field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            for field in dataclasses.fields(cls._method)
+            if field.name not in _ELSEWHERE and field.name not in cls._fixed
+        }
+
+    def method(self, module: str, rounds: int) -> GroupMethod:
+        """The method itself.
+
+        Raises
+        ------
+        FedkinError
+            If a hyper-parameter is not allowed.
+        """
+        made: GroupMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
+        return made
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> GroupState:
+        """The first state, from the models ``(m, size)`` that were given to `start`."""
+        if len(models) != 1:
+            raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
+        state: GroupState = method.init(fed)
+        return state
+
+    def wait(self, grid: Grid) -> None:
+        """Return when there are as many nodes as there must be."""
+        needed = max(1, self.min_available_nodes, self.min_train_nodes, self.min_evaluate_nodes)
+        while (found := len(list(grid.get_node_ids()))) < needed:
+            log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", found, needed)
+            time.sleep(_PATIENCE)
+
+    def summary(self) -> None:
+        """Log what the strategy is told."""
+        log.info("\t├──> Groups by: %s", {name: value for name, value in self.options.items() if value is not None})
+        log.info(
+            "\t├──> Nodes: train %.2f (at least %d) | evaluate %.2f (at least %d) | available %d",
+            self.fraction_train,
+            self.min_train_nodes,
+            self.fraction_evaluate,
+            self.min_evaluate_nodes,
+            self.min_available_nodes,
+        )
+        log.info(
+            "\t└──> Keys: '%s', '%s', weighted by '%s', losses '%s' and '%s'",
+            self.arrayrecord_key,
+            self.configrecord_key,
+            self.weighted_by_key,
+            self.train_loss_key,
+            self.eval_loss_key,
+        )
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | Sequence[ArrayRecord],
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> GroupResult:
+        """Find the groups and train their models.
+
+        Parameters
+        ----------
+        grid : Grid
+        initial_arrays : ArrayRecord
+            The model that training begins from. `IFCA` also takes a list of `n_clusters` of them.
+        num_rounds : int
+            Rounds of training; steps that come before it, such as one message from each, are not counted.
+        timeout : float
+            Seconds until nodes that have not replied to an exchange count as missing.
+        train_config, evaluate_config : ConfigRecord, optional
+            What the app is told with every message; ``server-round`` is added.
+        evaluate_fn : callable, optional
+            ``(round, arrays) -> MetricRecord or None``, called with the largest group's model before and after every
+            round.
+
+        Returns
+        -------
+        GroupResult
+
+        Raises
+        ------
+        FedkinError
+            If a value is not allowed, or the client app says nothing that can be used.
+        """
+        if num_rounds < 1:
+            raise FedkinError(f"num_rounds is {num_rounds}; allowed: 1 or more.")
+        if not timeout > 0:
+            raise FedkinError(f"timeout is {timeout}; allowed: above 0, in seconds.")
+        began = time.monotonic()
+        log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
+        self.summary()
+        given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else list(initial_arrays)
+        layout = Layout.of(given[0])
+        models = torch.stack([_model(layout, arrays, at) for at, arrays in enumerate(given)])
+        terms = Terms(
+            ConfigRecord() if train_config is None else train_config,
+            ConfigRecord() if evaluate_config is None else evaluate_config,
+            timeout,
+            self.arrayrecord_key,
+            self.configrecord_key,
+            self.weighted_by_key,
+            self.train_loss_key,
+            self.eval_loss_key,
+            asks=self._asks,
+            labels_needed=self.options.get("form") != "prototypes",
+        )
+        self.wait(grid)
+        fed = GridFederation(grid, layout, terms, self.seed)
+        with known_as(layout, models[0]) as module:
+            result = Loop(self, self.method(module, num_rounds), fed, evaluate_fn).run(models)
+        log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
+        for line in str(result).splitlines():
+            log.info("\t%s", line)
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Refused: see `start`."""
+        self._refuse()
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Refused: see `start`."""
+        self._refuse()
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Refused: see `start`."""
+        self._refuse()
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Refused: see `start`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise FedkinError(
+            f"{type(self).__name__} has a model for every group, so another strategy cannot wrap it; call its start()."
+        )
+
+
+def _share(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> float:
+    """A fraction of the nodes, checked."""
+    value = own[name]
+    if not isinstance(value, int | float) or not 0 <= value <= 1 or (above and value == 0):
+        allowed = "above 0, at most 1" if above else "0 to 1"
+        raise FedkinError(f"{name} is {value!r} in {strategy}; allowed: {allowed}.")
+    return float(value)
+
+
+def _model(layout: Layout, arrays: ArrayRecord, at: int) -> Tensor:
+    """The model of `arrays`, which are at a place in a list."""
+    vector = layout.vector(arrays)
+    if isinstance(vector, str):
+        raise FedkinError(f"initial_arrays holds models that differ: in that at {at}, {vector}.")
+    return vector

@@ -1,0 +1,188 @@
+"""What a node says of its data, and what it does not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from torch import nn
+
+import app_nodes
+import pictures
+import planted
+from fedkin import flower
+from fedkin.core import Client, FedkinError
+from fedkin.core.task import Task
+from fedkin.flower import query
+from fedkin.learning.encoder import Encoder
+from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
+from fedkin.privacy.quantization import unpacked
+
+SHAPE = (1, pictures.SIDE, pictures.SIDE)
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(pictures.SIDE**2, pictures.CLASSES))
+
+
+def grid(clients: list[Client], labelled: bool = True, seed: int | None = 5) -> app_nodes.Fleet:
+    app = app_nodes.client_app(clients, network)
+
+    def load(context: Context) -> Any:
+        client = clients[int(context.node_config["partition-id"])]
+        return client.x.numpy(), client.y.numpy() if labelled else None
+
+    app.query("fedkin")(flower.describes(load, seed))
+    return app_nodes.Fleet(app, len(clients))
+
+
+def start(strategy: Any, where: app_nodes.Fleet, rounds: int = 3) -> Any:
+    return strategy.start(
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=rounds, timeout=5, train_config=app_nodes.START
+    )
+
+
+@pytest.mark.parametrize("form", ["classes", "prototypes"])
+def test_embedding_finds_planted_groups(form):
+    where = grid(pictures.clients(), labelled=form == "classes")
+    result = start(flower.Embedding(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
+    assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
+    assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
+    assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
+    assert len(result.arrays_by_group) == 3
+    assert set(result.evaluate_metrics_clientapp) == {1, 2}
+
+
+def test_ladd_finds_planted_groups():
+    styles = [0, 1, 0, 1, 1, 0, 0, 1]
+    stripes = torch.cos(torch.arange(8) * torch.pi / 4).expand(8, 8)
+    clients = []
+    for number, style in enumerate(styles):
+        client = pictures.client(number)
+        client.x += 3 * (stripes if style else stripes.T)
+        clients.append(client)
+    result = start(flower.LADD(n_clusters=2, window=0.2), grid(clients))
+    assert planted.same_partition(list(result.groups.values()), styles)
+
+
+def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:
+    app_nodes.Fleet(ClientApp(), 1)
+    message = Message(query.request(task, payload, exchange), 1, "query.fedkin")
+    return query.read_payload(answer(message, context).content)
+
+
+def context(partition: int = 0) -> Context:
+    return Context(run_id=1, node_id=9, node_config={"partition-id": partition}, state=RecordDict(), run_config={})
+
+
+def how(flip: float) -> dict[str, Any]:
+    encoder = Encoder.of({"name": "dense-autoencoder", "shape": SHAPE, "output": "linear"})
+    spec = {"encoder": encoder.spec(), "vector": encoder.initial(torch.Generator().manual_seed(0))}
+    return spec | {
+        "form": "classes",
+        "segments": pictures.CLASSES,
+        "normalise": "segment",
+        "batch_statistics": False,
+        "flip": flip,
+    }
+
+
+def test_a_node_says_what_the_task_says():
+    client = pictures.client(0)
+    answer = flower.describes(lambda _: (client.x, client.y))
+    assert asked(tasks.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
+    told = asked(embedding_tasks.extent, {}, context(), answer)
+    assert told == {"least": float(client.x.min()), "greatest": float(client.x.max())}
+    payload = {"style": "client", "window": 0.2, "segments": 1}
+    style = asked(ladd.describe_style, payload, context(), answer)["style"]
+    assert torch.equal(style, ladd.style_of(client, payload)[0])
+
+
+def test_bits_that_were_flipped_stay_flipped_in_a_run():
+    client = pictures.client(0)
+    answer, place = flower.describes(lambda _: (client.x, client.y)), context()
+    said = [asked(embedding_tasks.embed, how(0.3), place, answer, exchange)["bits"] for exchange in range(3)]
+    assert torch.equal(said[0], said[1])
+    assert torch.equal(said[0], said[2])
+    true, _ = embedding_tasks.true_bits(client, how(0.3))
+    wrong = (unpacked(said[0], true.numel()) != true.flatten()).float().mean()
+    assert 0.1 < float(wrong) < 0.5
+
+
+def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
+    client = pictures.client(0)
+
+    def said(seed: int | None, partition: int = 0) -> torch.Tensor:
+        answer = flower.describes(lambda _: (client.x, client.y), seed)
+        return asked(embedding_tasks.embed, how(0.5), context(partition), answer)["bits"]
+
+    assert not torch.equal(said(None), said(None))
+    assert torch.equal(said(3), said(3))
+    assert not torch.equal(said(3), said(4))
+    assert not torch.equal(said(3), said(3, partition=1))
+
+
+def test_a_node_does_nothing_else():
+    client = pictures.client(0)
+    with pytest.raises(FedkinError) as refused:
+        asked(tasks.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
+    assert str(refused.value).startswith(
+        "This node was asked for 'fedkin.methods.clustered_fl.tasks.train'; it answers only fedkin.methods."
+    )
+
+
+@pytest.mark.parametrize(
+    ("loaded", "sentence"),
+    [
+        (np.zeros((3, 2)), "Node 4: the function given to describes() must return (x, y), not ndarray."),
+        ((np.zeros((3, 2)), [0, 1]), "Node 4 has labels of type int64 and shape (2,) for 3 samples; they should be"),
+        ((np.zeros((3, 2)), [0, 1, -1]), "Node 4 has labels of type int64 and shape (3,) for 3 samples; "),
+        ((np.zeros((3, 2)), [0.0, 1, 2]), "Node 4 has labels of type float64 and shape (3,) for 3 samples; "),
+        ((np.full((3, 2), np.nan), [0, 1, 2]), "Node 4 has missing or infinite values in 3 of 3 samples; "),
+    ],
+)
+def test_data_that_cannot_be_used_are_told(loaded, sentence):
+    with pytest.raises(FedkinError) as refused:
+        asked(tasks.describe, {}, context(4), flower.describes(lambda _: loaded))
+    assert str(refused.value).startswith(sentence)
+
+
+def test_an_app_without_the_query_is_told_what_it_needs():
+    clients = pictures.clients()
+    where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
+    with pytest.raises(FedkinError) as refused:
+        start(flower.Embedding(), where)
+    assert "No query function registered with name 'fedkin'" in str(refused.value)
+    assert "it needs app.query('fedkin')(fedkin.flower.describes(load))" in str(refused.value)
+
+
+def test_classes_need_labels():
+    with pytest.raises(FedkinError, match=r"Node 1000 has described samples without labels, which this strategy needs"):
+        start(flower.Embedding(), grid(pictures.clients(), labelled=False))
+
+
+def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
+    where = grid(pictures.clients())
+    where.troubles = lambda message, partition: "lost" if partition == 3 and len(where.sent) < 40 else None
+    result = flower.Embedding(pretraining_rounds=0, flip=0.05).start(
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=1, timeout=0.2, train_config=app_nodes.START
+    )
+    assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
+    assert result.records[0]["missing"] != {}
+
+
+def test_what_is_no_answer_is_missing():
+    where = grid(pictures.clients())
+    real = where.app._registered_funcs["query.fedkin"]
+
+    def odd(message: Any, context: Any) -> Any:
+        if context.node_config["partition-id"] == 2:
+            return Message(RecordDict({"config": ConfigRecord({"payload": "[]"})}), reply_to=message)
+        return real(message, context)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    result = start(flower.Embedding(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]
+    assert where.node(2) not in result.groups

@@ -1,0 +1,213 @@
+"""Strategies do over messages what the methods do on the local engine, with a client app that knows nothing of them."""
+
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, MessageType
+from torch import nn
+
+import app_nodes
+import planted
+from fedkin import flower
+from fedkin.core import FedkinError
+from fedkin.learning.classifier import Classifier
+from fedkin.methods.clustered_fl import fedavg, fedopt, hierarchical, ifca, ocfl, sattler
+
+GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
+ROUNDS = 5
+CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
+"""With which Sattler's method cuts early."""
+NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
+
+
+def sites(groups: list[int] = GROUPS) -> list[planted.Client]:
+    return planted.clients(groups, planted.OPPOSITE)
+
+
+def network(kind: str = "linear") -> nn.Module:
+    return NETWORKS[kind]((planted.CLASSES,), planted.CLASSES)
+
+
+def grid(clients: list[planted.Client] | None = None, kind: str = "linear", **more: Any) -> app_nodes.Fleet:
+    clients = sites() if clients is None else clients
+    return app_nodes.Fleet(app_nodes.client_app(clients, lambda: network(kind), **more), len(clients))
+
+
+def locally(method: Any, kind: str, rounds: int, **options: Any) -> planted.Run:
+    settings = planted.LEARNING | {"module": f"planted:{kind}", "rounds": rounds} | options
+    return planted.run(method(**settings), sites(), seed=1)
+
+
+def start(strategy: Any, where: app_nodes.Fleet, first: Any = None, rounds: int = ROUNDS, **more: Any) -> Any:
+    first = app_nodes.arrays(network) if first is None else first
+    return strategy.start(
+        grid=where, initial_arrays=first, num_rounds=rounds, timeout=5, train_config=app_nodes.START, **more
+    )
+
+
+def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
+    classifier = Classifier.of(run.states[0].module)
+    return [ArrayRecord(classifier.module(model).state_dict()) for model in models]
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize(
+    ("strategy", "method", "options", "finds"),
+    [
+        (flower.FedAvg, fedavg.FedAvg, {}, False),
+        (flower.FedOpt, fedopt.FedOpt, {}, False),
+        (flower.OCFL, ocfl.OCFL, {}, True),
+        (flower.Sattler, sattler.Sattler, CUTS, True),
+        (flower.Hierarchical, hierarchical.Hierarchical, {"clustering_round": 2, "compare": "floats"}, True),
+        (flower.IFCA, ifca.IFCA, {"n_clusters": 2}, True),
+        (flower.IFCA, ifca.IFCA, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
+    ],
+    ids=["fedavg", "fedopt", "ocfl", "sattler", "hierarchical", "ifca", "ifca with a shared layer"],
+)
+def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind):
+    done = locally(method, kind, ROUNDS, **options)
+    first = as_records(done, done.states[0].models)
+    where = grid(kind=kind)
+    result = start(strategy(**options, seed=1), where, first if len(first) > 1 else first[0])
+    assert result.groups == {where.node(client): group for client, group in enumerate(done.labels)}
+    last = as_records(done, done.result["models"])
+    assert len(result.arrays_by_group) == len(last)
+    for got, expected in zip(result.arrays_by_group, last, strict=True):
+        assert list(got) == list(expected)
+        assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
+    assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
+    assert planted.same_partition(done.labels, GROUPS) or not finds
+
+
+@pytest.mark.parametrize(
+    ("strategy", "exchanges", "messages"),
+    [
+        (flower.OCFL(), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 8}),
+        (flower.OCFL(fraction_evaluate=0.0), 1, {MessageType.TRAIN: 8}),
+        (flower.IFCA(n_clusters=3, fraction_evaluate=0.0), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 24}),
+    ],
+    ids=["updates", "without evaluation", "ifca"],
+)
+def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
+    where = grid()
+    first = [app_nodes.arrays(network, k) for k in range(3)] if isinstance(strategy, flower.IFCA) else None
+    start(strategy, where, first, rounds=2)
+    assert where.exchanges == 2 * exchanges
+    kinds = [message.metadata.message_type for message in where.sent]
+    assert {kind: kinds.count(kind) / 2 for kind in set(kinds)} == messages
+
+
+def test_ifca_seeds_its_models_from_one():
+    where = grid()
+    result = start(flower.IFCA(n_clusters=2, seed=1), where)
+    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert result.evaluate_metrics_clientapp[ROUNDS]["eval_acc"] == 1.0
+    seeding = [message for message in where.sent if message.content["config"]["server-round"] == 0]
+    kinds = [message.metadata.message_type for message in seeding]
+    assert kinds.count(MessageType.TRAIN) == 2
+    assert kinds.count(MessageType.EVALUATE) == len(GROUPS)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
+    """All begin in one group, as the other is far off; whose loss is greatest is known even if training tells none."""
+    clients = sites()
+    where = grid(clients)
+    if not told:
+        where.app = silent(clients)
+    first = [app_nodes.arrays(network)] * 2
+    rng = torch.Generator().manual_seed(0)
+    first[1] = ArrayRecord({name: 9 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
+    result = start(flower.IFCA(n_clusters=2, empty="reseed"), where, first, rounds=6)
+    assert result.records[0]["groups"] == 1
+    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert ("losses" in result.records[0]) is told
+
+
+def silent(clients: list[planted.Client]) -> Any:
+    """The app, but its training tells no loss."""
+    app = app_nodes.client_app(clients, network)
+    train = app._registered_funcs["train.default"]
+
+    def quiet(message: Any, context: Any) -> Any:
+        reply = train(message, context)
+        del reply.content["metrics"]["train_loss"]
+        return reply
+
+    app._registered_funcs["train.default"] = quiet
+    return app
+
+
+def test_a_node_of_sattlers_may_keep_a_model_of_the_past():
+    clients = sites()
+    where = grid(clients)
+    train = where.app._registered_funcs["train.default"]
+    spoilt = [1, 2, 4, 7]
+
+    def spoil(message: Any, context: Any) -> Any:
+        reply = train(message, context)
+        if message.content["config"]["server-round"] == ROUNDS and context.node_config["partition-id"] in spoilt:
+            state = reply.content["arrays"].to_torch_state_dict()
+            reply.content["arrays"] = ArrayRecord({name: -9 * part for name, part in state.items()})
+        return reply
+
+    where.app._registered_funcs["train.default"] = spoil
+    result = start(flower.Sattler(**CUTS), where)
+    assert sorted(result.own_arrays) == [where.node(one) for one in spoilt]
+    own = result.arrays_of(where.node(1))
+    assert own is result.own_arrays[where.node(1)]
+    assert result.arrays_of(where.node(0)) is result.arrays_by_group[result.groups[where.node(0)]]
+    spoilt_model = result.arrays_by_group[result.groups[where.node(1)]]
+    assert judged(own, clients[1]) < judged(spoilt_model, clients[1])
+
+
+def judged(record: ArrayRecord, client: planted.Client) -> float:
+    module = network()
+    module.load_state_dict(record.to_torch_state_dict())
+    return float(torch.nn.functional.cross_entropy(module(client.x), client.y).detach())
+
+
+def test_newcomers_find_their_group():
+    clients = sites([*GROUPS, 1, 0])
+    for strategy in (flower.OCFL(), flower.IFCA(n_clusters=2, seed=1)):
+        where = grid(clients)
+        where.away = {8, 9}
+
+        def arrive(message: Any, partition: int, where: app_nodes.Fleet = where) -> None:
+            if message.content["config"]["server-round"] == 4:
+                where.away = set()
+
+        where.troubles = arrive
+        result = start(strategy, where, rounds=7)
+        groups = {where.partition(node): group for node, group in result.groups.items()}
+        assert planted.same_partition([groups[one] for one in range(10)], [*GROUPS, 1, 0])
+        assert result.nodes == [*sorted(result.nodes[:8]), where.node(8), where.node(9)]
+        assert len(result.records[0]["labels"]) == 8
+
+
+def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
+    monkeypatch.setattr("fedkin.flower.federation._LATECOMERS", 1)
+    where = grid(sites([*GROUPS, 1, 0]))
+    where.away = {8, 9}
+
+    def arrive(message: Any, partition: int) -> None:
+        where.away = set()
+
+    where.troubles = arrive
+    result = start(flower.OCFL(), where, rounds=4)
+    assert set(result.groups) == {where.node(partition) for partition in range(9)}
+    assert "1 nodes are ignored: 1 came after the first round, which is the most." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "first", "sentence"),
+    [
+        (flower.OCFL(), 2, "OCFL begins with one model, but initial_arrays holds 2."),
+        (flower.IFCA(n_clusters=3), 2, "initial_arrays holds 2 models; IFCA was told n_clusters=3, and begins with so"),
+    ],
+)
+def test_so_many_models_to_begin_with(strategy, first, sentence):
+    with pytest.raises(FedkinError) as refused:
+        start(strategy, grid(), [app_nodes.arrays(network, k) for k in range(first)])
+    assert str(refused.value).startswith(sentence)

@@ -1,0 +1,296 @@
+"""What a strategy is told, and what its rounds do besides the method."""
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Error, MessageType, MetricRecord
+from flwr.serverapp.strategy import Result, Strategy
+from torch import nn
+
+import app_nodes
+import planted
+from fedkin import flower
+from fedkin.core import FedkinError
+
+GROUPS = [0, 1, 1, 0, 1, 0]
+
+
+def network() -> nn.Module:
+    return planted.linear((planted.CLASSES,), planted.CLASSES)
+
+
+def grid(groups: list[int] = GROUPS, **more: Any) -> app_nodes.Fleet:
+    sites = [planted.client(at, planted.OPPOSITE[group], samples=12 + 12 * (at % 3)) for at, group in enumerate(groups)]
+    return app_nodes.Fleet(app_nodes.client_app(sites, network, **more), len(sites))
+
+
+def start(strategy: Any, where: app_nodes.Fleet, **more: Any) -> Any:
+    settings = {
+        "initial_arrays": app_nodes.arrays(network),
+        "num_rounds": 3,
+        "timeout": 0.3,
+        "train_config": app_nodes.START,
+    }
+    return strategy.start(grid=where, **(settings | more))
+
+
+def sent(where: app_nodes.Fleet, kind: str, number: int) -> list[int]:
+    """Partitions that were sent messages of a kind in a round."""
+    messages = [m for m in where.sent if m.metadata.message_type == kind]
+    return [where.partition(m.metadata.dst_node_id) for m in messages if m.content["config"]["server-round"] == number]
+
+
+def test_it_is_one_of_flowers_strategies():
+    assert isinstance(flower.OCFL(), Strategy)
+    result = start(flower.OCFL(), grid())
+    assert isinstance(result, Result)
+    assert {"fraction_train", "grouper", "seed"} <= set(inspect.signature(flower.OCFL).parameters)
+    assert not {"local_epochs", "rounds", "module"} & set(inspect.signature(flower.OCFL).parameters)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda: flower.OCFL(learning_rate=0.1),
+            "OCFL has no parameter 'learning_rate': it is the client app's own, which start() can tell it by "
+            "train_config.",
+        ),
+        (lambda: flower.OCFL(rounds=3), "OCFL has no parameter 'rounds': it is given to start() as num_rounds."),
+        (
+            lambda: flower.IFCA(averaging="gradients"),
+            "IFCA has no parameter 'averaging': it is always 'models' with a client app that is not fedkin's own.",
+        ),
+        (lambda: flower.IFCA(n_clusters=0), "'n_clusters' is 0 in IFCA; it should be greater than or equal to 1."),
+        (lambda: flower.OCFL(trigger="now"), "'trigger' is 'now' in OCFL; it should be 'first-rise' or 'printed'."),
+        (lambda: flower.OCFL(fraction_train=0.0), "fraction_train is 0.0 in OCFL; allowed: above 0, at most 1."),
+        (lambda: flower.OCFL(fraction_evaluate=2), "fraction_evaluate is 2 in OCFL; allowed: 0 to 1."),
+        (lambda: flower.Hierarchical(linkage="ward"), "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
+        (lambda: start(flower.OCFL(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),
+        (lambda: start(flower.OCFL(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
+        (
+            lambda: flower.OCFL().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
+            "OCFL has a model for every group, so another strategy cannot wrap it; call its start().",
+        ),
+    ],
+)
+def test_what_is_not_allowed_is_told_in_a_sentence(make, sentence):
+    with pytest.raises(FedkinError) as refused:
+        make()
+    assert str(refused.value) == sentence
+
+
+def test_unknown_parameters_are_no_parameters():
+    with pytest.raises(TypeError, match=r"OCFL has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"):
+        flower.OCFL(fraction_fit=0.5)
+
+
+def test_so_many_nodes_train_and_evaluate():
+    where = grid()
+    start(flower.OCFL(fraction_train=0.5, fraction_evaluate=0.4, seed=4), where, num_rounds=4)
+    rounds = [sent(where, MessageType.TRAIN, number) for number in range(1, 5)]
+    assert [len(set(one)) for one in rounds] == [3] * 4
+    assert len({tuple(sorted(one)) for one in rounds}) > 1
+    assert [len(sent(where, MessageType.EVALUATE, number)) for number in range(1, 5)] == [2] * 4
+
+
+def test_at_least_so_many_do():
+    where = grid()
+    start(flower.OCFL(fraction_train=0.1, fraction_evaluate=0.1, min_train_nodes=4, min_evaluate_nodes=5), where)
+    assert len(sent(where, MessageType.TRAIN, 1)) == 4
+    assert len(sent(where, MessageType.EVALUATE, 1)) == 5
+
+
+def test_it_waits_for_nodes(monkeypatch):
+    where = grid()
+    where.away = {4, 5}
+
+    def arrive(seconds: float) -> None:
+        where.away.pop()
+
+    monkeypatch.setattr("fedkin.flower.strategy.time.sleep", arrive)
+    start(flower.OCFL(min_available_nodes=6), where)
+    assert sorted(sent(where, MessageType.TRAIN, 1)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_app_is_told_what_flower_would_tell_it():
+    where = grid()
+    told = ConfigRecord({"batch": 7})
+    start(flower.OCFL(), where, num_rounds=2, evaluate_config=told)
+    train, evaluate = where.sent[0].content["config"], where.sent[-1].content["config"]
+    assert dict(train) == {**app_nodes.START, "server-round": 1}
+    assert dict(evaluate) == {"batch": 7, "server-round": 2}
+    assert dict(told) == {"batch": 7}
+
+
+def test_metrics_are_means_weighted_by_examples():
+    where = grid(more=lambda client: {"number": client.id, "pair": [1.0 * client.id, 1.0]})
+    result = start(flower.FedAvg(), where, num_rounds=2)
+    weights = [12, 24, 36, 12, 24, 36]
+    expected = sum(at * weight for at, weight in enumerate(weights)) / sum(weights)
+    assert result.train_metrics_clientapp[2]["number"] == pytest.approx(expected)
+    assert result.train_metrics_clientapp[2]["pair"] == pytest.approx([expected, 1.0])
+    assert {node: metrics["number"] for node, metrics in result.train_metrics_by_node.items()} == {
+        where.node(at): at for at in range(6)
+    }
+    assert set(result.evaluate_metrics_clientapp) == {1, 2}
+    assert result.evaluate_metrics_by_group[2][0] == result.evaluate_metrics_clientapp[2]
+
+
+def test_each_group_has_metrics_of_its_own():
+    where = grid()
+    result = start(flower.Hierarchical(clustering_round=1), where, num_rounds=2)
+    parts = result.evaluate_metrics_by_group[2]
+    shares = {0: (12 + 12 + 36) / 144, 1: (24 + 36 + 24) / 144}
+    mean = sum(parts[group]["eval_loss"] * share for group, share in shares.items())
+    assert result.evaluate_metrics_clientapp[2]["eval_loss"] == pytest.approx(mean)
+    assert parts[0]["eval_loss"] != parts[1]["eval_loss"]
+
+
+def test_ones_own_aggregation_is_called():
+    def count(records: list[Any], key: str) -> MetricRecord:
+        return MetricRecord({"nodes": len(records), "sum": sum(r["metrics"][key] for r in records)})
+
+    result = start(flower.OCFL(train_metrics_aggr_fn=count, evaluate_metrics_aggr_fn=count), grid())
+    assert dict(result.train_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
+    assert dict(result.evaluate_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
+
+
+def test_different_metrics_are_not_averaged(caplog):
+    result = start(flower.FedAvg(), grid(more=lambda client: {"odd": 1} if client.id == 2 else {}))
+    assert result.train_metrics_clientapp == {}
+    assert "Nodes replied with different metrics, which are not averaged." in caplog.text
+
+
+def test_the_server_evaluates_the_largest_group():
+    seen: dict[int, ArrayRecord] = {}
+
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+        seen[number] = arrays
+        return MetricRecord({"round": number}) if number != 1 else None
+
+    result = start(flower.Hierarchical(clustering_round=1), grid([0, 1, 1, 0, 1, 1]), evaluate_fn=evaluate)
+    assert list(seen) == [0, 1, 2, 3]
+    assert torch.equal(app_nodes.vector(seen[0]), app_nodes.vector(app_nodes.arrays(network)))
+    assert torch.equal(app_nodes.vector(seen[3]), app_nodes.vector(result.arrays))
+    assert result.arrays is result.arrays_by_group[result.groups[1007]]
+    assert set(result.evaluate_metrics_serverapp) == {0, 2, 3}
+
+
+def test_nodes_that_fail_are_missing_and_the_others_go_on(caplog):
+    where = grid()
+
+    def trouble(message: Any, partition: int) -> Any:
+        if message.metadata.message_type == MessageType.TRAIN:
+            return {(1, 3): "lost", (2, 4): Error(5, "gone")}.get(
+                (message.content["config"]["server-round"], partition)
+            )
+        return Error(2, "no evaluation today") if partition == 0 else None
+
+    where.troubles = trouble
+    result = start(flower.OCFL(), where, num_rounds=5)
+    assert result.records[0]["missing"] == {3: "no reply in 0.3 seconds"}
+    assert result.records[1]["missing"] == {4: "error 5: gone"}
+    assert result.records[0]["answered"] == [0, 1, 2, 4, 5]
+    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert "Node 1000 is left out of the evaluation: error 2: no evaluation today" in caplog.text
+    assert "Node 1028: error 5: gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda c: c["metrics"].pop("num-examples"), "'num-examples' is absent in its metrics"),
+        (lambda c: c["metrics"].update({"num-examples": 0}), "'num-examples' is 0 in its metrics"),
+        (lambda c: c.pop("metrics"), "its reply has 0 MetricRecords instead of one"),
+        (lambda c: c.update({"more": MetricRecord({"a": 1})}), "its reply has 2 MetricRecords instead of one"),
+        (lambda c: c.pop("arrays"), "its training replied with 0 ArrayRecords instead of one"),
+        (lambda c: c["arrays"].pop("1.bias"), "in its training's reply, array '1.bias' is absent"),
+        (
+            lambda c: c.update(
+                {"arrays": ArrayRecord({k: torch.full(v.shape, torch.nan) for k, v in c["arrays"].items()})}
+            ),
+            "'update' is not finite",
+        ),
+    ],
+)
+def test_a_reply_that_cannot_be_used_counts_as_missing(spoil, reason):
+    where = grid()
+    spoils(where, spoil, {2})
+    result = start(flower.OCFL(), where)
+    assert reason in result.records[0]["missing"][2]
+    assert bool(app_nodes.vector(result.arrays).isfinite().all())
+    assert 2 not in result.records[0]["answered"]
+
+
+def test_an_app_that_is_none_is_told_at_once():
+    where = grid()
+    spoils(where, lambda c: c["metrics"].pop("num-examples"), set(range(6)))
+    with pytest.raises(FedkinError) as refused:
+        start(flower.OCFL(), where)
+    assert str(refused.value) == (
+        "No reply of the client app can be used: 'num-examples' is absent in its metrics; it should be a number "
+        "above 0."
+    )
+
+
+@pytest.mark.parametrize("given", [1, 3])
+def test_ifca_needs_a_loss(given):
+    first = [app_nodes.arrays(network, k) for k in range(given)]
+    with pytest.raises(FedkinError, match="its evaluation has no number 'test_loss'"):
+        start(flower.IFCA(eval_loss_key="test_loss"), grid(), initial_arrays=first)
+
+
+def test_sattler_ends_without_a_loss(caplog):
+    strategy = flower.Sattler(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
+    result = start(strategy, grid(), num_rounds=5)
+    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert result.own_arrays == {}
+    assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
+
+
+def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:
+    """Have some partitions' training reply otherwise."""
+    train = where.app._registered_funcs["train.default"]
+
+    def spoilt(message: Any, context: Any) -> Any:
+        reply = train(message, context)
+        if context.node_config["partition-id"] in partitions:
+            spoil(reply.content)
+        return reply
+
+    where.app._registered_funcs["train.default"] = spoilt
+
+
+def test_traffic_is_counted():
+    result = start(flower.IFCA(n_clusters=1, fraction_evaluate=0.0), grid(), num_rounds=1)
+    size = 4 * 42
+    record = result.records[-1]
+    assert 6 * 2 * size < record["sent"] - 2 * size < 6 * (2 * size + 400)
+    assert 6 * size < record["received"] - size < 6 * (size + 200)
+
+
+def test_a_group_of_nobody_keeps_its_model():
+    where = grid([0] * 6)
+    rng = torch.Generator().manual_seed(0)
+    first = [app_nodes.arrays(network)] * 2
+    first[1] = ArrayRecord({name: 99 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
+    result = flower.IFCA(n_clusters=2).start(
+        grid=where, initial_arrays=first, num_rounds=2, train_config=app_nodes.START
+    )
+    assert set(result.groups.values()) == {0}
+    assert torch.equal(app_nodes.vector(result.arrays_by_group[1]), app_nodes.vector(first[1]))
+
+
+def test_without_flower_one_sentence():
+    code = (
+        "import sys; sys.modules['flwr'] = None\ntry:\n import fedkin.flower\nexcept ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "fedkin.flower needs Flower, which is not installed; `pip install 'fedkin[flower]'` brings it.\n"
+    )
