@@ -87,7 +87,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert agreement(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"
-        assert (results / "records.jsonl").read_text() == (local / "records.jsonl").read_text()
+        assert steps(results) == steps(local)
         assert not (results / "labels").exists()  # they are the sites' own
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
@@ -172,7 +172,9 @@ def test_whoever_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> Non
 
 
 def steps(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    """A run's records, without what only the local engine knows the truth for."""
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "metrics"} for line in lines]
 
 
 @pytest.mark.slow

@@ -44,6 +44,7 @@ def partitions(result: Any) -> list[int]:
     return [groups[partition] for partition in sorted(groups)]
 
 
+@pytest.mark.slow
 def test_planted_groups_are_found_in_a_simulation(tmp_path, monkeypatch):
     monkeypatch.setenv("FLWR_HOME", str(tmp_path))
     found = []
