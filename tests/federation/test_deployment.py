@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,15 @@ def digits(count: int, classes: int = 4, groups: int = 1) -> list[tuple[np.ndarr
     return [(x[mask], y[mask]) for mask in held]
 
 
-def prepared(folder: Path, files: dict[str, Path], *arguments: str, label: str = "") -> Deployment:
-    """A server that listens, and sites that have been started."""
-    deployed = Deployment(folder, *arguments, "--sites", str(len(files)))
-    deployed.start_server()
-    for name, path in files.items():
-        deployed.add_site(name, f'name = "{name}"\ndata = "{path}"\nfolder = "private"\n{label}')
-        deployed.start_site(name)
-    return deployed
+@contextmanager
+def prepared(folder: Path, files: dict[str, Path], *arguments: str) -> Iterator[Deployment]:
+    """A server that listens, and sites that have been started; all stopped at the end."""
+    with Deployment(folder, *arguments, "--sites", str(len(files))) as deployed:
+        deployed.start_server()
+        for name, path in files.items():
+            deployed.add_site(name, f'name = "{name}"\ndata = "{path}"\nfolder = "private"\n')
+            deployed.start_site(name)
+        yield deployed
 
 
 def locally(deployed: Deployment, experiment: str, folder: Path, data: Path) -> Path:
