@@ -66,6 +66,7 @@ def init(
         "site_options": "--insecure" if insecure else _SITE_SECURE,
         "refused": _UNREACHED if insecure else _REFUSED,
         "make_key": "" if insecure else _MAKE_KEY,
+        "certificates": "" if insecure else _CERTIFICATES,
         "registration": "" if insecure else _REGISTRATION,
         "security": _OPEN if insecure else _CLOSED,
     }
@@ -86,11 +87,17 @@ _SECURE = (
 )
 _SITE_SECURE = '--root-certificates "$CA" --auth-supernode-private-key "$KEY"'
 _MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
-_REGISTRATION = """   The first start makes the site's key and is refused, for the server does not know it yet. Send
-   `site.key.pub`, and nothing else, to the server, and register it there:
-   `./flwr.sh supernode register site.key.pub federation`.
-   Then start again."""
-_UNREACHED = "The server did not let this site in; is it there?"
-_REFUSED = "The server did not let this site in: it has not registered $KEY.pub, or it is not the server of $CA."
+_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and register it
+   there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and tries again."""
+_CERTIFICATES = """`certificates/` was made with this folder, for the server's name that was given, and is good for two
+years. `ca.crt` is for everybody; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. With
+certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.
+
+"""
+_UNREACHED = "The server did not let this site in: it is not there, or has not noticed yet that the site was away."
+_REFUSED = (
+    "The server did not let this site in: it has not registered $KEY.pub, is not the server of $CA, "
+    "or has not noticed yet that the site was away."
+)
 _OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anybody who reaches the port can take part."
 _CLOSED = "Messages are encrypted (TLS), and only sites whose key was registered can take part."

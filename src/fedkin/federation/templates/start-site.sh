@@ -11,11 +11,13 @@ export FLWR_HOME="$$folder/flower"
 CA="$$here/certificates/ca.crt"
 KEY="$$folder/site.key"
 $make_key
-flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
-  $site_options "$$@" &
-node=$$!
-trap 'kill $$node' INT TERM
-wait $$node
-status=$$?
-[ $$status -eq 0 ] || [ $$status -gt 128 ] || echo "fedkin: $refused" >&2
-exit $$status
+trap 'kill $$node; exit' INT TERM
+# Flower does not let a site in again before it has noticed, within a minute, that it was away; so it is tried anew.
+while :; do
+  flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
+    $site_options "$$@" &
+  node=$$!
+  wait $$node && exit
+  echo "fedkin: $refused Trying again in 5 seconds." >&2
+  sleep 5
+done
