@@ -101,7 +101,8 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
 @pytest.mark.slow
 def test_fedcref_on_six_sites_finds_the_same_communities(tmp_path: Path) -> None:
     files = written(tmp_path / "data", digits(6))
-    with prepared(tmp_path, files, "fedcref") as deployed:
+    few = ("--set", "method.rounds=3", "--set", "method.max_iterations=4")
+    with prepared(tmp_path, files, "fedcref", *few) as deployed:
         deployed.hears(deployed.run(), DONE, 3600)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert agreement(deployed, local, list(files)) == 1.0

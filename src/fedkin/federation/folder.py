@@ -87,8 +87,8 @@ _SECURE = (
 )
 _SITE_SECURE = '--root-certificates "$CA" --auth-supernode-private-key "$KEY"'
 _MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
-_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and register it
-   there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and tries again."""
+_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and register
+   it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and tries again."""
 _CERTIFICATES = """`certificates/` was made with this folder, for the server's name that was given, and is good for two
 years. `ca.crt` is for everybody; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. With
 certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.
