@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 
 from fedkin.config import load_config
+from fedkin.core import FedkinError
 from fedkin.core.trees import load_tree
+from fedkin.federation.folder import init
 from fedkin.metrics import adjusted_rand
 from fedkin.outputs import predict
 from fedkin.run import execute
@@ -226,6 +228,13 @@ def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path:
         deployed.hears(distrusts, ", is not the server of", 60)
         ledger = json.loads((deployed.app / "results" / "federation.json").read_text())
         assert list(ledger["sites"]) == list(files)
+
+
+@pytest.mark.parametrize("method", ["kmeans", "fuzzy-cmeans", "dec"])
+def test_yardsticks_that_move_data_are_refused(method: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=f"'{method}' has all samples sent to the server"):
+        init(tmp_path / "app", method, 3, [], "127.0.0.1", 8000, False)
+    assert not (tmp_path / "app").exists()
 
 
 def test_what_init_writes_is_safe_unless_asked_otherwise(tmp_path: Path) -> None:

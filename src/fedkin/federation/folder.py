@@ -7,10 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from fedkin.config import load_config
+from fedkin.config import Config, load_config
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.federation.certificates import make_certificates
+from fedkin.methods.federated_clustering.common import SampleMethod
 
 _TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
@@ -49,12 +50,13 @@ def init(
     Raises
     ------
     FedkinError
-        If the folder holds anything, or the experiment is not allowed.
+        If the folder holds anything, or the experiment is not allowed or moves data.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give a new one.")
     federated = ["data.source=federation", "scenario.name=sites", "engine.name=flower", f"engine.sites={sites}"]
     config = load_config(experiment, [*federated, *settings])
+    check_federated(config)
     words = {
         "host": host,
         "port": str(port),
@@ -80,6 +82,21 @@ def init(
         make_certificates(folder / "certificates", [host])
 
 
+def check_federated(config: Config) -> None:
+    """Refuse yardsticks that would have sites send their samples.
+
+    Raises
+    ------
+    FedkinError
+        If the method is one.
+    """
+    if isinstance(config.method, SampleMethod) and config.method.moves_data:
+        raise FedkinError(
+            f"Method '{config.method_name}' has all samples sent to the server; it is a yardstick for simulations, and "
+            "no real federation runs it."
+        )
+
+
 _INSECURE = "--insecure"
 _SECURE = (
     "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
@@ -87,8 +104,9 @@ _SECURE = (
 )
 _SITE_SECURE = '--root-certificates "$CA" --auth-supernode-private-key "$KEY"'
 _MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
-_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and register
-   it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and tries again."""
+_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
+   register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
+   tries again."""
 _CERTIFICATES = """`certificates/` was made with this folder, for the server's name that was given, and is good for two
 years. `ca.crt` is for everybody; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. With
 certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.

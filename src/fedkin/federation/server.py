@@ -19,6 +19,7 @@ from fedkin.data.dataset import in_order
 from fedkin.data.population import Population
 from fedkin.engines.flower import FlowerFederation
 from fedkin.engines.roster import Roster
+from fedkin.federation.folder import check_federated
 from fedkin.methods.clustered_fl.common import GroupMethod
 from fedkin.run import CONFIG, Line, Outcome, Progress, Run
 
@@ -101,6 +102,7 @@ def _claim(config: Config, folder: Path) -> None:
     """Make `folder` that of this experiment, or see that it is."""
     if config.engine.sites is None:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
+    check_federated(config)
     path, text = folder / CONFIG, config.to_toml()
     if not path.exists():
         write_atomically(path, text)

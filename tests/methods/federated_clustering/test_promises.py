@@ -57,6 +57,10 @@ def same(first: Any, second: Any) -> bool:
     return text == other and all(torch.equal(tensors[key], others[key]) for key in tensors)
 
 
+def test_methods_say_whether_samples_leave_their_site():
+    assert {name for name in NAMES if method_of(name).moves_data} == MOVES_DATA
+
+
 def test_every_method_is_held_to_them():
     listed = {name for name, entry in registry.METHODS.items() if "federated_clustering" in entry.target}
     assert listed - set(NAMES) == {"fedcref"}

@@ -36,6 +36,10 @@ class Pooled(OneExchange):
 
     asked: ClassVar[Task] = send_samples
 
+    @property
+    def moves_data(self) -> bool:
+        return True
+
     def payload(self, state: CentroidState) -> Payload:
         """Which features to send."""
         return {"features": state.features}

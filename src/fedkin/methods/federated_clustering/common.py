@@ -57,6 +57,11 @@ class SampleMethod(ABC):
     @abstractmethod
     def result(self, state: Any) -> dict[str, Any]: ...
 
+    @property
+    def moves_data(self) -> bool:
+        """Whether samples leave their site, as for a yardstick."""
+        return False
+
     @staticmethod
     @abstractmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:

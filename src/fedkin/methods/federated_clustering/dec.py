@@ -90,6 +90,11 @@ class DEC(SampleMethod):
 
     state_type: ClassVar[type[State]] = DECState
 
+    @property
+    def moves_data(self) -> bool:
+        """Unless every site is alone."""
+        return self.scope == "all"
+
     def init(self, fed: Federation) -> DECState:
         """Ask sites for the shape of their samples, and how many clusters each will look for if it works alone."""
         facts = described(fed)
