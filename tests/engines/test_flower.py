@@ -147,6 +147,9 @@ def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
     grid.troubles = lambda message, partition: Error(5, "") if partition == 2 else None
     assert list(fed.ask(remember, fed.all())) == [0]
     assert fed.missing == {1: "not connected", 2: "Flower could not reach it (code 5)"}
+    grid.troubles, grid.away = None, {0, 1}
+    assert list(fed.ask(remember, fed.all())) == [2]
+    grid.away = {1}
     grid.troubles = lambda message, partition: "lost" if partition == 2 else None
     assert list(fed.ask(remember, fed.all())) == [0]
     assert fed.missing[2] == "no reply in 0.5 seconds"

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.engines.roster import Member, Roster
+from fedkin.data.scaling import moments
+from fedkin.engines.flower import FlowerFederation
+from fedkin.engines.roster import NOWHERE, Member, Roster
 from fedkin.engines.site import Site
 from nodes import Nodes, nodes_of
 
@@ -67,6 +69,21 @@ def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -
     assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in told
     nodes.restart(0)
     assert [member.name for member in again.greet()] == ["a"]
+
+
+def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    members = Roster(nodes).gather(3, 5)
+    nodes.away = {1}
+    again = Roster(nodes, {member.name: member.identity for member in members})
+    there = {one.name: one.node != NOWHERE for one in again.gather(3, 0.3)}
+    assert there == {"a": True, "b": False, "c": True}
+    fed = FlowerFederation(again, "ab", timeout=5)
+    assert list(fed.ask(moments, fed.all())) == [0, 2]
+    assert fed.missing == {1: "not connected"}
+    nodes.away = set()
+    assert list(fed.ask(moments, fed.all())) in ([0, 2], [0, 1, 2])
+    assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
 
 
 def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from flwr.app import Message
 
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.engines.roster import Roster
+from fedkin.engines.roster import NOWHERE, Roster
 from fedkin.engines.site import Request, Watched
 from fedkin.engines.wire import KEEP, TASK, TYPE, content, read
 
@@ -82,7 +82,7 @@ class FlowerFederation(Federation):
 
         ready: dict[int, Payload | str] = {}
         waiting = sorted(payloads)
-        for done, (client, reply) in enumerate(self._exchanged(waiting, message), 1):
+        for done, (client, reply) in enumerate(self._exchanged(sorted(payloads), message), 1):
             ready[client] = reply
             if self.on_progress:
                 self.on_progress(done, len(payloads))
@@ -110,9 +110,8 @@ class FlowerFederation(Federation):
         time.sleep(min(_LONGEST_RETRY, _RETRY * 2**attempt))
 
     def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
-        return Message(
-            content(payload, **facts), self._node(client), TYPE, ttl=self.timeout, group_id=str(self.exchange)
-        )
+        node = self.roster.members[self.names[client]].node
+        return Message(content(payload, **facts), node, TYPE, ttl=self.timeout, group_id=str(self.exchange))
 
     def _exchanged(
         self, clients: Sequence[int], message: Callable[[int], Message]
@@ -150,11 +149,10 @@ class FlowerFederation(Federation):
                     del owing[number]
                     owing[again] = client
 
-    def _node(self, client: int) -> int:
-        return self.roster.members[self.names[client]].node
-
     def _pushed(self, message: Message) -> str | None:
         """The number that Flower gives the message; ``None`` if the node is not there."""
+        if message.metadata.dst_node_id == NOWHERE:
+            return None
         numbers = list(self.grid.push_messages([message]))
         return numbers[0] if numbers else None
 

@@ -13,6 +13,9 @@ from flwr.serverapp import Grid
 from fedkin.core import FedkinError
 from fedkin.engines.wire import HELLO, TYPE, content, read
 
+NOWHERE = 0
+"""Node of a site that took part and has not come back."""
+
 _PAUSE = 0.5
 
 
@@ -31,7 +34,7 @@ class Member:
     features, classes : list of str
         Names of a table's columns, and of its classes; may be empty.
     node : int
-        Flower's number of the node that it is reached by now.
+        Flower's number of the node that it is reached by now, or `NOWHERE`.
     """
 
     name: str
@@ -39,7 +42,7 @@ class Member:
     shape: tuple[int, ...]
     features: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
-    node: int = 0
+    node: int = NOWHERE
 
 
 class Roster:
@@ -134,7 +137,8 @@ class Roster:
     def gather(self, wanted: int, patience: float) -> list[Member]:
         """Wait until `wanted` sites are there that can work together; they, in order of name.
 
-        From then on nobody else is let in.
+        From then on nobody else is let in. Where a run goes on, one site is enough once patience is over: those that
+        have not come back are missing until they do.
 
         Parameters
         ----------
@@ -161,14 +165,26 @@ class Roster:
             if len(agreeing) >= wanted:
                 break
             if time.monotonic() > end:
+                if self.known and agreeing:
+                    break
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
             time.sleep(_PAUSE)
         for reason in self.differing():
             self.told(f"Refused: {reason}")
-        members = agreeing[:wanted]
+        members = self._with_those_away(agreeing[:wanted])
         self.known = {member.name: member.identity for member in members}
         self.members = {member.name: member for member in members}
         return members
+
+    def _with_those_away(self, there: list[Member]) -> list[Member]:
+        """Also those that took part before, which are like the others; in order of name."""
+        names = {member.name for member in there}
+        away = [
+            replace(there[0], name=name, identity=identity, node=NOWHERE)
+            for name, identity in self.known.items()
+            if name not in names
+        ]
+        return sorted([*there, *away], key=lambda member: member.name)
 
 
 def _introduced(reply: Message, node: int) -> Member:
