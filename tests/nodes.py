@@ -9,13 +9,13 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.proto.node_pb2 import NodeInfo
 
+from app_nodes import Fleet
 from fedkin.core import Client, Payload
 from fedkin.data.scaling import restore_scaling
 from fedkin.engines.clientapp import client_app
 from fedkin.engines.flower import FlowerFederation
 from fedkin.engines.roster import Roster
 from fedkin.engines.site import Request, Site
-from fleet import Fleet
 
 RUN = "ab12"
 
