@@ -126,10 +126,15 @@ class Wire:
         while True:
             try:
                 site, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
-            self._ends += [site, server]
+            self._ends.append(site)
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                site.close()
+                continue
+            self._ends.append(server)
             for source, sink in ((site, server), (server, site)):
                 threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
