@@ -1,0 +1,73 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from fedkin.cli import main
+from fedkin.core import FedkinError
+from fedkin.federation.certificates import make_certificates, make_key
+from fedkin.federation.folder import init
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    return told
+
+
+def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    assert "is not an empty folder; give a new one" in refused(capsys, "federation", "init", tmp_path / "full")
+    new = tmp_path / "new"
+    assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
+    told = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
+    assert "did you mean 'method.n_clusters'" in told
+    assert not new.exists()
+    make_key(tmp_path / "key")
+    assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+def test_without_flower_one_sentence_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'fedkin[flower]'" in refused(capsys, "federation", "init", tmp_path / "app")
+
+
+def test_a_site_has_a_key_that_only_it_can_read(tmp_path: Path) -> None:
+    public = make_key(tmp_path / "site.key")
+    private = load_ssh_private_key((tmp_path / "site.key").read_bytes(), None)
+    assert private.public_key() == load_ssh_public_key(public.read_bytes())
+    assert (tmp_path / "site.key").stat().st_mode & 0o077 == 0
+
+
+def test_the_servers_certificate_is_for_its_hosts_and_signed_by_the_authority(tmp_path: Path) -> None:
+    make_certificates(tmp_path, ["fed.example.org", "10.0.0.7"])
+    authority, server = (x509.load_pem_x509_certificate((tmp_path / f"{n}.crt").read_bytes()) for n in ("ca", "server"))
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fed.example.org"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
+    assert authority.public_key() != server.public_key()
+    with pytest.raises(FedkinError, match=r"ca.crt exists already"):
+        make_certificates(tmp_path, ["fed.example.org"])
+
+
+def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
+    for insecure in (False, True):
+        folder = tmp_path / str(insecure)
+        init(folder, "fedcref", 4, ["method.stability=0.9"], "fed.example.org", 8443, insecure)
+        for script in folder.glob("*.sh"):
+            subprocess.run(["sh", "-n", script], check=True)
+        text = (folder / "experiment.toml").read_text()
+        assert "stability = 0.9" in text
+        assert "sites = 4" in text
+        assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
+        assert "$" not in (folder / "README.md").read_text()
