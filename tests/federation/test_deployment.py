@@ -116,7 +116,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "ccfc": ("method.n_clusters=4", "method.pretrain_rounds=2", "method.cluster_rounds=2", "method.latent=8"),
     "ocfl": ("method.rounds=6",),
     "ifca": ("method.rounds=4", "method.n_clusters=2"),
-    "embedding": ("method.rounds=2", "method.pretrain_rounds=2"),
+    "embedding": ("method.rounds=2", "method.pretraining_rounds=2"),
 }
 
 
