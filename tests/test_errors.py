@@ -79,7 +79,10 @@ def write_inputs(folder: Path) -> None:
             "--set scenario.class=3",
             "Unknown key on the command line: 'scenario.class'; did you mean 'scenario.n_classes'?",
         ),
-        ("--set engine.name=flowers", "'engine.name' is 'flowers' on the command line; it should be 'local'."),
+        (
+            "--set engine.name=flowers",
+            "'engine.name' is 'flowers' on the command line; it should be 'local' or 'flower'.",
+        ),
         # wrong types
         ("--set method.rounds=2.5", "'method.rounds' is 2.5 on the command line; it should be a valid integer."),
         ("--set method.hidden=16", "'method.hidden' is 16 on the command line; it should be a valid list."),

@@ -10,7 +10,7 @@ import pytest
 from fedkin.config import load_config
 from fedkin.core import FedkinError
 from fedkin.core.files import held
-from fedkin.core.trees import load_tree
+from fedkin.core.trees import load_tree, save_tree
 from fedkin.run import Outcome, Progress, execute, report, resume
 from toy import METHOD, Toy
 
@@ -208,3 +208,15 @@ def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
     with held(folder / "config.toml"), pytest.raises(FedkinError, match="Another process is at work in"):
         resume(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    tree = load_tree(path)
+    del tree["scaling"], tree["keys"]
+    save_tree(path, tree)
+    with pytest.raises(
+        FedkinError, match="lacks keys, scaling; resume the run with the version of fedkin that wrote it"
+    ):
+        resume(tmp_path / "run")

@@ -99,17 +99,17 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
     if folder.exists() and (not folder.is_dir() or any(file.suffix != ".partial" for file in folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
     progress = progress or Progress()
-    try:
-        with _world(config, folder, progress) as (population, fed):
-            run = Run(config, folder, progress, population, fed)
-            write_atomically(folder / CONFIG, config.to_toml())
+    with _world(config, folder, progress) as (population, fed):
+        run = Run(config, folder, progress, population, fed)
+        write_atomically(folder / CONFIG, config.to_toml())
+        try:
             with held(folder / CONFIG):
                 return run.finish()
-    except FedkinError:
-        if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
-            for name in (CONFIG, TIMING):
-                (folder / name).unlink(missing_ok=True)
-        raise
+        except FedkinError:
+            if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
+                for name in (CONFIG, TIMING):
+                    (folder / name).unlink(missing_ok=True)
+            raise
 
 
 def resume(folder: Path, progress: Progress | None = None) -> Outcome:
@@ -167,7 +167,7 @@ class Run:
         fed.away = population.away(0)
         if config.engine.secure_sums:
             secure(fed, config.method)
-        self.checkpoint = load_tree(folder / CHECKPOINT) if (folder / CHECKPOINT).exists() else None
+        self.checkpoint = _checkpoint(folder / CHECKPOINT)
         if self.checkpoint is None:
             self.scaling: Scaling = scale(fed, config.data.scaling)
         else:
@@ -300,6 +300,18 @@ def _opened(folder: Path, progress: Progress, to_work: bool = True) -> Iterator[
     config = load_config(folder / CONFIG)
     with _world(config, folder, progress, to_work) as (population, fed):
         yield Run(config, folder, progress, population, fed)
+
+
+def _checkpoint(path: Path) -> dict[str, Any] | None:
+    """What the run goes on from, if it has begun."""
+    if not path.exists():
+        return None
+    tree: dict[str, Any] = load_tree(path)
+    if lacks := {"state", "exchange", "keys", "scaling", "clients"} - tree.keys():
+        raise FedkinError(
+            f"{path} lacks {', '.join(sorted(lacks))}; resume the run with the version of fedkin that wrote it."
+        )
+    return tree
 
 
 def _no_run(folder: Path) -> FedkinError:

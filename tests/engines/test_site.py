@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError, task
@@ -42,6 +42,7 @@ def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     assert one.memory("f00d").exchanges() == [1]
 
 
+@settings(max_examples=30)  # every one writes and syncs files
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8))
 def test_whatever_the_server_goes_back_to_it_is_as_if_it_had_gone_straight(tmp_path_factory, path) -> None:
     """The server does some steps, of which some are kept; the others are forgotten, and done again."""
