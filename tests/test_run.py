@@ -217,6 +217,6 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
     del tree["scaling"], tree["keys"]
     save_tree(path, tree)
     with pytest.raises(
-        FedkinError, match="lacks keys, scaling; resume the run with the version of fedkin that wrote it"
+        FedkinError, match="lacks keys, scaling; resume the run with the version"
     ):
         resume(tmp_path / "run")
