@@ -216,7 +216,5 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
     tree = load_tree(path)
     del tree["scaling"], tree["keys"]
     save_tree(path, tree)
-    with pytest.raises(
-        FedkinError, match="lacks keys, scaling; resume the run with the version"
-    ):
+    with pytest.raises(FedkinError, match="lacks keys, scaling; resume the run with the version"):
         resume(tmp_path / "run")

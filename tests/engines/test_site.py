@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError, task
+from fedkin.core.trust import only
 from fedkin.engines.site import Memory, Request, Site, known_task
+from fedkin.learning.features import extract
 
 
 @task
@@ -87,12 +89,25 @@ def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
 
 
 def test_only_tasks_of_named_packages_run() -> None:
-    assert known_task("fedkin.data.scaling.moments", ("fedkin",)).name.endswith("moments")
-    with pytest.raises(FedkinError, match=r"Task 'os.path.join' is not from fedkin, so this site does not run it"):
-        known_task("os.path.join", ("fedkin",))
-    for name in ("fedkin.data.scaling.sums", "fedkin.nothing.there"):
+    assert known_task("fedkin.data.scaling.moments").name.endswith("moments")
+    with (
+        only(["fedkin"]),
+        pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this site does not run it"),
+    ):
+        known_task("os.path.join")
+    for name in ("fedkin.data.scaling.sums", "fedkin.nothing.there", "nothing"):
         with pytest.raises(FedkinError, match="is not known here; site and server need the same version"):
-            known_task(name, ("fedkin",))
+            known_task(name)
+
+
+def test_a_site_does_not_run_a_model_that_it_has_no_reason_to_trust(tmp_path: Path) -> None:
+    asks = Request(**{**vars(request()), "task": "fedkin.methods.clustered_fl.tasks.losses", "classes": ["a"]})
+    payload = {"module": {"name": "os:system", "shape": (3,), "classes": 2}, "models": torch.zeros(1, 8)}
+    one = Site("a", tmp_path, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ["a"])
+    with pytest.raises(FedkinError, match="'os' is not from fedkin, so this site does not run it"):
+        one.answer(asks, payload)
+    with only(["fedkin"]), pytest.raises(FedkinError, match="'os' is not from fedkin"):
+        extract("os:system", torch.ones(2, 3))
 
 
 def test_requests_survive_as_text_and_nothing_else_is_one() -> None:

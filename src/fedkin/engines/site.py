@@ -8,7 +8,6 @@ memory.
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import re
@@ -25,6 +24,7 @@ from fedkin.core import Client, FedkinError, Payload, Task
 from fedkin.core.files import held, write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
+from fedkin.core.trust import named_module, only
 
 _IDENTITY = "identity"
 _log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Site:
     simulated : bool
         Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed.
     packages : tuple of str or None
-        Where tasks may come from, so that the server cannot have any other code run; ``None`` where it is trusted.
+        Where tasks, models and features that the server names may come from; ``None`` where all are trusted.
     """
 
     name: str
@@ -146,12 +146,14 @@ class Site:
         FedkinError
             If the task is not known here, or the folder is in use by another process or cannot be written.
         """
-        task = known_task(request.task, self.packages)
+        with only(self.packages):
+            task = known_task(request.task)
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             self.prepare(client)
             began = time.thread_time()
-            (reply,) = task.run([client], [payload])
+            with only(self.packages):
+                (reply,) = task.run([client], [payload])
             seconds = time.thread_time() - began
             memory.keep(client, request)
         return reply, seconds
@@ -276,21 +278,20 @@ class Watched:
                 self._read[number] = latest
 
 
-def known_task(name: str, packages: Sequence[str] | None) -> Task:
-    """The task of this name, its module imported; of one of `packages`, unless that is ``None``.
+def known_task(name: str) -> Task:
+    """The task of this name, its module imported if that may be done here.
 
     Raises
     ------
     FedkinError
-        If it is not, or there is no such task.
+        If it may not, or there is no such task.
     """
-    module, _, _ = name.rpartition(".")
-    if packages is not None and module.split(".")[0] not in packages:
-        raise FedkinError(f"Task '{name}' is not from {' or '.join(packages)}, so this site does not run it.")
     try:
-        importlib.import_module(module)
+        named_module(name.rpartition(".")[0])
         return Task.named(name)
-    except (ImportError, KeyError) as error:
+    except (ImportError, KeyError, ValueError) as error:
+        if isinstance(error, FedkinError):
+            raise
         raise FedkinError(
             f"Task '{name}' is not known here; site and server need the same version of fedkin."
         ) from error

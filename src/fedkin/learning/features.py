@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.trust import named_module
 from fedkin.learning.gradients import LEAST, gradients
 from fedkin.learning.hog import hog
 
@@ -97,8 +97,10 @@ def _made(path: str, shape: tuple[int, ...]) -> Extractor:
     if not module or not attribute:
         raise FedkinError(f"Features '{path}' are no dotted path; write it as 'package.module:factory'.")
     try:
-        factory = getattr(import_module(module), attribute)
+        factory = getattr(named_module(module), attribute)
         made = factory(shape)
+    except FedkinError:
+        raise
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(f"Features '{path}' cannot be made for samples of shape {shape}: {error!r}.") from error
     if not callable(made):

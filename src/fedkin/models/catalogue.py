@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.trust import named_module
 from fedkin.models import classifiers
 from fedkin.models.layers import with_own_dropout
 from fedkin.models.resnet import resnet
@@ -127,7 +127,9 @@ def _imported(path: str) -> Factory:
     if not module or not attribute:
         raise FedkinError(f"Model '{path}' is no dotted path; write it as 'package.module:factory'.")
     try:
-        source = import_module(module)
+        source = named_module(module)
+    except FedkinError:
+        raise
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(
             f"Model '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
