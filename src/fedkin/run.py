@@ -35,6 +35,7 @@ from fedkin.outputs import write_clients, write_encoder, write_labels, write_res
 from fedkin.report import write_report
 from fedkin.view import view_of
 from fedkin.wording import number
+from fedkin.world import world_of
 
 CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "config.toml",
@@ -43,6 +44,7 @@ CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "checkpoint.safetensors",
     "report.html",
 )
+
 
 Line = dict[str, Any]
 """One line of ``records.jsonl``: step, answered, missing, values, metrics, and the bytes sent and received so far."""
@@ -99,7 +101,7 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
     if folder.exists() and (not folder.is_dir() or any(file.suffix != ".partial" for file in folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
     progress = progress or Progress()
-    with _world(config, folder, progress) as (population, fed):
+    with world_of(config, folder, progress) as (population, fed):
         run = Run(config, folder, progress, population, fed)
         write_atomically(folder / CONFIG, config.to_toml())
         try:
@@ -298,7 +300,7 @@ def _opened(folder: Path, progress: Progress, to_work: bool = True) -> Iterator[
     if not (folder / CONFIG).is_file():
         raise _no_run(folder)
     config = load_config(folder / CONFIG)
-    with _world(config, folder, progress, to_work) as (population, fed):
+    with world_of(config, folder, progress, to_work) as (population, fed):
         yield Run(config, folder, progress, population, fed)
 
 
@@ -316,39 +318,6 @@ def _checkpoint(path: Path) -> dict[str, Any] | None:
 
 def _no_run(folder: Path) -> FedkinError:
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
-
-
-@contextmanager
-def _world(
-    config: Config, folder: Path, progress: Progress, to_work: bool = True
-) -> Iterator[tuple[Population, Federation]]:
-    """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts."""
-    progress.phase(f"Reading {config.data.source}")
-    population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
-    if config.engine.name == "flower":
-        from fedkin.simulation import seen, simulated
-
-        if not to_work:
-            yield population, seen(config, population, folder)
-            return
-        progress.phase("Starting Flower's simulation")
-        with simulated(config, population, folder, progress.part) as fed:
-            yield population, fed
-    else:
-        yield population, _local(config, population, progress)
-
-
-def _local(config: Config, population: Population, progress: Progress) -> LocalFederation:
-    engine = config.engine
-    return LocalFederation(
-        population.clients,
-        seed=config.seed,
-        chunk=None if engine.chunk == "auto" else engine.chunk,
-        workers=None if engine.workers == "auto" else engine.workers,
-        drop_rate=engine.drop_rate,
-        failures=engine.failures,
-        on_progress=progress.part,
-    )
 
 
 def _lines(path: Path) -> list[str]:

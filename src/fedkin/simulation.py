@@ -69,7 +69,7 @@ def simulated(
 
 
 def seen(config: Config, population: Population, folder: Path) -> Federation:
-    """A federation that shows what the clients of a simulated run remember, and cannot be asked anything."""
+    """A federation that shows what the clients of a simulated run remember; nobody answers in it."""
     return _Seen(config.seed, _watched(population, folder))
 
 
@@ -79,7 +79,7 @@ class _Seen(Federation):
         self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
-        raise NotImplementedError("Nobody is there to be asked.")
+        return [(client, "not started") for client in payloads]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,21 @@ _SIDE, _STEP, _WIDTH = 28, 4, 2.0
 _NOTHING = 1e-6
 
 
+def check_images(features: str, x: Tensor) -> None:
+    """Refuse samples that edges cannot be looked for in.
+
+    Raises
+    ------
+    FedkinError
+        If they are no images, or too small.
+    """
+    if x.ndim != 4 or min(x.shape[2:]) < LEAST:
+        raise FedkinError(
+            f"Features '{features}' need images of {LEAST} x {LEAST} pixels or more; the samples have shape "
+            f"{tuple(x.shape[1:])}."
+        )
+
+
 def gradients(x: Tensor) -> Tensor:
     """Which way edges run around each point of a grid.
 
@@ -48,11 +63,7 @@ def gradients(x: Tensor) -> Tensor:
     FedkinError
         If the samples are no images, or too small.
     """
-    if x.ndim != 4 or min(x.shape[2:]) < LEAST:
-        raise FedkinError(
-            f"Features 'gradients' need images of {LEAST} x {LEAST} pixels or more; the samples have shape "
-            f"{tuple(x.shape[1:])}."
-        )
+    check_images("gradients", x)
     factor = min(x.shape[2:]) // _SIDE
     x = upright(avg_pool2d(x, factor) if factor > 1 else x)
     strength, turn = _edges(x)

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, unfold
 
-from fedkin.core.errors import FedkinError
+from fedkin.learning.gradients import check_images
 
 ORIENTATIONS, BLOCK = 8, 2
-LEAST = 8
-"""Pixels that an image needs in height and width: a block of two cells of four."""
 _MOST_CELLS, _LEAST_CELL = 8, 4
 _CLIP, _SMALL = 0.2, 1e-5
 _ON_THE_EDGE = 1e-6
@@ -47,11 +45,7 @@ def hog(x: Tensor) -> Tensor:
     FedkinError
         If the samples are no images, or too small.
     """
-    if x.ndim != 4 or min(x.shape[2:]) < LEAST:
-        raise FedkinError(
-            f"Features 'hog' need images of {LEAST} x {LEAST} pixels or more; the samples have shape "
-            f"{tuple(x.shape[1:])}."
-        )
+    check_images("hog", x)
     strength, bins = _gradients(x)
     histogram = x.new_zeros(len(x), ORIENTATIONS, *x.shape[2:]).scatter_(1, bins, strength)
     cells = avg_pool2d(histogram, cell_side(tuple(x.shape[1:])))

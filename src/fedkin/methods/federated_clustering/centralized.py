@@ -6,6 +6,7 @@ moved; they tell what methods that leave the data where they are have to be meas
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -50,9 +51,9 @@ class Pooled(OneExchange):
         centroids, told = self.centroids(points, fed.rng("centroids"))
         return {"centroids": on_its_sphere(state.features, centroids)}, told
 
+    @abstractmethod
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """Centroids ``(k, width)`` of points ``(n, width)``, and plain values that tell about the search."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""What a run works on: who takes part, read and dealt out, and the engine that reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from fedkin.config import Config
+from fedkin.core import Federation
+from fedkin.data.population import Population
+from fedkin.engines.local import LocalFederation
+
+
+class Told(Protocol):
+    """Who is told what goes on; a run's `Progress`."""
+
+    def phase(self, text: str) -> None: ...
+
+    def part(self, done: int, total: int) -> None: ...
+
+
+@contextmanager
+def world_of(config: Config, folder: Path, told: Told, to_work: bool = True) -> Iterator[tuple[Population, Federation]]:
+    """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts."""
+    told.phase(f"Reading {config.data.source}")
+    population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
+    if config.engine.name == "flower":
+        from fedkin.simulation import seen, simulated
+
+        if not to_work:
+            yield population, seen(config, population, folder)
+            return
+        told.phase("Starting Flower's simulation")
+        with simulated(config, population, folder, told.part) as fed:
+            yield population, fed
+    else:
+        yield population, _local(config, population, told)
+
+
+def _local(config: Config, population: Population, told: Told) -> LocalFederation:
+    engine = config.engine
+    return LocalFederation(
+        population.clients,
+        seed=config.seed,
+        chunk=None if engine.chunk == "auto" else engine.chunk,
+        workers=None if engine.workers == "auto" else engine.workers,
+        drop_rate=engine.drop_rate,
+        failures=engine.failures,
+        on_progress=told.part,
+    )
