@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,19 @@ from fedkin.data.huggingface import read_huggingface
 from fedkin.data.tables import read_table
 
 _READERS = {".npz": read_npz, ".csv": read_table, ".parquet": read_table}
+
+
+_KEPT: OrderedDict[tuple[str, str | None, str], Dataset] | None = None
+_MOST_KEPT = 4
+
+
+def keep_read() -> None:
+    """Keep the last few data sets in Hugging Face layout for as long as this process lives: decoding them takes long.
+
+    For a process that works on one experiment after another, while nobody changes the data.
+    """
+    global _KEPT
+    _KEPT = OrderedDict()
 
 
 def load(source: str, label: str | None = None, split: str = "train") -> Dataset:
@@ -44,7 +59,7 @@ def load(source: str, label: str | None = None, split: str = "train") -> Dataset
         return _embedded(source)
     path = Path(source).expanduser()
     if path.is_dir():
-        return read_huggingface(str(path), source, label, split)
+        return _read_kept(str(path), source, label, split)
     if path.suffix.lower() in _READERS:
         _only_train(source, split)
         return _read_file(path, label)
@@ -54,11 +69,11 @@ def load(source: str, label: str | None = None, split: str = "train") -> Dataset
         )
     mirrored = _below_fedkin_data(source)
     if mirrored is not None:
-        return read_huggingface(str(mirrored), source, label, split)
+        return _read_kept(str(mirrored), source, label, split)
     if path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise FedkinError(f"'{source}' does not exist; give a file, a directory or the name of a data set.")
     try:
-        return read_huggingface(source, source, label, split)
+        return _read_kept(source, source, label, split)
     except SplitError:
         raise
     except FedkinError as error:
@@ -90,6 +105,20 @@ def load_sites(source: str, label: str | None = None) -> list[Dataset]:
     sites = [_read_file(path, label) for path in paths]
     _check_same_features(paths, sites)
     return _with_common_classes(sites)
+
+
+def _read_kept(place: str, source: str, label: str | None, split: str) -> Dataset:
+    """A data set in Hugging Face layout, read or remembered; what is remembered is the receiver's to change."""
+    if _KEPT is None:
+        return read_huggingface(place, source, label, split)
+    key = (place, label, split)
+    if key not in _KEPT:
+        _KEPT[key] = read_huggingface(place, source, label, split)
+    _KEPT.move_to_end(key)
+    while len(_KEPT) > _MOST_KEPT:
+        _KEPT.popitem(last=False)
+    kept = _KEPT[key]
+    return replace(kept, x=kept.x.clone(), y=None if kept.y is None else kept.y.clone())
 
 
 def _read_file(path: Path, label: str | None) -> Dataset:

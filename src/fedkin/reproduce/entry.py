@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
+from fedkin.reproduce.verdict import printed
 
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
@@ -272,6 +273,8 @@ def _check_names(entry: Entry, path: Path) -> None:
             raise FedkinError(
                 f"Row '{row.name}' of {path} has {len(row.paper)} figures of the paper for {len(columns)} columns."
             )
+        for figure in row.paper:
+            printed(figure)
         for column in entry.columns:
             if column.measure is None and row.measure is None and entry.measure is None:
                 raise FedkinError(f"{path} does not say what to measure in '{cell_name(row, column)}'.")

@@ -1,0 +1,48 @@
+"""What entries will take on this machine, from what they took where they were measured."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+
+REFERENCE = 100.0
+"""GFLOP/s of one core at single-precision matrix products where the entries' `core_seconds` were measured."""
+
+_SIDE, _REPEATS = 768, 5
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def speed() -> float:
+    """GFLOP/s of one core of this machine at matrix products: the best of a few."""
+    from threadpoolctl import threadpool_limits
+
+    a = np.ones((_SIDE, _SIDE), dtype=np.float32)
+    best = 0.0
+    with threadpool_limits(1):
+        for _ in range(_REPEATS):
+            began = time.perf_counter()
+            a @ a
+            best = max(best, 2 * _SIDE**3 / (time.perf_counter() - began) / 1e9)
+    return best
+
+
+def told(core_seconds: float, rate: float, jobs: int) -> str:
+    """About how long, in words; `rate` is this machine's `speed`."""
+    return duration(core_seconds * REFERENCE / rate / jobs)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: ``'40 s'``, ``'12 min'``, ``'3.5 h'``, ``'4 days'``."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 36 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.0f} days"

@@ -1,0 +1,136 @@
+"""What is read off a finished run: a number's name, and when.
+
+``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is it in the
+``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
+``mean`` over all steps (0 where it is absent, as agreement is before there are groups), its ``best``, its ``gain`` from
+first to last, or ``last5``: the mean of its last five. ``rounds_to:NAME=VALUE``, ``mb_to:`` and ``client_seconds_to:``
+are what it took until a number was reached. ``PROBE/KEY`` is measured on the run's result, see
+`fedkin.reproduce.probes`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.core.errors import unknown_name
+from fedkin.costs import Target, costs_of
+from fedkin.run import RECORDS, TIMING
+
+Line = Mapping[str, Any]
+
+
+class Finished:
+    """A finished run's records and times, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def records(self) -> list[Line]:
+        """The lines of ``records.jsonl``."""
+        return [json.loads(line) for line in (self.folder / RECORDS).read_text().splitlines()]
+
+    @cached_property
+    def timing(self) -> list[Line]:
+        """The lines of ``timing.jsonl``."""
+        return [json.loads(line) for line in (self.folder / TIMING).read_text().splitlines()]
+
+    def values(self, name: str) -> list[float | None]:
+        """A number in every record; ``None`` where it is absent or is no number."""
+        match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
+        if not match:
+            raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
+        return [_number(line, match[1], match[2]) for line in self.records]
+
+
+def _number(line: Line, name: str, place: str | None) -> float | None:
+    value = line["metrics"].get(name, line["values"].get(name))
+    if place is not None:
+        value = value[int(place)] if isinstance(value, list) and int(place) < len(value) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+COSTS: dict[str, Callable[[Finished], float]] = {
+    "steps": lambda run: float(len(run.records)),
+    "sent_mb": lambda run: run.records[-1]["sent"] / 1e6,
+    "received_mb": lambda run: run.records[-1]["received"] / 1e6,
+    "both_mb": lambda run: (run.records[-1]["sent"] + run.records[-1]["received"]) / 1e6,
+    "seconds": lambda run: sum(line["seconds"] for line in run.timing),
+    "client_seconds": lambda run: sum(line["client_seconds"] for line in run.timing),
+}
+"""What a run cost."""
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    return mean(0.0 if value is None else value for value in values)
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+_WHEN: dict[str, Callable[[Sequence[float | None]], float]] = {
+    "last": lambda values: _known(values)[-1],
+    "first": lambda values: _known(values)[0],
+    "mean": _mean,
+    "best": lambda values: max(_known(values)),
+    "gain": lambda values: _known(values)[-1] - _known(values)[0],
+    "last5": lambda values: mean(_known(values)[-5:]),
+}
+
+_UNTIL: dict[str, Callable[[Any], float | None]] = {
+    "rounds_to": lambda cost: None if cost.step is None else float(cost.rounds),
+    "mb_to": lambda cost: None if cost.step is None else cost.total.both / 1e6,
+    "client_seconds_to": lambda cost: None if cost.step is None else cost.total.client_seconds,
+}
+
+
+def measured(run: Finished, measure: str) -> float | None:
+    """What `measure` is in a finished run; ``None`` if the run does not tell.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such measure.
+    """
+    if "/" in measure:
+        from fedkin.reproduce.probes import probed
+
+        return probed(run.folder, *measure.split("/", 1))
+    kind, colon, target = measure.partition(":")
+    if colon:
+        return _until(run, kind, target)
+    name, _, when = measure.partition("@")
+    if name in COSTS:
+        return COSTS[name](run)
+    values = run.values(name)
+    if not _known(values):
+        return None
+    if when.isdigit():
+        before = _known(values[: int(when)])
+        return before[-1] if before else None
+    when = when or "last"
+    if when not in _WHEN:
+        raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
+    return _WHEN[when](values)
+
+
+def _until(run: Finished, kind: str, target: str) -> float | None:
+    name, equals, value = target.partition("=")
+    if kind not in _UNTIL:
+        raise unknown_name("measure", kind, _UNTIL)
+    try:
+        reach = float(value)
+    except ValueError:
+        reach = float("nan")
+    if not equals or reach != reach:
+        raise FedkinError(f"'{kind}:{target}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
+    (cost,) = costs_of([run.folder], Target(name, reach))
+    return _UNTIL[kind](cost)
