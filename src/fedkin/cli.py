@@ -195,6 +195,38 @@ def assign(
     print(group_of(folder, data, label))
 
 
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ENTRY]...",
+            help="Entries such as fedcref/table-6, papers, all, or a .toml file; without any, all are listed.",
+            show_default=False,
+        ),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="quick, or paper: the paper's own size.")] = "quick",
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, instead of the entry's.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.", min=1)] = None,
+    out: Annotated[Path, typer.Option(help="Folder for runs and tables; what is there is not run again.")] = Path(
+        "reproductions"
+    ),
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; write the tables of what is there.")] = False,
+) -> None:
+    """Run tables and figures of the papers, and set ours beside what they print."""
+    if scale not in ("quick", "paper"):
+        _stop(f"--scale is '{scale}'; it should be quick or paper.", 2)
+    from fedkin.reproduce import terminal
+
+    if not names:
+        print(terminal.listing(out))
+        return
+    try:
+        terminal.reproduced(names, "quick" if scale == "quick" else "paper", seeds, jobs, out, show)
+    except KeyboardInterrupt:
+        _stop("Interrupted; the same command goes on where it stopped.", 130)
+
+
 @federation.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.", show_default=False)],

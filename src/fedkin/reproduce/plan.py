@@ -12,7 +12,6 @@ from typing import Any
 
 from fedkin.config import Config, load_config
 from fedkin.core import FedkinError
-from fedkin.core.files import write_atomically
 from fedkin.reproduce.entry import Entry, File, Line, Row, Scale, ScaleName, Settings, cell_name
 
 FILE = "file:"
@@ -61,6 +60,8 @@ class Plan:
     ----------
     name : str
         Of the entry.
+    asked : str
+        What one asks for it by: its name, or the path of a file of one's own.
     entry : Entry
     scale_name, scale
         The scale.
@@ -69,6 +70,7 @@ class Plan:
     """
 
     name: str
+    asked: str
     entry: Entry
     scale_name: ScaleName
     scale: Scale
@@ -90,7 +92,7 @@ class Plan:
         return list({cell.column.name: cell.column for cell in self.cells}.values())
 
 
-def plan_of(name: str, entry: Entry, scale_name: ScaleName, seeds: int | None = None) -> Plan:
+def plan_of(name: str, entry: Entry, scale_name: ScaleName, seeds: int | None = None, asked: str = "") -> Plan:
     """What an entry needs at a scale.
 
     Parameters
@@ -101,6 +103,8 @@ def plan_of(name: str, entry: Entry, scale_name: ScaleName, seeds: int | None = 
     scale_name : {'quick', 'paper'}
     seeds : int, optional
         So many seeds instead of the scale's: the first of those, then the numbers that follow the greatest.
+    asked : str
+        What one asks for it by, if not by its name.
 
     Raises
     ------
@@ -115,7 +119,7 @@ def plan_of(name: str, entry: Entry, scale_name: ScaleName, seeds: int | None = 
         for row in entry.rows if scale.rows is None or row.name in scale.rows
         for column in entry.columns if scale.columns is None or column.name in scale.columns
     ]  # fmt: skip
-    return Plan(name, entry, scale_name, scale, tuple(cells))
+    return Plan(name, asked or name, entry, scale_name, scale, tuple(cells))
 
 
 def _seeds(own: list[int], count: int | None) -> list[int]:
@@ -135,7 +139,9 @@ def _job(name: str, entry: Entry, scale: Scale, row: Row, column: Line, seed: in
     needed = set(_files_in(tables))
     files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in needed)
     if missing := needed - {file.name for file in files}:
-        raise FedkinError(f"The cell '{cell_name(row, column)}' of {name} needs '{missing.pop()}', not among its files.")
+        raise FedkinError(
+            f"The cell '{cell_name(row, column)}' of {name} needs '{missing.pop()}', not among its files."
+        )
     return Job(_name(tables, files), tables, files)
 
 
@@ -189,13 +195,3 @@ def place_of(file: File, out: Path) -> Path:
     digest = hashlib.sha256(file.model_dump_json().encode()).hexdigest()[:10]
     given = Path(file.name)
     return (out / FILES / f"{given.stem}-{digest}{given.suffix or '.safetensors'}").resolve()
-
-
-def write_plan(plan: Plan, folder: Path) -> None:
-    """Write which runs make which cell to ``plan.json``."""
-    told = {
-        "entry": plan.name,
-        "scale": plan.scale_name,
-        "cells": {cell.name: [[job.name for job in seeds] for seeds in cell.jobs] for cell in plan.cells},
-    }
-    write_atomically(folder / "plan.json", json.dumps(told, indent=2) + "\n")

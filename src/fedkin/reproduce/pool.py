@@ -63,8 +63,8 @@ def _outcome(future: Future[str | None], name: str) -> str | None:
         return future.result()
     except BrokenProcessPool as error:
         raise FedkinError(
-            f"A process that worked on {name} or beside it was ended from outside, perhaps for want of memory; the same "
-            "command goes on, and --jobs 1 needs the least."
+            f"A process that worked on {name} or beside it was ended from outside, perhaps for want of memory; the "
+            "same command goes on, and --jobs 1 needs the least."
         ) from error
 
 

@@ -99,7 +99,7 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
 
 
 def reconstruction(folder: Path) -> Figures:
-    """Error of what an attacker makes of single codes, by probability of a flip, ``none`` for none (embedding, table 2)."""
+    """Error of what an attacker makes of single codes, by flip rate or ``none`` (embedding, table 2)."""
     from fedkin.attack import JSON, attack
 
     if not (folder / JSON).exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, TypeVar
@@ -169,6 +170,5 @@ def _checked(claim: Claim, results: Mapping[str, Result]) -> Checked:
             figures.append((link, ours.value))
     if len(figures) < 2:
         return Checked(claim.text, "untested", tuple(figures))
-    pairs = zip(figures, figures[1:], strict=False)
-    holds = all(first >= second - claim.margin for (_, first), (_, second) in pairs)
+    holds = all(first >= second - claim.margin for (_, first), (_, second) in pairwise(figures))
     return Checked(claim.text, "holds" if holds else "fails", tuple(figures))

@@ -1,0 +1,138 @@
+"""From names of entries to tables: what `fedkin reproduce` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.report import write_page
+from fedkin.reproduce.entry import File, ScaleName, chosen, load_entry
+from fedkin.reproduce.plan import RUNS, Job, Plan, experiment_of, place_of, plan_of
+from fedkin.reproduce.pool import carry_out
+from fedkin.reproduce.table import Table, is_finished, table_of
+from fedkin.reproduce.words import markdown, page, page_of_all, summary
+
+
+class Watcher:
+    """What a reproduction tells while it goes on; this one keeps quiet."""
+
+    def preparing(self, what: str) -> None:
+        """A file that runs need is being made."""
+
+    def began(self, done: int, total: int) -> None:
+        """`done` of `total` runs are there already."""
+
+    def ended(self, name: str, failed: str | None, ahead: float) -> None:
+        """A run ended; `ahead` is the share of all work that is done."""
+
+
+@dataclass
+class Grid:
+    """All runs of some plans, each once, and how much of the work each is."""
+
+    plans: Sequence[Plan]
+    jobs: dict[str, Job] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for plan in self.plans:
+            for name, job in plan.jobs.items():
+                self.jobs.setdefault(name, job)
+                self.weights.setdefault(name, plan.scale.core_seconds / len(plan.jobs))
+
+    def pending(self, runs: Path) -> dict[str, Job]:
+        """Those that are not finished, the longest first, so that cores end together."""
+        left = [name for name in self.jobs if not is_finished(runs / name)]
+        return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
+
+
+def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -> list[Plan]:
+    """The plans of all entries that `names` stand for, each once.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such entry, or one cannot be used.
+    """
+    paths = {name: path for given in names for name, path in chosen(given).items()}
+    plans = []
+    for name, path in paths.items():
+        asked = str(path) if Path(name).parent == Path() else name
+        plans.append(plan_of(name, load_entry(path), scale, seeds, asked))
+    return plans
+
+
+def reproduce(plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher) -> tuple[list[Table], dict[str, str]]:
+    """Run what is missing of some plans, and write their tables.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        Of one scale.
+    out : Path
+        Folder for runs, shared by all entries, and for tables.
+    jobs : int
+        Runs at a time.
+    watcher : Watcher
+
+    Returns
+    -------
+    list of Table
+    dict
+        Why runs failed, by name.
+    """
+    grid, runs = Grid(plans), out / RUNS
+    _make_files([file for job in grid.jobs.values() for file in job.files], out, watcher)
+    pending = grid.pending(runs)
+    watcher.began(len(grid.jobs) - len(pending), len(grid.jobs))
+    left = {name: grid.weights[name] for name in pending}
+    total = sum(left.values()) or 1.0
+
+    def told(name: str, failed: str | None) -> None:
+        left.pop(name, None)
+        watcher.ended(name, failed, 1 - sum(left.values()) / total)
+
+    experiments = {name: experiment_of(job, out) for name, job in pending.items()}
+    failed = carry_out(experiments, runs, jobs, told) if experiments else {}
+    return write_tables(plans, out), failed
+
+
+def write_tables(plans: Sequence[Plan], out: Path) -> list[Table]:
+    """Write the tables of what is finished: a folder for each entry and scale, and a summary of these entries."""
+    tables = [table_of(plan, out / RUNS) for plan in plans]
+    for table in tables:
+        folder = out / table.plan.name / table.plan.scale_name
+        write_atomically(folder / "table.md", markdown(table))
+        write_atomically(folder / "table.json", json.dumps(table.tree(), indent=2) + "\n")
+        write_page(folder / "report.html", page(table))
+    if len(tables) > 1:
+        scale = plans[0].scale_name
+        text = summary(tables) + "\n" + "\n".join(map(markdown, tables))
+        write_atomically(out / f"summary-{scale}.md", text)
+        write_page(out / f"summary-{scale}.html", page_of_all(tables, scale))
+    return tables
+
+
+def _make_files(files: Sequence[File], out: Path, watcher: Watcher) -> None:
+    """Make the encoders that runs need; training that was stopped goes on from its last epoch."""
+    from fedkin.learning.encoder import Pretrained
+    from fedkin.pretrain import pretrain
+
+    for file in {place_of(file, out): file for file in files}.values():
+        place = place_of(file, out)
+        if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
+            continue
+        watcher.preparing(file.name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
+
+
+def failures_told(failed: Mapping[str, str]) -> FedkinError:
+    """One sentence about runs that failed."""
+    name, why = next(iter(failed.items()))
+    others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return FedkinError(f"{name}{others} failed ({why.rstrip('.')}); the tables show what the others found.")
