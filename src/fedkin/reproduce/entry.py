@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
+from fedkin.reproduce.measures import check
 from fedkin.reproduce.verdict import printed
 
 ScaleName = Literal["quick", "paper"]
@@ -278,6 +279,10 @@ def _check_names(entry: Entry, path: Path) -> None:
         for column in entry.columns:
             if column.measure is None and row.measure is None and entry.measure is None:
                 raise FedkinError(f"{path} does not say what to measure in '{cell_name(row, column)}'.")
+    told: list[Entry | Line] = [entry, *entry.rows, *entry.columns]
+    for line in told:
+        if line.measure is not None:
+            check(line.measure)
     for name in ("quick", "paper"):
         scale: Scale = getattr(entry.scales, name)
         for kind, named, known in (

@@ -44,10 +44,15 @@ class Finished:
 
     def values(self, name: str) -> list[float | None]:
         """A number in every record; ``None`` where it is absent or is no number."""
-        match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
-        if not match:
-            raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
-        return [_number(line, match[1], match[2]) for line in self.records]
+        return [_number(line, *_parsed(name)) for line in self.records]
+
+
+def _parsed(name: str) -> tuple[str, str | None]:
+    """A number's name, and its place in a list."""
+    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
+    if not match:
+        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
+    return match[1], match[2]
 
 
 def _number(line: Line, name: str, place: str | None) -> float | None:
@@ -92,14 +97,40 @@ _UNTIL: dict[str, Callable[[Any], float | None]] = {
 }
 
 
+def check(measure: str) -> None:
+    """Refuse what is no measure before hours are spent on runs.
+
+    Raises
+    ------
+    FedkinError
+        If it has a wrong form, or names a moment or a probe that does not exist.
+    """
+    probe, slash, _ = measure.partition("/")
+    if slash:
+        from fedkin.reproduce.probes import PROBES
+
+        if probe not in PROBES:
+            raise unknown_name("probe", probe, PROBES)
+        return
+    kind, colon, target = measure.partition(":")
+    if colon:
+        _goal(kind, target)
+        return
+    name, _, when = measure.partition("@")
+    _parsed(name)
+    if when and not when.isdigit() and when not in _WHEN:
+        raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
+
+
 def measured(run: Finished, measure: str) -> float | None:
     """What `measure` is in a finished run; ``None`` if the run does not tell.
 
     Raises
     ------
     FedkinError
-        If there is no such measure.
+        If there is no such measure, or the run is not one for a probe.
     """
+    check(measure)
     if "/" in measure:
         from fedkin.reproduce.probes import probed
 
@@ -116,13 +147,15 @@ def measured(run: Finished, measure: str) -> float | None:
     if when.isdigit():
         before = _known(values[: int(when)])
         return before[-1] if before else None
-    when = when or "last"
-    if when not in _WHEN:
-        raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
-    return _WHEN[when](values)
+    return _WHEN[when or "last"](values)
 
 
 def _until(run: Finished, kind: str, target: str) -> float | None:
+    (cost,) = costs_of([run.folder], _goal(kind, target))
+    return _UNTIL[kind](cost)
+
+
+def _goal(kind: str, target: str) -> Target:
     name, equals, value = target.partition("=")
     if kind not in _UNTIL:
         raise unknown_name("measure", kind, _UNTIL)
@@ -132,5 +165,4 @@ def _until(run: Finished, kind: str, target: str) -> float | None:
         reach = float("nan")
     if not equals or reach != reach:
         raise FedkinError(f"'{kind}:{target}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
-    (cost,) = costs_of([run.folder], Target(name, reach))
-    return _UNTIL[kind](cost)
+    return Target(name, reach)

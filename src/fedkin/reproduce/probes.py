@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fedkin.config import load_config
-from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.outputs import load_found
@@ -24,15 +23,13 @@ _NEIGHBOURS = (3, 100, 1000)
 
 
 def probed(folder: Path, name: str, key: str) -> float | None:
-    """The figure `key` of a probe of the run in `folder`; ``None`` if the probe has no such figure.
+    """The figure `key` of the probe `name` of the run in `folder`; ``None`` if it has no such figure.
 
     Raises
     ------
     FedkinError
-        If there is no such probe, or the run is not one for it.
+        If the run is not one for this probe.
     """
-    if name not in PROBES:
-        raise unknown_name("probe", name, PROBES)
     file = folder / f"probe-{name}.json"
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")

@@ -1,0 +1,167 @@
+"""The whole of it on digits: runs in worker processes, tables, pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import entries
+from fedkin.cli import main
+from fedkin.core import FedkinError
+from fedkin.reproduce.command import Grid, Watcher, plans_of, reproduce, write_tables
+from fedkin.reproduce.pool import carry_out
+from fedkin.run import CONFIG
+
+
+class Told(Watcher):
+    def __init__(self) -> None:
+        self.lines: list[tuple[object, ...]] = []
+
+    def began(self, done: int, total: int) -> None:
+        self.lines.append((done, total))
+
+    def ended(self, name: str, failed: str | None, ahead: float) -> None:
+        self.lines.append((failed, ahead))
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Told]:
+    folder = tmp_path_factory.mktemp("reproduced")
+    path, told = entries.written(folder), Told()
+    reproduce(plans_of([str(path)], "quick"), folder / "out", 1, told)
+    return path, folder / "out", told
+
+
+def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, Told]) -> None:
+    path, out, told = reproduced
+    table = json.loads((out / "try" / "quick" / "table.json").read_text())
+    cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
+    assert (table["runs"], table["finished"]) == (4, 4)
+    assert cells["k-FED", "p = 0"]["verdict"] == "better"
+    assert cells["k-FED", "p = 1"]["verdict"] == "inside"
+    assert cells["k-means", "p = 0"]["verdict"] == ""
+    assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
+    assert table["claims"][0]["holds"] == "holds"
+    told_lines = told.lines
+    assert told_lines[0] == (0, 4)
+    assert [ahead for _, ahead in told_lines[1:]] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    text = (out / "try" / "quick" / "table.md").read_text()
+    assert "A third of the data." in text
+    assert f"fedkin reproduce {path} --scale quick" in text
+    assert (out / "try" / "quick" / "report.html").exists()
+
+
+def test_what_is_there_is_not_run_again(
+    reproduced: tuple[Path, Path, Told], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out, _ = reproduced
+    monkeypatch.setattr("fedkin.reproduce.command.carry_out", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", str(path), "--out", str(out)])
+    assert ended.value.code == 0
+    assert "| k-FED | 0." in capsys.readouterr().out
+
+
+def test_a_table_of_no_runs_has_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = entries.written(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--show"])
+    told = capsys.readouterr().out
+    assert "| k-FED | – (0.100) | – (0.900 ± 0.500) |" in told
+    assert "Not tested at this scale: More than nothing" in told
+
+
+def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
+    reproduced: tuple[Path, Path, Told], tmp_path: Path
+) -> None:
+    """A folder that holds the beginning of a run, as a killed worker leaves it, ends as one that was never stopped."""
+    path, out, _ = reproduced
+    (plan,) = plans_of([str(path)], "quick")
+    good, bad = list(plan.jobs.values())[:2]
+    runs = tmp_path / "runs"
+    (runs / good.name).mkdir(parents=True)
+    (runs / good.name / CONFIG).write_bytes((out / "runs" / good.name / CONFIG).read_bytes())
+    tables = {**bad.tables, "data": {**bad.tables["data"], "source": "nothing.csv"}}
+    seen: list[str] = []
+    failed = carry_out({"bad": tables, good.name: good.tables}, runs, 1, lambda name, why: seen.append(name))
+    assert set(seen) == {"bad", good.name}
+    assert list(failed) == ["bad"]
+    assert "'nothing.csv' does not exist" in failed["bad"]
+    for name in ("records.jsonl", "result.json"):
+        assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
+
+
+def test_the_longest_come_first_and_each_once(tmp_path: Path) -> None:
+    long = entries.tables(title="Long")
+    long["scales"]["quick"] |= {"core_seconds": 100.0, "seeds": [1]}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    short, long_path = entries.written(tmp_path / "a"), tmp_path / "b" / "long.toml"
+    long_path.write_text(entries.tomli_w.dumps(long))
+    pending = Grid(plans_of([str(short), str(long_path), str(short)], "quick")).pending(tmp_path)
+    assert len(pending) == 8
+    assert [name[-2:] for name in pending] == ["s1"] * 4 + ["s0"] * 4
+
+
+def test_many_entries_have_a_summary(tmp_path: Path) -> None:
+    names = ["a", "b"]
+    for name in names:
+        (tmp_path / f"{name}.toml").write_text(entries.tomli_w.dumps(entries.tables(title=f"About {name}")))
+    plans = plans_of([str(tmp_path / f"{name}.toml") for name in names], "quick")
+    write_tables(plans, tmp_path / "out")
+    text = (tmp_path / "out" / "summary-quick.md").read_text()
+    assert "| a | Table 1: About a | 0 of 4 |" in text
+    assert "## b: About b" in text
+    assert "About a" in (tmp_path / "out" / "summary-quick.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing"], "fedkin: Unknown entry 'nothing'"),
+        (["all", "--scale", "huge"], "fedkin: --scale is 'huge'; it should be quick or paper."),
+        (["none.toml"], "fedkin: Cannot read none.toml"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", *arguments, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(sentence)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_run_is_told_and_the_table_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = {**entries.tables()["run"], "data": {"source": "nothing.csv"}}
+    path = entries.written(tmp_path, run=run, columns=entries.tables()["columns"][:1], claims=[],
+                           rows=[{"name": "k", "set": {"method.name": "kfed", "method.n_clusters": 3}}])  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    told = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "failed ('nothing.csv' does not exist); the tables show what the others found." in told.err
+    assert "| k | – |" in told.out
+
+
+def test_all_entries_are_listed_with_their_times(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--out", str(tmp_path)])
+    told = capsys.readouterr().out
+    assert told.startswith("entry")
+    assert "GFLOP/s each" in told
+
+
+def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.reproduce.pool._run", _die)
+    with pytest.raises(FedkinError, match="was ended from outside"):
+        carry_out({"x": {}}, tmp_path, 1, lambda name, why: None)
+
+
+def _die(tables: object, folder: Path) -> None:
+    import os
+
+    os._exit(9)
