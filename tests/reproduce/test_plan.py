@@ -5,7 +5,7 @@ import pytest
 import entries
 from fedkin.config import config_of
 from fedkin.core import FedkinError
-from fedkin.reproduce.plan import experiment_of, plan_of
+from fedkin.reproduce.plan import _name, experiment_of, plan_of
 
 
 def test_settings_are_laid_on_top_of_each_other() -> None:
@@ -74,3 +74,10 @@ def test_settings_that_make_no_experiment_are_refused_by_cell() -> None:
     rows = [{"name": "k-FED", "set": {"method.name": "kfed", "method.n_cluster": 10}}]
     with pytest.raises(FedkinError, match=r"cell 'k-FED \| p = 0' of try is no experiment: .*method.n_clusters"):
         plan_of("try", entries.entry(rows=rows, claims=[]), "quick")
+
+
+def test_options_that_are_none_do_not_name_a_run_anew() -> None:
+    (first, *_) = plan_of("try", entries.entry(), "quick").jobs.values()
+    more = {**first.tables, "data": {**first.tables["data"], "added": "none"}, "tracking": {"to": []}}
+    assert _name(more, ()) == first.name
+    assert _name({**more, "data": {**more["data"], "added": 3}}, ()) != first.name

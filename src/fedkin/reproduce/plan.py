@@ -171,8 +171,12 @@ def _files_in(tables: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _name(tables: Mapping[str, Any], files: tuple[File, ...]) -> str:
-    """The folder of a run: readable in front, and a digest of all but the seed."""
-    told = {key: value for key, value in tables.items() if key != "seed"}
+    """The folder of a run: readable in front, and a digest of all that decides its outcome but the seed.
+
+    What is "none" is left out, so that an option that a later version adds does not make every run anew.
+    """
+    told = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
+    told = {path: value for path, value in told.items() if not path.startswith("tracking.")}
     written = json.dumps([told, [file.model_dump() for file in files]], sort_keys=True)
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)
