@@ -15,6 +15,7 @@ import planted
 from fedkin import flower
 from fedkin.core import Client, FedkinError
 from fedkin.core.task import Task
+from fedkin.engines.wire import read
 from fedkin.flower import query
 from fedkin.learning.encoder import Encoder
 from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
@@ -70,7 +71,7 @@ def test_ladd_finds_planted_groups():
 def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:
     app_nodes.Fleet(ClientApp(), 1)
     message = Message(query.request(task, payload, exchange), 1, "query.fedkin")
-    return query.read_payload(answer(message, context).content)
+    return read(answer(message, context).content).tree()
 
 
 def context(partition: int = 0) -> Context:

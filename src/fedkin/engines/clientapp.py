@@ -41,7 +41,7 @@ def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
 
 def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
     try:
-        asked, site = read(message), site_of(context)
+        asked, site = read(message.content), site_of(context)
         kind = asked.text("kind")
         if kind == HELLO:
             return content(site.introduction(asked.facts.get("labels") == 1))

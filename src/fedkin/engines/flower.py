@@ -160,7 +160,7 @@ class FlowerFederation(Federation):
         if reply.has_error():
             return f"Flower could not reach it (code {reply.error.code})"
         try:
-            told = read(reply)
+            told = read(reply.content)
             if told.text("refusal"):
                 return told.text("refusal")
             spent = told.facts.get("seconds", 0.0)

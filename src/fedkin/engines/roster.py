@@ -190,7 +190,7 @@ class Roster:
 def _introduced(reply: Message, node: int) -> Member:
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
-    told = read(reply)
+    told = read(reply.content)
     if told.text("refusal"):
         raise FedkinError(told.text("refusal"))
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedkin.core import FedkinError, Payload
 from fedkin.core.trees import from_bytes, to_bytes
@@ -65,15 +65,14 @@ def content(payload: Payload | bytes | None = None, **facts: str | int | float) 
     return records
 
 
-def read(message: Message) -> Content:
-    """What `content` put into a message.
+def read(records: RecordDict) -> Content:
+    """What `content` made of facts and a payload.
 
     Raises
     ------
     FedkinError
-        If the message was not made by it, such as with arrays that Flower would have NumPy load.
+        If it did not make them, such as with arrays that Flower would have NumPy load.
     """
-    records = message.content
     facts, arrays = records.get(_FACTS), records.get(_PAYLOAD)
     if not isinstance(facts, ConfigRecord) or not isinstance(arrays, ArrayRecord | None):
         raise FedkinError("It is not one of fedkin's messages.")

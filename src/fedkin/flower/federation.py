@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.payload import payload_bytes
+from fedkin.engines.wire import read
 from fedkin.flower import query
 from fedkin.flower.exchange import RAISED, exchange
 from fedkin.flower.layout import Layout
@@ -143,7 +144,7 @@ class GridFederation(Federation):
                     self._refuse(client, f"{reply}; it needs app.query('fedkin')(fedkin.flower.describes(load))")
                 continue
             try:
-                yield client, query.read_payload(reply)
+                yield client, read(reply).tree()
             except (KeyError, TypeError, ValueError) as error:
                 yield client, self._refuse(client, f"it is no answer of fedkin.flower.describes ({error})")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, Task
-from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
 from fedkin.data.arrays import as_tensor
 from fedkin.engines.local import one_thread
+from fedkin.engines.wire import content, read
 from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
 
 ACTION = "fedkin"
@@ -33,7 +33,7 @@ ALLOWED: dict[str, Task] = {
 }
 """All that a server may ask by it."""
 
-_ARRAYS, _CONFIG, _STATE = "arrays", "config", "fedkin"
+_STATE = "fedkin"
 
 Load = Callable[[Context], tuple[Any, Any]]
 
@@ -73,52 +73,22 @@ def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context
     """
 
     def answer(message: Message, context: Context) -> Message:
-        name, exchange = read_request(message.content)
+        asked = read(message.content)
+        name = asked.text("task")
         if name not in ALLOWED:
             raise FedkinError(f"This node was asked for '{name}'; it answers only {', '.join(sorted(ALLOWED))}.")
-        client = _client(load, context, seed, exchange)
+        client = _client(load, context, seed, int(asked.facts.get("exchange", 0)))
         with one_thread():
-            reply = ALLOWED[name].run([client], [read_payload(message.content)])[0]
-        context.state[_STATE] = ArrayRecord({key: _array(value) for key, value in client.state.items()})
-        return Message(_records(reply), reply_to=message)
+            reply = ALLOWED[name].run([client], [asked.tree()])[0]
+        context.state[_STATE] = ArrayRecord({key: Array(value.numpy()) for key, value in client.state.items()})
+        return Message(content(reply), reply_to=message)
 
     return answer
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
     """What asks a node to do `task`, in the exchange of this number."""
-    return _records(payload, task=task.name, exchange=str(exchange))
-
-
-def read_request(records: RecordDict) -> tuple[str, int]:
-    """The task's name and the number of the exchange, of what `request` made."""
-    config = records.config_records[_CONFIG]
-    return str(config["task"]), int(str(config["exchange"]))
-
-
-def read_payload(records: RecordDict) -> Payload:
-    """The payload that came; numbers are read by NumPy and JSON, and nothing is ever unpickled.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        If it is none.
-    """
-    tensors = {name: torch.from_numpy(array.numpy()) for name, array in records.array_records[_ARRAYS].items()}
-    payload = unpack(tensors, str(records.config_records[_CONFIG]["payload"]))
-    if not isinstance(payload, dict):
-        raise TypeError("the payload is no dictionary")
-    return payload
-
-
-def _records(payload: Payload, **facts: str) -> RecordDict:
-    tensors, text = pack(payload)
-    arrays = ArrayRecord({name: _array(tensor) for name, tensor in tensors.items()})
-    return RecordDict({_ARRAYS: arrays, _CONFIG: ConfigRecord({"payload": text, **facts})})
-
-
-def _array(tensor: Tensor) -> Array:
-    return Array(tensor.detach().cpu().numpy())
+    return content(payload, task=task.name, exchange=exchange)
 
 
 def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Client:
