@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flwr.app import Message
@@ -18,6 +18,8 @@ _POLL, _LONGEST_POLL = 0.05, 0.5
 """Seconds between two looks for replies, at first and at most; Flower itself waits three between all of them."""
 _LOOK = 5.0
 """Seconds between two looks whether a site that owes a reply was started anew."""
+_SAY = 30.0
+"""Seconds without any news until the server says whom it waits for, and again after as long."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before what cannot go on without a site asks it again, at first and at most."""
 
@@ -125,12 +127,17 @@ class FlowerFederation(Federation):
                 yield client, "not connected"
             else:
                 owing[number] = client
-        end, looked, pause = time.monotonic() + self.timeout, time.monotonic(), _POLL
+        began = heard = looked = time.monotonic()
+        end, pause = began + self.timeout, _POLL
         while owing and time.monotonic() < end:
             arrived = list(self.grid.pull_messages(list(owing)))
             for reply in arrived:
                 yield owing[reply.metadata.reply_to_message_id], self._read(reply)
                 del owing[reply.metadata.reply_to_message_id]
+            if not arrived and time.monotonic() - heard > _SAY:
+                self.roster.told(f"Waiting for {self._named(owing.values())}, for {time.monotonic() - began:.0f} s now")
+            if arrived or time.monotonic() - heard > _SAY:
+                heard = time.monotonic()
             if time.monotonic() - looked > _LOOK:
                 looked = time.monotonic()
                 self._ask_again(owing, message)
@@ -138,6 +145,9 @@ class FlowerFederation(Federation):
             if owing:
                 time.sleep(pause)
         yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
+
+    def _named(self, clients: Iterable[int]) -> str:
+        return ", ".join(self.names[client] for client in sorted(clients))
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
         """Ask sites again that owe a reply and have just been started anew."""
