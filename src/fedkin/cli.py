@@ -211,6 +211,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for runs and tables; what is there is not run again.")] = Path(
         "reproductions"
     ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="A row or a column by its name, again for more; by default, all.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; write the tables of what is there.")] = False,
 ) -> None:
     """Run tables and figures of the papers, and set ours beside what they print."""
@@ -222,7 +225,7 @@ def reproduce(
         print(terminal.listing(out))
         return
     try:
-        terminal.reproduced(names, "quick" if scale == "quick" else "paper", seeds, jobs, out, show)
+        terminal.reproduced(names, "quick" if scale == "quick" else "paper", seeds, jobs, out, show, only or [])
     except KeyboardInterrupt:
         _stop("Interrupted; the same command goes on where it stopped.", 130)
 

@@ -105,6 +105,14 @@ def test_the_longest_come_first_and_each_once(tmp_path: Path) -> None:
     assert [name[-2:] for name in pending] == ["s1"] * 4 + ["s0"] * 4
 
 
+def test_some_rows_and_columns_may_be_run_alone(tmp_path: Path) -> None:
+    plans = plans_of([str(entries.written(tmp_path))], "quick")
+    counts = [len(Grid(plans, only).jobs) for only in ((), ["k-FED"], ["p = 0"], ["k-FED", "p = 1"])]
+    assert counts == [4, 2, 2, 1]
+    with pytest.raises(FedkinError, match="Unknown row or column 'k-FID'; did you mean 'k-FED'"):
+        reproduce(plans, tmp_path / "out", 1, Watcher(), ["k-FID"])
+
+
 def test_many_entries_have_a_summary(tmp_path: Path) -> None:
     names = ["a", "b"]
     for name in names:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedkin.core import FedkinError
+from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
 from fedkin.report import write_page
 from fedkin.reproduce.entry import File, ScaleName, chosen, load_entry
@@ -32,15 +33,16 @@ class Watcher:
 
 @dataclass
 class Grid:
-    """All runs of some plans, each once, and how much of the work each is."""
+    """The runs of some plans, each once, and how much of the work each is; of some rows and columns, if `only` has any."""
 
     plans: Sequence[Plan]
+    only: Collection[str] = ()
     jobs: dict[str, Job] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for plan in self.plans:
-            for name, job in plan.jobs.items():
+            for name, job in plan.jobs_of(self.only).items():
                 self.jobs.setdefault(name, job)
                 self.weights.setdefault(name, plan.scale.core_seconds / len(plan.jobs))
 
@@ -66,7 +68,9 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -
     return plans
 
 
-def reproduce(plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher) -> tuple[list[Table], dict[str, str]]:
+def reproduce(
+    plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
+) -> tuple[list[Table], dict[str, str]]:
     """Run what is missing of some plans, and write their tables.
 
     Parameters
@@ -78,14 +82,22 @@ def reproduce(plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher) -> 
     jobs : int
         Runs at a time.
     watcher : Watcher
+    only : collection of str
+        Names of rows and columns that are run, where not all are.
 
     Returns
     -------
     list of Table
     dict
         Why runs failed, by name.
+
+    Raises
+    ------
+    FedkinError
+        If no plan has a row or column of a name in `only`.
     """
-    grid, runs = Grid(plans), out / RUNS
+    _check_lines(plans, only)
+    grid, runs = Grid(plans, only), out / RUNS
     _make_files([file for job in grid.jobs.values() for file in job.files], out, watcher)
     pending = grid.pending(runs)
     watcher.began(len(grid.jobs) - len(pending), len(grid.jobs))
@@ -99,6 +111,13 @@ def reproduce(plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher) -> 
     experiments = {name: experiment_of(job, out) for name, job in pending.items()}
     failed = carry_out(experiments, runs, jobs, told) if experiments else {}
     return write_tables(plans, out), failed
+
+
+def _check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
+    known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
+    for name in only:
+        if name not in known:
+            raise unknown_name("row or column", name, known)
 
 
 def write_tables(plans: Sequence[Plan], out: Path) -> list[Table]:

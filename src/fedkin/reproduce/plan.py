@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,14 @@ class Plan:
     @property
     def jobs(self) -> dict[str, Job]:
         """All runs by name, each once."""
-        return {job.name: job for cell in self.cells for seeds in cell.jobs for job in seeds}
+        return self.jobs_of(())
+
+    def jobs_of(self, lines: Collection[str]) -> dict[str, Job]:
+        """The runs of the cells in some rows and columns, by name; where none of a kind is named, in all of it."""
+        rows = {row.name for row in self.rows} & set(lines) or {row.name for row in self.rows}
+        columns = {column.name for column in self.columns} & set(lines) or {column.name for column in self.columns}
+        chosen = [cell for cell in self.cells if cell.row.name in rows and cell.column.name in columns]
+        return {job.name: job for cell in chosen for seeds in cell.jobs for job in seeds}
 
     @property
     def rows(self) -> list[Row]:

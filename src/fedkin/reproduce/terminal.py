@@ -35,7 +35,13 @@ def listing(out: Path) -> str:
 
 
 def reproduced(
-    names: Sequence[str], scale: ScaleName, seeds: int | None, jobs: int | None, out: Path, show: bool
+    names: Sequence[str],
+    scale: ScaleName,
+    seeds: int | None,
+    jobs: int | None,
+    out: Path,
+    show: bool,
+    only: Sequence[str] = (),
 ) -> None:
     """Run entries, or only show them, and print their tables.
 
@@ -49,7 +55,7 @@ def reproduced(
         _print(write_tables(plans, out), out)
         return
     with _watcher() as watcher:
-        tables, failed = reproduce(plans, out, jobs or cores(), watcher)
+        tables, failed = reproduce(plans, out, jobs or cores(), watcher, only)
     _print(tables, out)
     if failed:
         raise failures_told(failed)
