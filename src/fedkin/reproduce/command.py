@@ -33,7 +33,7 @@ class Watcher:
 
 @dataclass
 class Grid:
-    """The runs of some plans, each once, and how much of the work each is; of some rows and columns, if `only` has any."""
+    """The runs of some plans, each once, and how much of the work each is; `only` may name rows and columns."""
 
     plans: Sequence[Plan]
     only: Collection[str] = ()
