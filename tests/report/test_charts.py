@@ -67,7 +67,7 @@ def test_phases_are_bands_named_where_there_is_room() -> None:
     assert len(bands) == 1  # the middle one
     left, top, width = map(float, bands[0])
     assert top == TOP
-    points = [float(x) for x in re.findall(r'class="stop".*?M(\S+) ', drawn, re.DOTALL)]
+    points = [float(x) for x in re.findall(r'class="stop" data-x="(\S+)"', drawn)]
     assert left < points[20] < left + width < points[21]
     assert points[19] < left
     assert 'data-tip="step 21 (embedding)\na: 1"' in drawn

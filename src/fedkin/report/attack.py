@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import element, scrolling, text
+from fedkin.report.markup import element, sheet, text
 from fedkin.report.page import Section, page, sentences
 from fedkin.report.pictures import sprite
 
@@ -178,7 +178,7 @@ def _marked(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], labe
         element("tr", element("th", text(heading), scope="row"), *(element("td", cell) for cell in cells))
         for heading, cells in rows
     ]
-    return scrolling(element("table", element("thead", titles), element("tbody", *body), class_="numbers"), label)
+    return sheet(element("table", element("thead", titles), element("tbody", *body), class_="numbers"), label)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

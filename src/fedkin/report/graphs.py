@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import element, folded, group_class, group_mark, scrolling, short, text
+from fedkin.report.markup import element, folded, group_class, group_mark, sheet, short, text
 from fedkin.report.rings import WIDTH, Layout, arrange
 from fedkin.report.view import Graph, Node
 
@@ -107,4 +107,4 @@ def _members(graph: Graph) -> str:
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     heads = [element("th", head, scope="col") for head in ("group", "local clusters", "samples", "site/cluster")]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers members")
-    return folded("The members", scrolling(table, f"{graph.title}: the members")) if rows else ""
+    return folded("The members", sheet(table, f"{graph.title}: the members")) if rows else ""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, short, text
+from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown
 from fedkin.report.view import ALL_ALIKE, ClientGroups, Timeline
 
@@ -210,7 +210,7 @@ def _table(groups: ClientGroups) -> str:
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     head = element("tr", *(element("th", name, scope="col") for name in [*heads, "which"]))
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers members")
-    return scrolling(table, "Clients of each group")
+    return sheet(table, "Clients of each group")
 
 
 def _counted(hidden: Sequence[str]) -> str:
