@@ -86,7 +86,7 @@ def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
     columns: list[tuple[str, Sequence[float | None]]] = []
     for name, values in series(curve):
         columns.append((in_unit(name, curve.unit), values))
-        if name in curve.intervals:
+        if any(intervals(curve, name)):
             known = intervals(curve, name)
             columns.append((f"{name}, from", [None if each is None else each[0] for each in known]))
             columns.append((f"{name}, to", [None if each is None else each[1] for each in known]))

@@ -37,7 +37,7 @@ def _drawing(graph: Graph) -> str:
         key += " Beside each dot: its site."
     if any(graph.nodes[a].group != graph.nodes[b].group for a, b in graph.edges):
         key += " Dashed: between two groups."
-    drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", aria_label=_in_words(graph))
+    drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", tabindex=0, aria_label=_in_words(graph))
     return drawing + element("p", key, class_="key")
 
 

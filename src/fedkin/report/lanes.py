@@ -17,7 +17,7 @@ from fedkin.report.view import ALL_ALIKE, ClientGroups, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0
-LETTER = 5.2
+LETTER = 6.0
 ROW, DENSE_ROW = 14.0, 10.0
 FEW_CLIENTS = 40
 MOST_CLIENTS = 120
@@ -97,7 +97,7 @@ def _chart(groups: ClientGroups, timeline: Timeline) -> str:
     box = f"0 0 {WIDTH:g} {short(frame.bottom + BOTTOM)}"
     look = "lanes dense" if frame.dense else "lanes"
     content = (_heads(groups, frame), _lanes(frame, runs), _marks(groups, frame, timeline), *rows)
-    svg = element("svg", *content, class_=look, viewBox=box, role="img", aria_label=_in_words(groups))
+    svg = element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=_in_words(groups))
     key = "A lane is a client, its colour and number the group it was in."
     if (groups.groups < 0).any():
         key += " Grey: in no group yet."

@@ -1,6 +1,26 @@
-"""Made-up pages of results: as large as a comparison of methods and a reproduction of tables are."""
+"""Made-up views of a run, and of results as large as a comparison of methods and a reproduction of tables are."""
 
-from fedkin.report import Bars, Cell, Curve, PageView, Part, ResultTable
+import numpy as np
+
+from fedkin.report import (
+    Band,
+    Bars,
+    Cell,
+    Change,
+    ClientGroups,
+    Curve,
+    Graph,
+    GroupPictures,
+    GroupTable,
+    Mark,
+    Node,
+    PageView,
+    Part,
+    Profiles,
+    ResultTable,
+    RunView,
+    Timeline,
+)
 
 COLUMNS = ["groups", "stability", "silhouette", "truth (ARI)", "sent and received, MB", "seconds", "remark"]
 METHODS = [
@@ -127,4 +147,28 @@ def _figure(at: int, column: int) -> Cell:
     verdict = "better" if gap > 1 else "worse" if gap < -1 else "inside"
     return Cell(
         f"{ours:.2f} ± {0.41 + 0.1 * column:.2f}", f"paper {ours - gap:.2f}", verdict, f"five seeds\n{gap:+.2f}"
+    )
+
+
+def full_view(groups: int = 3) -> RunView:
+    """A run of which every part of the page is shown."""
+    rng = np.random.default_rng(0)
+    nodes = [Node(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
+    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
+    return RunView(
+        title="A run",
+        lead="What it found.",
+        summary=[("Groups found", str(groups), "across 3 sites")],
+        curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
+        graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
+        clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
+        table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
+        pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
+        profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
+        findings=["Four bits each.", "No guarantee."],
+        bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
+        changes=[Change(2, "went over", ["0"], 0, groups - 1)],
+        timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
+        notes=["Site 2 was missing once."],
+        settings={"method": {"epochs": 3}, "seed": 0},
     )
