@@ -34,6 +34,7 @@ const hovered = page => [...page.document.querySelectorAll(".chart")].map(chart 
   point(page, chart, "pointermove", place + 3, box.top + box.height / 2);
   const tip = page.document.getElementById("tip").getBoundingClientRect();
   return {
+    clear: tip.left > place || tip.right < place || tip.top >= box.bottom || tip.bottom <= box.top,
     shown: tipOf(page), expected: stop.dataset.tip, place, left: tip.left, right: tip.right,
     guide: chart.querySelector(".guide.on path").getBoundingClientRect().left,
     circles: chart.querySelectorAll(".guide circle").length, values: stop.dataset.y.split(",").filter(Boolean).length,

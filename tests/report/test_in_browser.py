@@ -75,6 +75,7 @@ def test_pointing_at_a_curve_shows_the_nearest_step(seen: dict[str, Any], name: 
         assert found["guide"] == pytest.approx(found["place"], abs=1.0)
         assert found["circles"] == found["values"] > 0
         assert 0 <= found["left"] <= found["right"] <= WIDTH
+        assert found["clear"]
 
 
 @pytest.mark.parametrize("name", PAGES)

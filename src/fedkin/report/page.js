@@ -32,6 +32,7 @@
     });
     return drawn;
   };
+  const line = stop => stop.parentNode.querySelector(".guide path").getBoundingClientRect();
   const hide = () => {
     tip.hidden = true;
     document.querySelectorAll(".on").forEach(element => element.classList.remove("on"));
@@ -45,15 +46,25 @@
       tip.hidden = false;
       chosen = over;
     }
+    const stop = over.matches(".stop");
     const box = tip.getBoundingClientRect();
-    const left = x + 16 + box.width > innerWidth - 8 && x - 16 - box.width >= 8 ? x - 16 - box.width : x + 16;
-    const top = y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18;
-    const inside = Math.min(left, innerWidth - box.width - 8);
-    tip.style.transform = "translate(" + Math.max(8, inside) + "px," + Math.max(8, top) + "px)";
+    const most = innerWidth - box.width - 8;
+    const from = stop ? line(over).left : x;
+    const sides = [from + 14, from - 14 - box.width].filter(left => left >= 8 && left <= most);
+    // A tip as wide as the window hides no line of a curve: it goes below the drawing, or above it.
+    const drawing = stop && !sides.length ? over.closest(".chart").getBoundingClientRect() : {top: y, bottom: y + 18};
+    const top = drawing.bottom + box.height > innerHeight ? drawing.top - box.height - 12 : drawing.bottom;
+    const left = sides.length ? sides[0] : Math.min(from + 14, most);
+    tip.style.transform = "translate(" + Math.max(8, left) + "px," + Math.max(8, top) + "px)";
   };
   const showBeside = over => {
-    const box = (over.matches(".stop") ? over.parentNode.querySelector(".guide path") : over).getBoundingClientRect();
-    show(over, over.matches(".stop") ? box.left : box.left + box.width / 2, over.matches("td") ? box.bottom - 8 : box.top + box.height / 2);
+    if (over.matches(".stop")) {
+      guide(over);
+      const box = line(over);
+      return show(over, box.left, box.top + box.height / 2);
+    }
+    const box = over.getBoundingClientRect();
+    show(over, box.left + box.width / 2, over.matches("td") ? box.bottom - 8 : box.top + box.height / 2);
   };
   const nearest = (chart, x) => {
     const place = new DOMPoint(x, 0).matrixTransform(chart.getScreenCTM().inverse()).x;
