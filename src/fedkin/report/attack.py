@@ -84,13 +84,13 @@ def _guarantee_table(tree: Mapping[str, Any]) -> ResultTable:
 def _error_table(tree: Mapping[str, Any]) -> ResultTable:
     told = tree["reconstruction"]
     title = f"Reconstruction of {told['samples']} samples, and of {told['segments']} segments as sent"
-    caption = "Mean squared errors: the larger, the less is given away. Errors near that of a guess give nothing away."
+    caption = "Mean squared errors: the larger, the less is given away; compare them with that of a guess."
     heading, rows = _errors(tree)
     return ResultTable(title, caption, "level of noise", heading[1:], _cells(rows))
 
 
 def _member_table(tree: Mapping[str, Any]) -> ResultTable:
-    caption = "An advantage of 0 is chance, one of 1 certainty; it falls with more noise and with more samples held."
+    caption = "An advantage of 0 is chance, one of 1 certainty; see what noise and more samples held do to it."
     heading, rows = _members(tree)
     return ResultTable("Advantage in telling members", caption, "level of noise", heading[1:], _cells(rows))
 

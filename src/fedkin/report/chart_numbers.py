@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fedkin.report.markup import element, folded, sheet, text
 from fedkin.report.numbers import finite, in_unit, plain, shown
-from fedkin.report.view import Curve
+from fedkin.report.view import Curve, Unit
 
 Interval = tuple[float, float]
 
@@ -32,16 +32,27 @@ def intervals(curve: Curve, name: str) -> list[Interval | None]:
     return [None if each is None or None in map(finite, each) else each for each in known]
 
 
-def told(curve: Curve, at: int) -> list[str]:
-    """A line for everything that is `drawn` at step number `at`."""
-    lines = []
-    for name, values in drawn(curve):
-        interval = intervals(curve, name)[at]
-        sure = "" if interval is None else f" ({' to '.join(shown(end, curve.unit) for end in interval)})"
-        reference = finite(curve.reference[name][at]) if name in curve.series and name in curve.reference else None
-        compared = "" if reference is None else f"; {curve.reference_name} {shown(reference, curve.unit)}"
-        lines.append(f"{name}: {shown(values[at], curve.unit)}{sure}{compared}")
-    return lines
+def told(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
+    """For every chosen step, counted from 0, a line for everything that is `drawn`."""
+    parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in drawn(curve)]
+    return [
+        [
+            f"{name}: {shown(values[at], curve.unit)}{_sure(known[at], curve.unit)}{compared[at]}"
+            for name, values, known, compared in parts
+        ]
+        for at in chosen
+    ]
+
+
+def _sure(interval: Interval | None, unit: Unit) -> str:
+    return "" if interval is None else f" ({shown(interval[0], unit)} to {shown(interval[1], unit)})"
+
+
+def _compared(curve: Curve, name: str) -> list[str]:
+    """What series `name` is compared with at every step, in words; nothing for what is no series."""
+    values = curve.reference.get(name) if name in curve.series else None
+    known = [None] * len(curve.x) if values is None else [finite(value) for value in values]
+    return ["" if each is None else f"; {curve.reference_name} {shown(each, curve.unit)}" for each in known]
 
 
 def end_values(curve: Curve) -> str:

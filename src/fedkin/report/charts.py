@@ -182,12 +182,13 @@ def _stops(curve: Curve, frame: _Frame, timeline: Timeline) -> str:
     chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})
     guide = element("path", d=f"M0 {short(TOP)}V{short(HEIGHT - BOTTOM)}")
     parts = [element("g", guide, class_="guide")]
-    for at, following in zip(chosen, [*chosen[1:], None], strict=True):
+    shown = drawn(curve)
+    for at, following, lines in zip(chosen, [*chosen[1:], None], told(curve, chosen), strict=True):
         step, after = curve.x[at], math.inf if following is None else curve.x[following]
         phase = f" ({timeline.phase(step)})" if timeline.phase(step) else ""
         happened = [mark.meaning for mark in timeline.marks if step <= mark.step < after]
-        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *told(curve, at), *happened])
-        heights = ("" if values[at] is None else short(frame.y(values[at])) for _, values in drawn(curve))
+        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *lines, *happened])
+        heights = ("" if values[at] is None else short(frame.y(values[at])) for _, values in shown)
         parts.append(element("g", class_="stop", data_x=short(frame.x(step)), data_y=",".join(heights), data_tip=tip))
     return "".join(parts)
 

@@ -66,5 +66,5 @@ def _legend(table: ResultTable) -> str:
         if verdict in used
     ]
     if any(cell.tip for cell in cells):
-        entries.append(element("li", "Point at a cell for more."))
+        entries.append(element("li", "Point at a cell for more.", class_="hint"))
     return element("ul", *entries, class_="legend verdicts") if entries else ""
