@@ -45,7 +45,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim, and the figures of its chain that there are."""
+    """A claim, and the figures of its chain that there are, with the names of their cells, if they are of cells."""
 
     text: str
     holds: Holds
@@ -162,7 +162,7 @@ def _checked(claim: Claim, results: Mapping[str, Result]) -> Checked:
     figures: list[tuple[str, float]] = []
     for link in claim.chain:
         if not isinstance(link, str):
-            figures.append((f"{link:g}", float(link)))
+            figures.append(("", float(link)))
         elif link in results:
             ours = results[link].ours
             if ours is None:

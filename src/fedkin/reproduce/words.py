@@ -12,10 +12,10 @@ from fedkin.reproduce.table import Checked, Result, Table
 from fedkin.reproduce.verdict import Figure
 from fedkin.wording import many
 
-_MARKS = {"": "", "inside": "=", "better": "+", "worse": "−"}
+_MARKS = {"": "", "inside": "✓", "better": "▲", "worse": "▼"}
 LEGEND = (
-    "Ours is the mean over seeds ± half of its 95 % interval (Student's t); below it what the paper prints. = lies in "
-    "the paper's interval, + is better, − is worse; where it prints no interval, the entry's tolerance stands for it."
+    "Ours is the mean over seeds ± half of its 95 % interval (Student's t), small below it what the paper prints. A "
+    "verdict is about the paper's interval; where it prints none, the entry's tolerance stands for it."
 )
 
 
@@ -71,9 +71,9 @@ def _of_paper(result: Result) -> str:
 
 
 def _claim(claim: Checked) -> str:
-    figures = ", ".join(f"{name}: {value:.3g}" for name, value in claim.figures)
+    figures = " ≥ ".join(f"{value:.3g}" + (f" ({name})" if name else "") for name, value in claim.figures)
     word = {"holds": "Holds", "fails": "**Does not hold**", "untested": "Not tested at this scale"}[claim.holds]
-    return f"{word}: {claim.text}" + (f" ({figures})" if figures else "")
+    return f"{word}: {claim.text}" + (f": {figures}" if figures else "") + "."
 
 
 def summary(tables: Sequence[Table]) -> str:
