@@ -126,6 +126,9 @@ MEASURES = {
         "Components", "principal components of the features that samples are compared by", "count", headline=False,
         chart=False,
     ),
+    "start": Measure(
+        "First site", "whose local centroids the server began with", "count", headline=False, chart=False
+    ),
     "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
     "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
     "small_clusters": Measure("Small clusters", "sent by all sites together", "count", headline=False, chart=False),
