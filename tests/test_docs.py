@@ -137,6 +137,13 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
 
 
+def test_a_method_is_fifty_lines() -> None:
+    """As docs/add-a-method.md says: without empty lines, comments and docstrings of one line."""
+    _, method = examples(ROOT / "docs" / "add-a-method.md")[0]
+    lines = [line.strip() for line in method.splitlines()]
+    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 50
+
+
 def test_every_method_has_a_page() -> None:
     written = {page.stem for page in METHODS.glob("*.md")} - {"index"}
     assert written == set(registry.METHODS)
