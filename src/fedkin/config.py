@@ -361,7 +361,7 @@ def _sentence(
         value = value[part]
     same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
-    for theirs, ours in (("an object", "a section"), ("array", "list")):
+    for theirs, ours in (("an object", "a section"), ("array", "list"), ("String should have", "a string of")):
         wanted = wanted.replace(theirs, ours)
     return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
 

@@ -271,7 +271,7 @@ class Run:
         return state
 
     def _untracked(self, sentence: str) -> None:
-        self.progress.warn(f"{sentence} The run goes on; `fedkin track {self.folder}` tells of the rest afterwards.")
+        self.progress.warn(f"{sentence}; the run goes on, and `fedkin track {self.folder}` sends the rest.")
 
     def _clocked(self, step: int, seconds: float, computed: float) -> None:
         """Write down how long a step took, and how long all clients together computed in it."""

@@ -58,7 +58,7 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), an
 
 
 def _refuse(sentence: str) -> NoReturn:
-    raise FedkinError(sentence)
+    raise FedkinError(f"{sentence}.")
 
 
 def _lines(path: Path) -> list[str]:

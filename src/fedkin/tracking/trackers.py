@@ -69,7 +69,7 @@ class Trackers:
     files : sequence of str
         Files of the folder that tools are to keep at the end, if they are there; the first says that the run is done.
     lost : callable
-        Told in a sentence, once, when a tool could not be told of a step.
+        Told once, when a tool could not be told of a step, by a sentence without a full stop.
     anew : bool
         Whether to start tracked runs of their own instead of going on with those of ``tracking.json``.
     """
@@ -159,7 +159,7 @@ class Trackers:
         """From now on do without a tool."""
         self._live.pop(name, None)
         step = self._notes[name]["step"]
-        self.lost(f"{TOOLS[name].title} could not be told of {self.folder} after step {step}: {_reason(error)}")
+        self.lost(f"{TOOLS[name].title} could not be told of {self.folder} after step {step} ({_reason(error)})")
 
     def _note(self, name: str, **entries: Any) -> None:
         self._notes[name] = {**self._notes.get(name, {}), **entries}
@@ -188,10 +188,10 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def _refusal(tool: Tool, error: Exception) -> FedkinError:
-    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)} Mend [tracking], or leave it out.")
+    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; mend [tracking] or leave it out.")
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of what a tool complains of, at a length that people read."""
+    """What a tool complains of, at a length that people read."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return (text if len(text) <= 300 else f"{text[:300]}…").rstrip(".") + "."
+    return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"

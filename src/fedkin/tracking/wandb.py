@@ -14,8 +14,8 @@ from fedkin.tracking.tracker import Status, Subject
 class WandB:
     """Numbers by step, the experiment as the run's configuration, tags, and files as an artifact.
 
-    ``tracking.project`` says where, else ``WANDB_PROJECT``, else the project is "fedkin". Its own files are in ``wandb``
-    in ``tracking.folder``, or where it puts them by itself. Everything else is said to it by its own means.
+    ``tracking.project`` says where, else ``WANDB_PROJECT``, else the project is "fedkin". Its own files are in the
+    folder ``wandb`` in ``tracking.folder``, or where it puts it by itself. All else is said to it by its own means.
     """
 
     def __init__(self, subject: Subject) -> None:
