@@ -33,6 +33,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.sums import sums_suffice
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+_Name = Annotated[str, Field(min_length=1)]
 _FROM_DATA = ("data", "label")
 """Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
 
@@ -91,6 +92,23 @@ class Target(BaseModel):
     stop: bool = False
 
 
+class Tracking(BaseModel):
+    """Section ``[tracking]``: tools that the records go `to`, see `fedkin.tracking`.
+
+    `name` is the tracked run's, by default that of the run's folder. `project` is MLflow's experiment and W&B's
+    project, `uri` MLflow's server or database, `folder` where TensorBoard and W&B write. With `artifacts`, the report
+    and the result go along.
+    """
+
+    model_config = _STRICT
+    to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
+    name: _Name | None = None
+    project: _Name | None = None
+    uri: _Name | None = None
+    folder: _Name | None = None
+    artifacts: bool = True
+
+
 @dataclass(frozen=True)
 class Config:
     """An experiment, checked and complete.
@@ -99,7 +117,7 @@ class Config:
     ----------
     seed : int
         Seed of the run, 0 or more.
-    data, engine, evaluation, target
+    data, engine, evaluation, target, tracking
         Their sections.
     scenario, method
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
@@ -114,6 +132,7 @@ class Config:
     engine: Engine
     evaluation: Evaluation
     target: Target
+    tracking: Tracking
     tables: dict[str, Any]
 
     @property
@@ -230,6 +249,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         engine=(Engine, Engine()),
         evaluation=(Evaluation, Evaluation()),
         target=(Target, Target()),
+        tracking=(Tracking, Tracking()),
     )
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
@@ -237,6 +257,8 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         raise _sentence(error, model, tables, places) from error
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
+    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
+        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
     if checked.engine.secure_sums:
         _check_sums(method, checked)
     return Config(
@@ -247,6 +269,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         engine=checked.engine,
         evaluation=checked.evaluation,
         target=checked.target,
+        tracking=checked.tracking,
         tables=_plain(checked.model_dump(mode="json")),
     )
 
@@ -338,7 +361,7 @@ def _sentence(
         value = value[part]
     same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
-    for theirs, ours in (("an object", "a section"), ("array", "list")):
+    for theirs, ours in (("an object", "a section"), ("array", "list"), ("String should have", "a string of")):
         wanted = wanted.replace(theirs, ours)
     return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
 
