@@ -13,6 +13,7 @@ from fedkin.config import load_config
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.outputs import load_found
+from fedkin.reproduce import sample_probes
 from fedkin.run import CONFIG
 
 Figures = dict[str, float]
@@ -109,4 +110,8 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "knn": knn,
     "knn-samples": knn_samples,
     "reconstruction": reconstruction,
+    "alone": sample_probes.alone,
+    "imbalance": sample_probes.imbalance,
+    "initial": sample_probes.initial,
+    "within": sample_probes.within,
 }
