@@ -40,8 +40,6 @@ class Line(BaseModel):
         What is set for it, on top of the entry's ``[run]``.
     measure, better, digits, factor, tolerance
         As of the entry, where this line differs from it; a column's win over a row's.
-    when : str or None
-        Of a column: when the measure is taken, as behind its ``@``, where rows are different numbers of one run.
     at : float or None
         Of a column of a figure: its place on the horizontal axis.
     """
@@ -54,7 +52,6 @@ class Line(BaseModel):
     digits: NonNegativeInt | None = None
     factor: FiniteFloat | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
-    when: str | None = None
     at: FiniteFloat | None = None
 
 

@@ -20,7 +20,7 @@ Figures = dict[str, float]
 
 _HELD_OUT = 7
 _PART = 500
-_NEIGHBOURS = (3, 100, 1000)
+_NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str, key: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -48,13 +49,15 @@ def alone(folder: Path) -> dict[str, float]:
 
 
 def within(folder: Path) -> dict[str, float]:
-    """``kappa`` within a site, mean over all sites, of the last step that tells it (CCFC, table 4)."""
+    """Kappa within each site, by its id, and their ``mean``, of the last step that tells them (CCFC, table 4)."""
     found = [line["metrics"]["kappas"] for line in Finished(folder).records if "kappas" in line["metrics"]]
-    return {"kappa": mean(found[-1])} if found else {}
+    return _by_site(found[-1]) if found else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
-    """Samples of a site's largest class over those of its smallest that it has, by site (CCFC, table 4).
+    """Samples of a site's largest class over those of its smallest that it has, by its id, and their ``mean``.
+
+    CCFC, table 4.
 
     Raises
     ------
@@ -66,4 +69,8 @@ def imbalance(folder: Path) -> dict[str, float]:
     if truth is None:
         raise FedkinError(f"{folder} has no classes to count.")
     counts = [classes.bincount() for classes in truth]
-    return {str(site): float(own.max() / own[own > 0].min()) for site, own in enumerate(counts)}
+    return _by_site([float(own.max() / own[own > 0].min()) for own in counts])
+
+
+def _by_site(values: Sequence[float]) -> dict[str, float]:
+    return {**{str(site): value for site, value in enumerate(values)}, "mean": mean(values)}

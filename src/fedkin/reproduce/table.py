@@ -123,7 +123,7 @@ def is_finished(folder: Path) -> bool:
 
 def _result(plan: Plan, cell: Cell, finished: Mapping[str, Finished]) -> Result:
     row, column, entry = cell.row, cell.column, plan.entry
-    measure = "@".join(filter(None, (column.measure or row.measure or entry.measure, column.when)))
+    measure = column.measure or row.measure or entry.measure or ""
     factor = _first(lambda line: line.factor, column, row, entry.factor)
     digits = _first(lambda line: line.digits, column, row, entry.digits)
     better = _first(lambda line: line.better, column, row, entry.better)
