@@ -13,6 +13,7 @@ from fedkin.config import load_config
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.outputs import load_found
+from fedkin.reproduce import client_probes
 from fedkin.run import CONFIG
 
 Figures = dict[str, float]
@@ -109,4 +110,10 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "knn": knn,
     "knn-samples": knn_samples,
     "reconstruction": reconstruction,
+    "flips": client_probes.flips,
+    "held": client_probes.held,
+    "message": client_probes.message,
+    "target": client_probes.target,
+    "temperature": client_probes.temperature,
+    "trained": client_probes.trained,
 }
