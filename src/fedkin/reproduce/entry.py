@@ -153,7 +153,8 @@ class Entry(BaseModel):
     run : dict
         The experiment that all cells start from, as in a file for ``fedkin run``.
     measure : str or None
-        What is read off a run, see `fedkin.reproduce.measures`; rows and columns may name another.
+        What is read off a run, see `fedkin.reproduce.measures`; rows and columns may name another. ``{at}`` in it
+        stands for the column's `at`, ``{column}`` for its name.
     better, digits, factor, tolerance
         Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
         how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
@@ -188,6 +189,25 @@ class Entry(BaseModel):
 def cell_name(row: Line, column: Line) -> str:
     """A cell as claims name it."""
     return f"{row.name} | {column.name}"
+
+
+def measure_of(entry: Entry, row: Line, column: Line, where: Path | str = "The entry") -> str:
+    """What is read off the runs of a cell: as the column says, else the row, else the entry.
+
+    Raises
+    ------
+    FedkinError
+        If none of them says, or it needs the column's place and there is none; `where` is named then.
+    """
+    measure = column.measure or row.measure or entry.measure
+    if measure is None:
+        raise FedkinError(f"{where} does not say what to measure in '{cell_name(row, column)}'.")
+    measure = measure.replace("{column}", column.name)
+    if "{at}" not in measure:
+        return measure
+    if column.at is None:
+        raise FedkinError(f"{where} measures '{measure}' in column '{column.name}', which has no 'at' to put in.")
+    return measure.replace("{at}", f"{column.at:g}")
 
 
 def folder_of_entries() -> Path:
@@ -277,12 +297,7 @@ def _check_names(entry: Entry, path: Path) -> None:
         for figure in row.paper:
             printed(figure)
         for column in entry.columns:
-            if column.measure is None and row.measure is None and entry.measure is None:
-                raise FedkinError(f"{path} does not say what to measure in '{cell_name(row, column)}'.")
-    told: list[Entry | Line] = [entry, *entry.rows, *entry.columns]
-    for line in told:
-        if line.measure is not None:
-            check(line.measure)
+            check(measure_of(entry, row, column, path))
     for name in ("quick", "paper"):
         scale: Scale = getattr(entry.scales, name)
         for kind, named, known in (

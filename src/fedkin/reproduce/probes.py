@@ -13,7 +13,7 @@ from fedkin.config import load_config
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.outputs import load_found
-from fedkin.reproduce import sample_probes
+from fedkin.reproduce import client_probes, sample_probes
 from fedkin.run import CONFIG
 
 Figures = dict[str, float]
@@ -110,6 +110,12 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "knn": knn,
     "knn-samples": knn_samples,
     "reconstruction": reconstruction,
+    "flips": client_probes.flips,
+    "held": client_probes.held,
+    "message": client_probes.message,
+    "target": client_probes.target,
+    "temperature": client_probes.temperature,
+    "trained": client_probes.trained,
     "alone": sample_probes.alone,
     "imbalance": sample_probes.imbalance,
     "initial": sample_probes.initial,

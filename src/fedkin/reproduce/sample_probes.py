@@ -49,15 +49,15 @@ def alone(folder: Path) -> dict[str, float]:
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Kappa within each site, by its id, and their ``mean``, of the last step that tells them (CCFC, table 4)."""
+    """Kappa within each site, by its place from 1 on, and their ``mean``, of the last step that tells (CCFC, table 4)."""
     found = [line["metrics"]["kappas"] for line in Finished(folder).records if "kappas" in line["metrics"]]
     return _by_site(found[-1]) if found else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
-    """Samples of a site's largest class over those of its smallest that it has, by its id, and their ``mean``.
+    """Samples of a site's largest class over those of its smallest, by its place from 1 on, and the ``mean``.
 
-    CCFC, table 4.
+    The imbalance ratio of CCFC's table 4; classes that a site lacks do not count.
 
     Raises
     ------
@@ -73,4 +73,4 @@ def imbalance(folder: Path) -> dict[str, float]:
 
 
 def _by_site(values: Sequence[float]) -> dict[str, float]:
-    return {**{str(site): value for site, value in enumerate(values)}, "mean": mean(values)}
+    return {**{str(site): value for site, value in enumerate(values, 1)}, "mean": mean(values)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, TypeVar
 
-from fedkin.reproduce.entry import Claim, Line, Row
+from fedkin.reproduce.entry import Claim, Line, Row, measure_of
 from fedkin.reproduce.measures import Finished, measured
 from fedkin.reproduce.plan import Cell, Plan
 from fedkin.reproduce.verdict import Figure, Verdict, judged, over_seeds, printed
@@ -123,7 +123,7 @@ def is_finished(folder: Path) -> bool:
 
 def _result(plan: Plan, cell: Cell, finished: Mapping[str, Finished]) -> Result:
     row, column, entry = cell.row, cell.column, plan.entry
-    measure = column.measure or row.measure or entry.measure or ""
+    measure = measure_of(entry, row, column)
     factor = _first(lambda line: line.factor, column, row, entry.factor)
     digits = _first(lambda line: line.digits, column, row, entry.digits)
     better = _first(lambda line: line.better, column, row, entry.better)
