@@ -49,7 +49,7 @@ def alone(folder: Path) -> dict[str, float]:
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Kappa within each site, by its place from 1 on, and their ``mean``, of the last step that tells (CCFC, table 4)."""
+    """Kappa within each site, by its place from 1 on, and their ``mean``, of the last that is told (CCFC, table 4)."""
     found = [line["metrics"]["kappas"] for line in Finished(folder).records if "kappas" in line["metrics"]]
     return _by_site(found[-1]) if found else {}
 
