@@ -7,6 +7,7 @@ code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tomllib
 from collections.abc import Callable, Sequence
@@ -236,21 +237,10 @@ def _apply(tables: dict[str, Any], override: str) -> str:
 
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
-    method = _named(tables, "method", "fedcref", places)
+    method: Any = _named(tables, "method", "fedcref", places)
     tried_on = registry.METHODS[str(tables.get("method", {}).get("name", "fedcref"))].scenario
-    scenario = _named(tables, "scenario", tried_on, places)
-    model = create_model(
-        "Experiment",
-        __config__=_STRICT,
-        seed=(NonNegativeInt, 0),
-        data=(Data, Data()),
-        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
-        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
-        engine=(Engine, Engine()),
-        evaluation=(Evaluation, Evaluation()),
-        target=(Target, Target()),
-        tracking=(Tracking, Tracking()),
-    )
+    scenario: Any = _named(tables, "scenario", tried_on, places)
+    model = _experiment(scenario, tried_on, method)
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
@@ -271,6 +261,23 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         target=checked.target,
         tracking=checked.tracking,
         tables=_plain(checked.model_dump(mode="json")),
+    )
+
+
+@functools.cache
+def _experiment(scenario: type[Any], tried_on: str, method: type[Any]) -> type[BaseModel]:
+    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    return create_model(
+        "Experiment",
+        __config__=_STRICT,
+        seed=(NonNegativeInt, 0),
+        data=(Data, Data()),
+        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
+        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        engine=(Engine, Engine()),
+        evaluation=(Evaluation, Evaluation()),
+        target=(Target, Target()),
+        tracking=(Tracking, Tracking()),
     )
 
 
