@@ -20,7 +20,9 @@ QUICK = {
     "fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"],
     "kin-graph": [],
     "kfed": [],
+    "embedding": ["rounds=2", "local_epochs=1", "pretraining_rounds=1"],
 }
+"""What has each method's examples done in a moment."""
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
@@ -54,6 +56,7 @@ def run_command(line: str) -> None:
     if arguments[0] == "run":
         settings = QUICK.get(load_config(arguments[1]).method_name, ["rounds=2", "local_epochs=1"])
         arguments += [part for setting in settings for part in ("--set", f"method.{setting}")]
+        arguments += ["--set", "evaluation.map=pca"]
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert not end.value.code, line
