@@ -11,8 +11,8 @@ help: ## List these commands
 run: $(READY) ## Find the groups in the embedded digits, spread over ten sites
 	$(BIN)/fedkin run fedcref
 
-test: $(READY) ## Run all tests
-	$(BIN)/python -m pytest
+test: $(READY) ## Run all tests, a few at once
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

@@ -12,14 +12,17 @@ os.environ.update(
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
     }
 )
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small, and a few run at once
 sys.path.append(str(Path(__file__).parent))  # for toy.py
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("fedkin", deadline=None)  # machines are shared: an example may have to wait
+# Machines are shared: an example may have to wait.
+settings.register_profile("fedkin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fedkin")
 
 with warnings.catch_warnings():

@@ -15,7 +15,7 @@ from fedkin.core.trees import load_tree
 from fedkin.run import execute, report
 
 SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=2", "method.local_epochs=2"]
-FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2"]
+FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2", "evaluation.map=pca"]
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -167,7 +167,7 @@ def test_comparison_prints_a_table_and_one_line_of_json(
 def test_contestant_that_fails_is_quoted(engines: ModuleType, small: Callable[..., Any], tmp_path: Path) -> None:
     wrong = engines.Workload(**{**asdict(small()), "data": str(tmp_path / "absent")})
     with pytest.raises(SystemExit, match=r"(?s)plain loop, 1 thread failed with exit status 1.*absent"):
-        engines.in_processes("plain-1", wrong, tmp_path, None, timeout=60)
+        engines.in_processes("plain-1", wrong, tmp_path, None, timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class Deployment:
         """Start the SuperLink, and wait until it listens."""
         program = Program(["sh", self.app / "start-server.sh"], self.folder / "server.log")
         self.programs.append(program)
-        wait_until(self._listens, 60, "the server listens")
+        wait_until(self._listens, 300, "the server listens")
         return program
 
     def add_site(self, name: str, text: str, register: bool = True) -> Path:

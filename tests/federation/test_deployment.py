@@ -89,7 +89,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         stranger = deployed.start_site(unknown.parent.name)
         run = deployed.run()
         deployed.hears(run, DONE, 300)
-        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 60)
+        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert agreement(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"

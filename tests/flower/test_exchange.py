@@ -45,7 +45,7 @@ def test_who_fails_is_told_in_one_line(grid):
     assert found[2] == "the message could not be sent"
     assert found[3] == "error 5: no reason given"
     assert not found[3].startswith(RAISED)
-    assert 0.3 <= time.monotonic() - began < 1
+    assert 0.3 <= time.monotonic() - began < 3
 
 
 def test_nothing_to_send_is_no_exchange(grid):
@@ -58,4 +58,4 @@ def test_a_reply_that_takes_a_while_is_waited_for(grid):
     pull = grid.pull_messages
     grid.pull_messages = lambda numbers: pull(numbers) if time.monotonic() > late else []
     assert exchange(grid, messages(grid, ["a"]), 5)[0]["config"]["say"] == "a"
-    assert time.monotonic() - late < 0.5
+    assert time.monotonic() - late < 2.5  # Flower itself would look again after three seconds

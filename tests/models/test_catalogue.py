@@ -42,7 +42,7 @@ def linear(shape, classes):
 
 def test_names_are_listed_without_torch():
     program = "import sys; from fedkin.models import MODELS; sys.exit('torch' in sys.modules or not MODELS)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_every_name_has_a_line_and_a_factory():

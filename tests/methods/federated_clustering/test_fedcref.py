@@ -16,6 +16,8 @@ from fedkin.methods.federated_clustering.fedcref import FedCRef
 from fedkin.methods.federated_clustering.fedcref_tasks import cluster_refine, percentile_difference
 
 QUICK = FedCRef(rounds=3, min_steps=120, max_iterations=3)
+SWIFT = FedCRef(rounds=1, min_steps=30, local_epochs=2, max_iterations=3)
+"""Its models fit badly; for what must hold whatever they are like."""
 
 
 def population(initial="dirty", clients=5, **options):
@@ -90,8 +92,8 @@ def test_a_pair_without_any_difference_is_associated():
 
 
 def test_groups_are_found_across_sites():
-    people = LabelSkew(clients=6, initial="dirty").build(0)
-    fed, state, records = run(FedCRef(rounds=8, max_iterations=3), people)
+    people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
+    fed, state, records = run(FedCRef(rounds=4, min_steps=150, max_iterations=2), people)
     metrics = evaluate_fedcref(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.93
     assert metrics["wrong"] == 0.0
@@ -119,7 +121,7 @@ def exchanges(chunk, method, monkeypatch):
 
 @pytest.mark.parametrize("rule", ["held-out", "paper"])
 def test_for_every_task_one_client_at_a_time_is_all_at_once(rule, monkeypatch):
-    method = dataclasses.replace(QUICK, associations=rule, threshold=0.5, initial="kmeans", max_iterations=2)
+    method = dataclasses.replace(SWIFT, associations=rule, threshold=0.9, initial="kmeans", max_iterations=2)
     alone, first = exchanges(1, method, monkeypatch)
     together, second = exchanges(99, method, monkeypatch)
     assert {name.rpartition(".")[2] for name, _ in alone} == {
@@ -136,14 +138,14 @@ def test_for_every_task_one_client_at_a_time_is_all_at_once(rule, monkeypatch):
 
 
 def test_the_same_seed_gives_the_same_bytes():
-    (_, first, _), (_, second, _) = run(QUICK, population()), run(QUICK, population())
+    (_, first, _), (_, second, _) = run(SWIFT, population()), run(SWIFT, population())
     (tensors, text), (others, other_text) = pack(first.tree()), pack(second.tree())
     assert text == other_text
     assert all(torch.equal(tensors[k].nan_to_num(-1), others[k].nan_to_num(-1)) for k in tensors)
 
 
 def test_neither_samples_nor_labels_leave_a_site(monkeypatch):
-    seen, _ = exchanges(2, QUICK, monkeypatch)
+    seen, _ = exchanges(2, SWIFT, monkeypatch)
     sizes = {len(client) for client in population("method").clients}
     for _, replies in seen:
         for tensors, _ in replies.values():
@@ -170,11 +172,11 @@ def test_the_upper_bound_needs_the_truth():
 
 
 def test_stable_sites_train_once_more_and_rest():
-    method = dataclasses.replace(QUICK, stability=0.0, max_iterations=5)
+    method = dataclasses.replace(SWIFT, stability=0.0, max_iterations=5)
     _, state, _ = run(method, population())
     assert state.steps == 1
     assert state.stable == [0, 1, 2, 3, 4]
-    method = dataclasses.replace(QUICK, stability=0.9, max_iterations=4, patience=9)
+    method = dataclasses.replace(SWIFT, stability=0.9, max_iterations=4, patience=9)
     _, state, records = run(method, population())
     active = [record.values["active"] for record in records]
     assert active == sorted(active, reverse=True)
@@ -182,7 +184,7 @@ def test_stable_sites_train_once_more_and_rest():
 
 
 def test_models_may_start_from_those_chosen_last():
-    method = dataclasses.replace(QUICK, continuity=True, max_iterations=2)
+    method = dataclasses.replace(SWIFT, continuity=True, max_iterations=2)
     people = population()
     _, state, _ = run(method, people)
     for client in people.clients:
@@ -200,7 +202,7 @@ def test_it_settles_when_nothing_changes():
 
 def test_lost_sites_are_named_and_get_their_groups_in_the_end():
     people = population()
-    _, _, records = run(QUICK, people, failures=[(3, 1), *((n, 4) for n in range(2, 10))])
+    _, _, records = run(SWIFT, people, failures=[(3, 1), *((n, 4) for n in range(2, 10))])
     assert records[0].missing == {1: "lost on purpose", 4: "lost on purpose"}
     assert records[0].answered == [0, 2, 3]
     assert all("groups" in client.state for client in people.clients)
@@ -211,11 +213,11 @@ def test_lost_sites_are_named_and_get_their_groups_in_the_end():
 def test_it_survives_any_loss(seed):
     people = population()
     fed = LocalFederation(people.clients, seed=seed, drop_rate=0.3)
-    state = QUICK.init(fed)
+    state = SWIFT.init(fed)
     while not state.finished:
-        state, record = QUICK.step(fed, state)
+        state, record = SWIFT.step(fed, state)
         assert set(record.missing) | set(record.answered) == set(fed.ids)
-    assert QUICK.result(state)["models"].isfinite().all()
+    assert SWIFT.result(state)["models"].isfinite().all()
 
 
 def test_everyone_lost_is_no_crash():
