@@ -38,12 +38,17 @@ _FROM_DATA = ("data", "label")
 
 
 class Data(BaseModel):
-    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled."""
+    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled.
+
+    `seed` is that of who holds what and of who is absent; without it, the run's. Runs that differ only in the latter are
+    of the same clients.
+    """
 
     model_config = _STRICT
     source: str = "digits"
     label: str | None = None
     scaling: Literal["auto", "standard", "none"] = "auto"
+    seed: NonNegativeInt | None = None
 
 
 class Engine(BaseModel):
@@ -119,6 +124,11 @@ class Config:
     @property
     def method_name(self) -> str:
         return str(self.tables["method"]["name"])
+
+    @property
+    def data_seed(self) -> int:
+        """The seed that deals the data out: ``data.seed``, or the run's."""
+        return self.seed if self.data.seed is None else self.data.seed
 
     def to_toml(self) -> str:
         """The experiment as TOML text; reading it gives the same experiment."""
