@@ -1,5 +1,6 @@
-"""One self-contained HTML page per run: `RunView` says what to show, `write_report` draws it."""
+"""Self-contained HTML pages: `RunView` and `PageView` say what to show, `write_report` and `write_page` draw it."""
 
+from fedkin.report.page_view import Cell, PageView, Part, ResultTable, Verdict
 from fedkin.report.view import (
     Band,
     Bars,
@@ -16,11 +17,12 @@ from fedkin.report.view import (
     SampleMap,
     Timeline,
 )
-from fedkin.report.write import write_report
+from fedkin.report.write import write_page, write_report
 
 __all__ = [
     "Band",
     "Bars",
+    "Cell",
     "Change",
     "ClientGroups",
     "Curve",
@@ -29,9 +31,14 @@ __all__ = [
     "GroupTable",
     "Mark",
     "Node",
+    "PageView",
+    "Part",
     "Profiles",
+    "ResultTable",
     "RunView",
     "SampleMap",
     "Timeline",
+    "Verdict",
+    "write_page",
     "write_report",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -15,6 +16,11 @@ _VOID = {"br", "img", "meta"}
 def text(value: object) -> str:
     """`value` as text content, escaped."""
     return html.escape(str(value), quote=False)
+
+
+def prose(value: str) -> str:
+    """Sentences, escaped; what stands in backticks is shown as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value))
 
 
 def element(name: str, *content: str, **attributes: object) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from string import Template
 
-from fedkin.report.markup import element, text
+from fedkin.report.markup import element, prose, text
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def page(title: str, lead: str, opening: str, sections: Sequence[Section]) -> st
     contents = element("nav", element("ul", *links), aria_label="Contents") if len(links) > 1 else ""
     parts = [element("section", element("h2", text(s.title)), s.body, id=s.anchor) for s in sections]
     template = Template(resources.files("fedkin.report").joinpath("page.html").read_text(encoding="utf-8"))
-    lead_in = element("p", text(lead), class_="lead") if lead else ""
+    lead_in = element("p", prose(lead), class_="lead") if lead else ""
     return template.substitute(
         title=text(title), lead=lead_in, opening=opening, contents=contents, sections="\n".join(parts)
     )
@@ -62,9 +62,14 @@ def gallery(*figures: str, columns: int) -> str:
 
 def paragraphs(texts: Sequence[str]) -> str:
     """Texts one below the other."""
-    return "".join(element("p", text(each)) for each in texts)
+    return "".join(element("p", prose(each)) for each in texts)
 
 
 def sentences(notes: Sequence[str]) -> str:
     """Notes as a list."""
-    return element("ul", *(element("li", text(note)) for note in notes), class_="notes")
+    return element("ul", *(element("li", prose(note)) for note in notes), class_="notes")
+
+
+def commands(lines: Sequence[str]) -> str:
+    """Lines for a shell, one below the other."""
+    return element("pre", element("code", text("\n".join(lines))))

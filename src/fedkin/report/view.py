@@ -36,6 +36,17 @@ class Curve:
         Of all the series.
     x_label : str
         What a step is.
+    intervals : mapping of str to sequence of ((low, high) or None)
+        How sure a series is at every step, such as ± 95 %; drawn as a band behind it.
+    reference : mapping of str to sequence of (float or None)
+        What to compare with, as long as `x`; drawn thin, and under the name of a series in its colour.
+    reference_name : str
+        Whose values those under the name of a series are.
+
+    Raises
+    ------
+    FedkinError
+        If values are not as many as steps, or an interval is of no series or upside down.
     """
 
     title: str
@@ -44,12 +55,26 @@ class Curve:
     series: Mapping[str, Sequence[float | None]]
     unit: Unit = "number"
     x_label: str = "iteration"
+    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
+    reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    reference_name: str = "paper"
 
     def __post_init__(self) -> None:
-        for name, values in self.series.items():
+        self._check_lengths("Series", self.series)
+        self._check_lengths("Reference", self.reference)
+        self._check_lengths("Interval", self.intervals)
+        for name, intervals in self.intervals.items():
+            if name not in self.series:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' is of none of its series.")
+            turned = next((each for each in intervals if each is not None and each[0] > each[1]), None)
+            if turned is not None:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' holds {turned}, whose ends are reversed.")
+
+    def _check_lengths(self, what: str, named: Mapping[str, Sequence[Any]]) -> None:
+        for name, values in named.items():
             if len(values) != len(self.x):
                 raise FedkinError(
-                    f"Series '{name}' of curve '{self.title}' has {len(values)} values for {len(self.x)} steps."
+                    f"{what} '{name}' of curve '{self.title}' has {len(values)} values for {len(self.x)} steps."
                 )
 
 

@@ -1,4 +1,4 @@
-"""A run's report: one HTML file, written whole or not at all."""
+"""Pages: one HTML file each, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_groups
 from fedkin.report.maps import sample_map
 from fedkin.report.markup import folded
-from fedkin.report.page import Section, gallery, headlines, page, paragraphs, sentences
+from fedkin.report.page import Section, commands, gallery, headlines, page, paragraphs, sentences
+from fedkin.report.page_view import PageView, Part
 from fedkin.report.pictures import picture_cards
+from fedkin.report.result_tables import result_table
 from fedkin.report.tables import count_table, profile_table, settings_table
 from fedkin.report.view import RunView
 
@@ -32,9 +34,39 @@ def write_report(path: Path, view: RunView) -> None:
     write_atomically(Path(path), render(view))
 
 
+def write_page(path: Path, view: PageView) -> None:
+    """Write a page of results as one HTML file that needs nothing else; equal views give equal bytes.
+
+    Raises
+    ------
+    FedkinError
+        If the file cannot be written; a previous page then stays as it was.
+    """
+    write_atomically(Path(path), render_page(view))
+
+
 def render(view: RunView) -> str:
-    """The page's HTML."""
+    """The HTML of a run's report."""
     return page(view.title, view.lead, headlines(view.summary), list(_sections(view)))
+
+
+def render_page(view: PageView) -> str:
+    """The HTML of a page of results."""
+    sections = [Section(part.anchor, part.title, _part(part)) for part in view.parts]
+    return page(view.title, view.lead, headlines(view.summary), [*sections, *_settings(view.settings, "Every setting")])
+
+
+def _part(part: Part) -> str:
+    return "".join(
+        [
+            paragraphs(part.paragraphs),
+            *map(result_table, part.tables),
+            gallery(*map(line_chart, part.curves), columns=3) if part.curves else "",
+            gallery(*map(bar_chart, part.bars), columns=2) if part.bars else "",
+            sentences(part.notes) if part.notes else "",
+            commands(part.commands) if part.commands else "",
+        ]
+    )
 
 
 def _sections(view: RunView) -> Iterator[Section]:
@@ -63,10 +95,12 @@ def _sections(view: RunView) -> Iterator[Section]:
         yield Section("table", "Sites and groups", count_table(view.table))
     if view.notes:
         yield Section("notes", "Notes", sentences(view.notes))
-    if view.settings:
-        yield Section(
-            "settings", "Settings", folded("Every setting of this run", settings_table(list(_flat(view.settings))))
-        )
+    yield from _settings(view.settings, "Every setting of this run")
+
+
+def _settings(settings: Mapping[str, Any], summary: str) -> Iterator[Section]:
+    if settings:
+        yield Section("settings", "Settings", folded(summary, settings_table(list(_flat(settings)))))
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
