@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedkin.comparison import wording
 from fedkin.comparison.budget import Budget, parsed_duration
@@ -25,8 +25,6 @@ from fedkin.report import write_page
 
 PLAN = "plan.json"
 _OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
-
-By = Literal["score", "truth"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Options:
     clusters: int | None = None
     seeds: int = 3
     budget: str = "10m"
-    by: By = "score"
+    by: str = "score"
 
     def check(self) -> None:
         """Refuse what is out of its range.

@@ -88,7 +88,10 @@ def _table(comparison: Comparison) -> ResultTable:
         row[0] = Cell(texts[0], beside="given" if line.number is not None else "found" if line.runs else "")
         rows.append((line.method, [*row, Cell(line.remark or "")]))
     ranked = "agreement with the truth (ARI)" if comparison.by == "truth" else TITLES[comparison.score].lower()
-    caption = f"Ranked by {ranked}; the best first, the recommended one marked. Figures are means over the finished runs, bytes and time those of one run."
+    caption = (
+        f"Ranked by {ranked}; the best first, the recommended one marked. Figures are means over the finished runs, "
+        "bytes and time those of one run."
+    )
     return ResultTable("All methods", caption, "Method", [*headings(comparison), "Remark"], rows)
 
 

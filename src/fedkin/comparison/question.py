@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedkin import registry
 from fedkin.comparison.candidates import Candidate, Family, traits_of
@@ -14,8 +14,6 @@ from fedkin.config import Config, apply_setting, config_of, read_tables
 from fedkin.core import FedkinError
 from fedkin.data.population import Population
 from fedkin.data.supervised import Dealt
-
-Asked = Literal["auto", "samples", "clients"]
 
 _OWN = ("method", "seed", "target")
 """Sections and keys of an experiment that a comparison sets by itself."""
@@ -120,7 +118,7 @@ def question_of(
     clients: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
-    asked: Asked = "auto",
+    asked: str = "auto",
     methods: Sequence[str] = ("all",),
 ) -> Question:
     """What a user asks.
@@ -173,19 +171,15 @@ def question_of(
     return Question(family, tables, _known(shared), first)
 
 
-def _asked(tables: dict[str, Any], asked: Asked, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
+def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """The scenario, and what is to be grouped."""
     scenario = dict(tables.get("scenario", {}))
     if "name" not in scenario and _is_folder_of_sites(str(tables["data"].get("source", "digits"))):
         scenario["name"] = "sites"
     named = {traits_of(name).family for name in methods if name in registry.METHODS}
-    family: Family = "samples"
-    if asked != "auto":
-        family = asked
-    elif len(named) == 1:
-        family = named.pop()
-    elif "name" in scenario and issubclass(registry.resolve("scenario", scenario["name"]), Dealt):
-        family = "clients"
+    gives_labels = "name" in scenario and issubclass(registry.resolve("scenario", scenario["name"]), Dealt)
+    of_clients = named == {"clients"} or (named != {"samples"} and gives_labels)
+    family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
     scenario.setdefault("name", "own-class" if family == "samples" else "label-groups")
     if family == "clients" and scenario["name"] == "sites":
         scenario.setdefault("test_share", _HELD_OUT)

@@ -68,8 +68,8 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 
     Samples: of those whose cohesion is within 0.02 of the best, those whose stability is within 0.05 of the most
     stable, and of these the one that moves the fewest bytes. Clients: the same with accuracy on clients' own tests,
-    within one standard error of the difference between clients; one that forms no groups is taken only if none that
-    does is as good.
+    within one standard error of the difference between clients, and fewer groups before fewer bytes; one that forms no
+    groups is taken only if none that does is as good.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     close = {each: verdict for each, verdict in close.items() if not traits_of(each.method).bound} or close
     most = max(_stability(verdict) for verdict in close.values())
     stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
-    take = min(stable, key=lambda each: (stable[each].bytes, each.method))
+    groups = {each: mean(verdict.groups) if family == "clients" else 0 for each, verdict in stable.items()}
+    take = min(stable, key=lambda each: (groups[each], stable[each].bytes, each.method))
     others = [score[each] for each in able_ones if not near(best, able_ones[each])]
     return Choice(take, len(close) - 1, len(stable) - 1, score[take] - max(others) if others else None)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedkin.comparison.budget import Budget
 from fedkin.comparison.candidates import Candidate, Selection
@@ -162,16 +163,19 @@ class Schedule:
         path = self.out / _NUMBERS
         if not numbers or self.budget.left < _LEAST:
             return
-        kept = json.loads(path.read_text()) if path.exists() else {"numbers": list(numbers), "ordered": False}
+        kept: dict[str, Any] = {"numbers": list(numbers), "ordered": False}
+        if path.exists():
+            kept = json.loads(path.read_text())
         if likeliest_first and not kept["ordered"]:
-            best = max(
-                ((score_of(self.question.family, verdict), each.number) for each, verdict in self.verdicts().items()
-                 if each.number in kept["numbers"]), default=None,
-            )  # fmt: skip
-            if best is not None:
-                kept["numbers"].sort(key=lambda number: number != best[1])
-            kept["ordered"] = True
+            likeliest = self._likeliest(kept["numbers"])
+            kept = {"numbers": sorted(kept["numbers"], key=lambda number: number != likeliest), "ordered": True}
         write_atomically(path, json.dumps(kept) + "\n")
+
+    def _likeliest(self, numbers: Sequence[int]) -> int | None:
+        """Of these numbers of groups the one that was told to the candidate with the best score."""
+        score = {each: score_of(self.question.family, verdict) for each, verdict in self.verdicts().items()}
+        told = [each for each in score if each.number in numbers]
+        return max(told, key=lambda each: score[each]).number if told else None
 
     def _numbers(self) -> list[int]:
         """The numbers of groups that were settled, the likeliest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from statistics import mean
 
 from fedkin.comparison.candidates import Candidate, Family, Role
 from fedkin.comparison.judging import SCORE, TRUTH, Verdict
@@ -27,7 +28,9 @@ def reason(family: Family, choice: Choice, verdict: Verdict, by_truth: bool) -> 
     if stable is not None:
         as_others = " as stably as any of these" if choice.rivals and choice.stable < choice.rivals else ""
         parts.append(f"finds the same groups over seeds{as_others} (ARI {stable:.2f})")
-    cheapest = ", the least of these," if choice.stable else ""
+    cheapest = ", the least of these," if choice.stable and family == "samples" else ""
+    if choice.stable and family == "clients":
+        parts.append(f"needs no more groups than these ({mean(verdict.groups):g})")
     parts.append(f"moves {size(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
     return listed(parts)
 
