@@ -16,12 +16,8 @@ from statistics import mean, stdev
 
 from fedkin.comparison import Comparison, Options, compared, question_of
 
-FEDERATIONS = {
-    "digits": ("digits", []),
-    "blobs": ("blobs", []),
-    "label-groups": ("label-groups", []),
-}
-"""By name: what is compared, and settings."""
+FEDERATIONS = ("digits", "blobs", "label-groups")
+"""What is compared: data, dealt out by class, and a scenario."""
 HEADINGS = ("federation", "seed", "recommended", "its ARI", "best by ARI", "its ARI", "behind", "methods finished", "s")
 
 
@@ -39,8 +35,7 @@ def main() -> None:
     for name in given.federations:
         gaps = []
         for seed in given.seeds:
-            what, settings = FEDERATIONS[name]
-            question = question_of(what, seed=seed, settings=[*settings, *given.settings], methods=given.methods)
+            question = question_of(name, seed=seed, settings=given.settings, methods=given.methods)
             options = Options(tuple(given.methods), seeds=given.runs, budget=given.budget)
             found = compared(question, options, given.out / f"{name}-{seed}")
             gaps.append(found.truth_gap or 0.0)

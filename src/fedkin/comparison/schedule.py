@@ -2,8 +2,9 @@
 
 First comes one seed of everything: of methods that need no number of groups or are told the known one. Where it is not
 known, the numbers that these find, and the best of a ladder that the cheapest method climbs, are told to the others:
-cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. Each run has
-a fair share of what is left; one that was stopped goes on when all others had their turn, as long as there is time.
+cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What further
+seeds will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first
+turn. A run that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
@@ -71,16 +72,19 @@ class Schedule:
     told: Told
     refused: dict[Candidate, str] = field(default_factory=dict)
     _turns_had: int = 0
+    _took: dict[Candidate, float] = field(default_factory=dict)
     _done: dict[Job, Done] = field(default_factory=dict)
     _verdicts: dict[tuple[Candidate, int], Verdict] = field(default_factory=dict)
 
     def work(self) -> None:
         """Make runs until all are made or the budget is spent."""
         for candidate, seed in self._turns():
-            self._run(candidate, seed, self.budget.left / max(1, self._foreseen()))
-        for seed in range(self.seeds):
-            for candidate in self.candidates() if seed == 0 else self._best():
-                self._run(candidate, seed, self.budget.left)
+            self._run(candidate, seed, self._share(seed))
+        for name in self.selection.methods:
+            for seed in range(self.seeds):
+                for candidate in self.candidates() if seed == 0 else self._best():
+                    if candidate.method == name:
+                        self._run(candidate, seed, self.budget.left)
 
     def candidates(self) -> list[Candidate]:
         """All that are tried, as far as that is known by now."""
@@ -115,7 +119,7 @@ class Schedule:
 
     def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
         """Make or go on with one run for so many seconds, if there is time and it is not made yet."""
-        job = self._job(candidate, seed)
+        job, began = self._job(candidate, seed), self.budget.spent
         if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
             return
         with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
@@ -124,6 +128,21 @@ class Schedule:
             except FedkinError as error:
                 self.refused[candidate] = str(error)
         self._turns_had += 1
+        self._took[candidate] = self.budget.spent - began
+
+    def _share(self, seed: int) -> float:
+        """Seconds that the next run may take."""
+        left = self.budget.left
+        if seed == 0:
+            had_turn = {each.method for each in self._took} | {each.method for each in self.finished()}
+            waiting = [name for name in self.selection.methods if name not in had_turn]
+            kept = sum(
+                self._took.get(each, 0.0) * (self.seeds - len(runs)) for each, runs in self.finished().items()
+                if each in self._best()
+            )  # fmt: skip
+            return max(left - kept, left / 2) / (len(waiting) + 1)
+        waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
+        return left / max(1, len(waiting))
 
     def _foreseen(self) -> int:
         """About how many runs are still to have a turn."""
