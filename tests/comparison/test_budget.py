@@ -1,10 +1,8 @@
-import signal
-import threading
 import time
 
 import pytest
 
-from fedkin.comparison.budget import Budget, OutOfTime, deadline, parsed_duration
+from fedkin.comparison.budget import Budget, parsed_duration
 from fedkin.core import FedkinError
 
 
@@ -27,36 +25,3 @@ def test_a_budget_is_spent() -> None:
     time.sleep(0.06)
     assert budget.left == 0
     assert budget.spent > 0.05
-
-
-def test_a_deadline_ends_what_runs() -> None:
-    before = signal.getsignal(signal.SIGALRM)
-    began = time.monotonic()
-    with pytest.raises(OutOfTime), deadline(0.05):
-        time.sleep(30)
-    assert time.monotonic() - began < 20
-    assert signal.getsignal(signal.SIGALRM) is before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
-def test_what_ends_in_time_is_left_alone() -> None:
-    with deadline(0.2):
-        value = 1
-    time.sleep(0.3)
-    assert value == 1
-
-
-def test_a_deadline_needs_the_main_thread() -> None:
-    said: list[str] = []
-
-    def inside() -> None:
-        try:
-            with deadline(1):
-                pass
-        except FedkinError as error:
-            said.append(str(error))
-
-    thread = threading.Thread(target=inside)
-    thread.start()
-    thread.join()
-    assert "main thread" in said[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedkin.comparison.candidates import Candidate, Selection, selection_of
 from fedkin.comparison.comparison import JSON, PAGE, Comparison, Line
 from fedkin.comparison.display import shown
 from fedkin.comparison.judging import SCORE, TRUTH, Judge, Verdict
+from fedkin.comparison.labour import Worker
 from fedkin.comparison.page import page_of
 from fedkin.comparison.question import Question
 from fedkin.comparison.ranking import able, best_numbers, chosen, chosen_by_truth
@@ -68,7 +70,9 @@ class Options:
         parsed_duration(self.budget)
 
 
-def compared(question: Question, options: Options, out: Path, told: Told = shown) -> Comparison:
+def compared(
+    question: Question, options: Options, out: Path, told: Told = shown, worker: Worker | None = None
+) -> Comparison:
     """Compare methods on the same sites; what a former call with the same question left in `out` is gone on with.
 
     Parameters
@@ -79,6 +83,8 @@ def compared(question: Question, options: Options, out: Path, told: Told = shown
         Folder for the runs and for what they come to.
     told : callable
         See `Schedule.told`.
+    worker : Worker, optional
+        Makes the runs, and is left running; by default one of its own.
 
     Raises
     ------
@@ -94,9 +100,9 @@ def compared(question: Question, options: Options, out: Path, told: Told = shown
     if options.by == "truth" and not _has_truth(question, population):
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
     _prepare(question, options, out)
-    with held(out / PLAN):
+    with held(out / PLAN), nullcontext(worker) if worker else Worker() as at_work:
         judge = Judge(question.family, population, question.seed)
-        schedule = Schedule(question, selection, judge, options.clusters, options.seeds, out, budget, told)
+        schedule = Schedule(question, selection, judge, options.clusters, options.seeds, out, budget, told, at_work)
         schedule.work()
         comparison = _comparison(schedule, options, config)
         comparison.write()

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.comparison.budget import OutOfTime, deadline
 from fedkin.comparison.candidates import Candidate
-from fedkin.config import Config
 from fedkin.core import FedkinError
 from fedkin.costs import costs_of
 from fedkin.outputs import RESULT
-from fedkin.run import CHECKPOINT, CONFIG, RECORDS, REPORT, Progress, execute, resume
+from fedkin.run import CHECKPOINT, RECORDS, REPORT
 
 Labels = NDArray[np.int64]
 
@@ -78,29 +76,6 @@ def steps_of(folder: Path) -> int:
     """How many steps a run has come."""
     records = folder / RECORDS
     return len(records.read_text().splitlines()) if (folder / CHECKPOINT).exists() and records.exists() else 0
-
-
-def run_for(config: Config, folder: Path, seconds: float, progress: Progress | None = None) -> bool:
-    """Begin a run or go on with it, for so many seconds at most; whether it has come to its end.
-
-    One that was stopped keeps its last step, from which it can go on.
-
-    Raises
-    ------
-    FedkinError
-        If the method refuses the data, or a file cannot be written.
-    """
-    if is_finished(folder):
-        return True
-    try:
-        with deadline(seconds):
-            if (folder / CONFIG).exists():
-                resume(folder, progress)
-            else:
-                execute(config, folder, progress)
-    except OutOfTime:
-        return is_finished(folder)
-    return True
 
 
 def outcome(folder: Path, sizes: Sequence[int]) -> Done:

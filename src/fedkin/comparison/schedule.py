@@ -19,9 +19,10 @@ from typing import Any
 from fedkin.comparison.budget import Budget
 from fedkin.comparison.candidates import Candidate, Selection
 from fedkin.comparison.judging import Judge, Verdict
+from fedkin.comparison.labour import Worker
 from fedkin.comparison.question import Question
 from fedkin.comparison.ranking import best_numbers, score_of
-from fedkin.comparison.runs import Done, Job, is_finished, outcome, run_for
+from fedkin.comparison.runs import Done, Job, is_finished, outcome
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.run import Progress
@@ -58,6 +59,8 @@ class Schedule:
         The comparison's folder.
     budget : Budget
     told : callable
+    worker : Worker
+        Makes the runs.
     refused : dict
         By candidate, why its method cannot be applied.
     """
@@ -70,6 +73,7 @@ class Schedule:
     out: Path
     budget: Budget
     told: Told
+    worker: Worker
     refused: dict[Candidate, str] = field(default_factory=dict)
     _turns_had: int = 0
     _took: dict[Candidate, float] = field(default_factory=dict)
@@ -124,7 +128,8 @@ class Schedule:
             return
         with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
             try:
-                run_for(self.question.config(candidate, job.seed), job.folder(self.out), max(seconds, _LEAST), progress)
+                config = self.question.config(candidate, job.seed)
+                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), progress)
             except FedkinError as error:
                 self.refused[candidate] = str(error)
         self._turns_had += 1
