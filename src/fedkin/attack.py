@@ -124,7 +124,7 @@ def _material(folder: Path) -> Material:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )
-    population = config.scenario.build(config.seed).scaled(found.scaling)
+    population = config.scenario.build(config.data_seed).scaled(found.scaling)
     if not any(len(y) for _, y in population.tests):
         hint = "; 'scenario.test_share' sets how many" if hasattr(config.scenario, "test_share") else ""
         raise FedkinError(

@@ -40,12 +40,17 @@ _FROM_DATA = ("data", "label")
 
 
 class Data(BaseModel):
-    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled."""
+    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled.
+
+    `seed` is that of who holds what and of who is absent; without it, the run's. Runs that differ only in the latter
+    are of the same clients.
+    """
 
     model_config = _STRICT
     source: str = "digits"
     label: str | None = None
     scaling: Literal["auto", "standard", "none"] = "auto"
+    seed: NonNegativeInt | None = None
 
 
 class Engine(BaseModel):
@@ -140,6 +145,11 @@ class Config:
     def method_name(self) -> str:
         return str(self.tables["method"]["name"])
 
+    @property
+    def data_seed(self) -> int:
+        """The seed that deals the data out: ``data.seed``, or the run's."""
+        return self.seed if self.data.seed is None else self.data.seed
+
     def to_toml(self) -> str:
         """The experiment as TOML text; reading it gives the same experiment."""
         return tomli_w.dumps(self.tables)
@@ -161,10 +171,10 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
         If the file cannot be read, or a name, key, type or value is not allowed.
     """
     is_file = str(experiment).endswith(".toml")
-    tables = _read(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
+    tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
     places = dict.fromkeys(_paths(tables), f"in {experiment}" if is_file else "on the command line")
     for override in overrides:
-        places[_apply(tables, override)] = "on the command line"
+        places[apply_setting(tables, override)] = "on the command line"
     return _resolve(tables, places)
 
 
@@ -203,7 +213,14 @@ def _listed(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, unchecked.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be read.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -217,8 +234,14 @@ def _paths(tables: dict[str, Any]) -> list[str]:
     return [*tables, *inside]
 
 
-def _apply(tables: dict[str, Any], override: str) -> str:
-    """Set one ``section.key=value`` in `tables` and return its path."""
+def apply_setting(tables: dict[str, Any], override: str) -> str:
+    """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
+
+    Raises
+    ------
+    FedkinError
+        If it is written otherwise, or a part of the path is no section.
+    """
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
     if not equals or not key or not all(parents):

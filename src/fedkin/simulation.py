@@ -116,7 +116,7 @@ def _population(config: Config) -> Population:
     text = config.to_toml()
     if text not in _made:
         _made.clear()
-        _made[text] = config.scenario.build(config.seed)
+        _made[text] = config.scenario.build(config.data_seed)
     return _made[text]
 
 

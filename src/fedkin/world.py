@@ -25,7 +25,7 @@ class Told(Protocol):
 def world_of(config: Config, folder: Path, told: Told, to_work: bool = True) -> Iterator[tuple[Population, Federation]]:
     """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts."""
     told.phase(f"Reading {config.data.source}")
-    population: Population = config.scenario.build(config.seed).without(config.engine.absent, config.seed)
+    population: Population = config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
     if config.engine.name == "flower":
         from fedkin.simulation import seen, simulated
 

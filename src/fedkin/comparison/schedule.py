@@ -1,0 +1,221 @@
+"""Which run is made next, and for how long: the budget spread over candidates and seeds.
+
+First comes one seed of everything: of methods that need no number of groups or are told the known one. Where it is not
+known, the numbers that these find, and the best of a ladder that the cheapest method climbs, are told to the others:
+cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What further
+seeds will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first
+turn. A run that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkin.comparison.budget import Budget
+from fedkin.comparison.candidates import Candidate, Selection
+from fedkin.comparison.judging import Judge, Verdict
+from fedkin.comparison.labour import Worker
+from fedkin.comparison.question import Question
+from fedkin.comparison.ranking import best_numbers, score_of
+from fedkin.comparison.runs import Done, Job, is_finished, outcome
+from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.run import Progress
+
+LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Numbers of groups of samples that the cheapest method tries where none is known."""
+FEW = (2, 3, 4)
+"""Numbers of groups of clients that are tried where no method finds any."""
+_OF_LADDER, _MOST_NUMBERS = 2, 4
+"""How many numbers the ladder gives, and how many are tried in all."""
+_SAMPLES_PER_GROUP = 10
+_LEAST = 2.0
+"""Seconds below which no run is begun, for reading the data may take as long."""
+_NUMBERS = "numbers.json"
+
+Told = Callable[[Job, int, int, float], AbstractContextManager[Progress]]
+"""Called before each run with it, the runs ended, those foreseen, and the seconds left."""
+
+
+@dataclass
+class Schedule:
+    """The runs of a comparison, those made and those to make.
+
+    Attributes
+    ----------
+    question : Question
+    selection : Selection
+    judge : Judge
+    clusters : int or None
+        How many groups there are, if that is known.
+    seeds : int
+        Runs of each candidate.
+    out : Path
+        The comparison's folder.
+    budget : Budget
+    told : callable
+    worker : Worker
+        Makes the runs.
+    refused : dict
+        By candidate, why its method cannot be applied.
+    """
+
+    question: Question
+    selection: Selection
+    judge: Judge
+    clusters: int | None
+    seeds: int
+    out: Path
+    budget: Budget
+    told: Told
+    worker: Worker
+    refused: dict[Candidate, str] = field(default_factory=dict)
+    _turns_had: int = 0
+    _took: dict[Candidate, float] = field(default_factory=dict)
+    _done: dict[Job, Done] = field(default_factory=dict)
+    _verdicts: dict[tuple[Candidate, int], Verdict] = field(default_factory=dict)
+
+    def work(self) -> None:
+        """Make runs until all are made or the budget is spent."""
+        for candidate, seed in self._turns():
+            self._run(candidate, seed, self._share(seed))
+        for name in self.selection.methods:
+            for seed in range(self.seeds):
+                for candidate in self.candidates() if seed == 0 else self._best():
+                    if candidate.method == name:
+                        self._run(candidate, seed, self.budget.left)
+
+    def candidates(self) -> list[Candidate]:
+        """All that are tried, as far as that is known by now."""
+        first = [*self.selection.first(self.clusters), *self._ladder()]
+        numbers = self._numbers()
+        costly = self.selection.told(numbers[:1], cheap=False)
+        return list(dict.fromkeys([*first, *self.selection.told(numbers, cheap=True), *costly]))
+
+    def finished(self) -> dict[Candidate, list[Done]]:
+        """Finished runs by candidate, in order of seed."""
+        jobs = {each: [self._job(each, seed) for seed in range(self.seeds)] for each in self.candidates()}
+        runs = {each: [self._outcome(job) for job in own if self._is_finished(job)] for each, own in jobs.items()}
+        return {each: own for each, own in runs.items() if own}
+
+    def verdicts(self) -> dict[Candidate, Verdict]:
+        """What is known of every candidate that has a finished run."""
+        for each, runs in (found := self.finished()).items():
+            if (each, len(runs)) not in self._verdicts:
+                self._verdicts[each, len(runs)] = self.judge.verdict(runs)
+        return {each: self._verdicts[each, len(runs)] for each, runs in found.items()}
+
+    def _turns(self) -> Iterator[tuple[Candidate, int]]:
+        """Candidates and seeds, counted from 0, in the order in which they have their turn."""
+        yield from ((each, 0) for each in [*self.selection.first(self.clusters), *self._ladder()])
+        if self.clusters is None:
+            self._settle(self._found_numbers())
+            yield from ((each, 0) for each in self.selection.told(self._numbers(), cheap=True))
+            self._settle(self._numbers(), likeliest_first=True)
+            yield from ((each, 0) for each in self.candidates())
+        for seed in range(1, self.seeds):
+            yield from ((each, seed) for each in self._best())
+
+    def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
+        """Make or go on with one run for so many seconds, if there is time and it is not made yet."""
+        job, began = self._job(candidate, seed), self.budget.spent
+        if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
+            return
+        with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
+            try:
+                config = self.question.config(candidate, job.seed)
+                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), progress)
+            except FedkinError as error:
+                self.refused[candidate] = str(error)
+        self._turns_had += 1
+        self._took[candidate] = self.budget.spent - began
+
+    def _share(self, seed: int) -> float:
+        """Seconds that the next run may take."""
+        left = self.budget.left
+        if seed == 0:
+            had_turn = {each.method for each in self._took} | {each.method for each in self.finished()}
+            waiting = [name for name in self.selection.methods if name not in had_turn]
+            kept = sum(
+                self._took.get(each, 0.0) * (self.seeds - len(runs)) for each, runs in self.finished().items()
+                if each in self._best()
+            )  # fmt: skip
+            return max(left - kept, left / 2) / (len(waiting) + 1)
+        waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
+        return left / max(1, len(waiting))
+
+    def _foreseen(self) -> int:
+        """About how many runs are still to have a turn."""
+        tried = self._ladder() if self.clusters is None else []
+        cheap = self.selection.told([0], cheap=True) if self.clusters is None else []
+        expected = len(self.selection.methods) * self.seeds + len(tried) + (_MOST_NUMBERS - 1) * len(cheap)
+        made = sum(map(len, self.finished().values()))
+        return max(1, expected - max(made, self._turns_had))
+
+    def _best(self) -> list[Candidate]:
+        """Each method with its best number, of those that have a finished run; the cheapest first."""
+        chosen = best_numbers(self.question.family, self.verdicts())
+        return [chosen[name] for name in self.selection.methods if name in chosen]
+
+    def _ladder(self) -> list[Candidate]:
+        """The cheapest method that must be told the number of groups of samples, with several of them."""
+        if self.clusters is not None or self.question.family != "samples":
+            return []
+        most = sum(self.judge.sizes) // _SAMPLES_PER_GROUP
+        able = self.selection.needy
+        return [Candidate(able[0], number) for number in LADDER if number <= most] if able else []
+
+    def _found_numbers(self) -> list[int]:
+        """Numbers of groups worth telling: those that methods found and the best of the ladder, by score."""
+        family, verdicts = self.question.family, self.verdicts()
+        ranked = sorted(verdicts, key=lambda each: -score_of(family, verdicts[each]))
+        ladder = [each for each in ranked if each.number is not None][:_OF_LADDER]
+        proposed = [each for each in ranked if each.number is None or each in ladder]
+        numbers = [verdicts[each].groups[0] if each.number is None else each.number for each in proposed]
+        most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
+        usable = list(dict.fromkeys(number for number in numbers if 2 <= number <= most))
+        few = [number for number in FEW if number <= most] if family == "clients" else []
+        return (usable or few)[:_MOST_NUMBERS]
+
+    def _settle(self, numbers: Sequence[int], likeliest_first: bool = False) -> None:
+        """Keep the numbers of groups to tell; when that was done once, in another process too, they stay."""
+        path = self.out / _NUMBERS
+        if not numbers or self.budget.left < _LEAST:
+            return
+        kept: dict[str, Any] = {"numbers": list(numbers), "ordered": False}
+        if path.exists():
+            kept = json.loads(path.read_text())
+        if likeliest_first and not kept["ordered"]:
+            likeliest = self._likeliest(kept["numbers"])
+            kept = {"numbers": sorted(kept["numbers"], key=lambda number: number != likeliest), "ordered": True}
+        write_atomically(path, json.dumps(kept) + "\n")
+
+    def _likeliest(self, numbers: Sequence[int]) -> int | None:
+        """Of these numbers of groups the one that was told to the candidate with the best score."""
+        score = {each: score_of(self.question.family, verdict) for each, verdict in self.verdicts().items()}
+        told = [each for each in score if each.number in numbers]
+        return max(told, key=lambda each: score[each]).number if told else None
+
+    def _numbers(self) -> list[int]:
+        """The numbers of groups that were settled, the likeliest first."""
+        path = self.out / _NUMBERS
+        if self.clusters is not None or not path.exists():
+            return []
+        numbers: list[int] = json.loads(path.read_text())["numbers"]
+        return numbers
+
+    def _job(self, candidate: Candidate, seed: int) -> Job:
+        return Job(candidate, self.question.seed + seed)
+
+    def _is_finished(self, job: Job) -> bool:
+        return is_finished(job.folder(self.out))
+
+    def _outcome(self, job: Job) -> Done:
+        if job not in self._done:
+            self._done[job] = outcome(job.folder(self.out), self.judge.sizes)
+        return self._done[job]

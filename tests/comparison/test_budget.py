@@ -1,0 +1,27 @@
+import time
+
+import pytest
+
+from fedkin.comparison.budget import Budget, parsed_duration
+from fedkin.core import FedkinError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30), ("1.5s", 1.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parsed_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "10 m", "ten minutes", "-5m", "0s", "10d", "10m!"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(FedkinError, match=r"--budget is '.*'; it should be a time above 0, such as 90s, 10m or 2h\."):
+        parsed_duration(text)
+
+
+def test_a_budget_is_spent() -> None:
+    budget = Budget(0.05)
+    assert 0 < budget.left <= 0.05
+    time.sleep(0.06)
+    assert budget.left == 0
+    assert budget.spent > 0.05

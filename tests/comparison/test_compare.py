@@ -1,0 +1,318 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.cli import main
+from fedkin.comparison import Comparison, Options, compared, question_of
+from fedkin.comparison.runs import Job
+from fedkin.comparison.wording import remark, seconds
+from fedkin.core import FedkinError
+from fedkin.run import Progress
+from site_files import sites
+
+CHEAP = ("kfed", "kmeans", "kin-graph")
+
+
+class Watch:
+    """Tells which runs were begun."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def __call__(self, job: Job, ended: int, foreseen: int, left: float) -> Any:
+        assert 0 <= ended < foreseen
+        self.jobs.append(job)
+        return nullcontext(Progress())
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{job.candidate.folder} {job.seed}" for job in self.jobs]
+
+
+@pytest.fixture(scope="module")
+def hospitals(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return sites(tmp_path_factory.mktemp("data") / "hospitals", groups=3, count=3, samples=60)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, hospitals: str) -> tuple[Comparison, Watch]:
+    watch = Watch()
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
+    out = tmp_path_factory.mktemp("comparisons") / "first"
+    return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, watch), watch
+
+
+def test_the_number_of_groups_is_found_and_told(found: tuple[Comparison, Watch]) -> None:
+    comparison, watch = found
+    lines = {line.method: line for line in comparison.lines}
+    assert set(lines) == set(CHEAP)
+    assert {line.groups for line in lines.values()} == {(3, 3)}
+    assert all(line.truth["ari"] > 0.95 for line in lines.values())
+    assert comparison.truth_gap == pytest.approx(0, abs=0.02)
+    assert comparison.recommended == "kfed"  # as good as any, and the cheapest
+    assert "moves" in comparison.reason
+    assert lines["kmeans"].remark == "a yardstick: moves the data"
+    assert {"cohesion", "stability", "silhouette", "consensus"} == set(lines["kfed"].measures)
+    first = watch.names[: watch.names.index("kfed-3 1")]
+    assert all(name.endswith(" 0") for name in first)  # one seed of all before the second of any
+    assert {name.split(" ")[0].split("-")[0] for name in first} == {"kfed", "kmeans", "kin"}
+    assert [name for name in watch.names if name.startswith("kfed") and name.endswith("1")] == ["kfed-3 1"]
+
+
+def test_everything_is_on_disk(found: tuple[Comparison, Watch]) -> None:
+    comparison, _ = found
+    with (comparison.out / "comparison.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == [line.method for line in comparison.lines]
+    assert [row["method"] for row in rows if row["recommended"] == "True"] == ["kfed"]
+    assert float(rows[0]["megabytes"]) > 0
+    assert json.loads((comparison.out / "comparison.json").read_text())["recommended"] == "kfed"
+    page = (comparison.out / "report.html").read_text()
+    assert "is recommended" in page
+    assert "fedkin run kfed" in page
+    assert all(name in page for name in CHEAP)
+    assert list(comparison.table["method"]) == [row["method"] for row in rows]
+    assert (Path(comparison.lines[0].folder) / "report.html").is_file()
+
+
+def test_what_is_made_is_not_made_again(found: tuple[Comparison, Watch], hospitals: str) -> None:
+    comparison, _ = found
+    question, watch = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"]), Watch()
+    again = compared(question, Options(CHEAP, seeds=2, budget="5m"), comparison.out, watch)
+    assert watch.jobs == []
+    assert [(line.name, line.measures, line.truth) for line in again.lines] == [
+        (line.name, line.measures, line.truth) for line in comparison.lines
+    ]
+    more = compared(question, Options(CHEAP, seeds=3, budget="5m"), comparison.out, watch)
+    assert {job.seed for job in watch.jobs} == {2}
+    assert {line.runs for line in more.lines} == {3}
+
+
+def test_the_command_it_recommends_does_what_was_compared(
+    found: tuple[Comparison, Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison, _ = found
+    monkeypatch.chdir(tmp_path)
+    words = comparison.use[0].split()
+    with pytest.raises(SystemExit) as end:
+        main(words[1:])
+    assert end.value.code in (0, None)
+    run = Path(words[words.index("--out") + 1])
+    labels = [(folder / "labels" / "site-0.csv").read_text() for folder in (run, Path(comparison.lines[0].folder))]
+    kfed = next(line for line in comparison.lines if line.method == "kfed")
+    assert labels[0] == (Path(kfed.folder) / "labels" / "site-0.csv").read_text()
+
+
+def test_the_truth_ranks_if_it_is_asked_to(found: tuple[Comparison, Watch], hospitals: str) -> None:
+    comparison, _ = found
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
+    by_truth = compared(question, Options(CHEAP, seeds=2, budget="5m", by="truth"), comparison.out, Watch())
+    scores = [line.truth["ari"] for line in by_truth.lines]
+    assert scores == sorted(scores, reverse=True)
+    assert by_truth.truth_gap == 0
+    assert "agrees best with the truth" in by_truth.reason
+
+
+def test_clients_are_compared_by_their_own_tests(tmp_path: Path) -> None:
+    methods = ("fedavg", "local", "ocfl")
+    question = question_of("label-groups", methods=methods, clients=6, settings=["method.rounds=4", "engine.workers=1"])
+    watch = Watch()
+    comparison = compared(question, Options(methods, seeds=1, budget="1h"), tmp_path / "out", watch)
+    assert watch.names == ["local 0", "fedavg 0", "ocfl 0"]
+    lines = {line.method: line for line in comparison.lines}
+    assert lines["fedavg"].groups == (1,)
+    assert lines["local"].groups == (6,)
+    assert lines["local"].remark == "forms no groups"
+    assert all(0 < line.measures["accuracy"] <= 1 for line in lines.values())
+    assert len(lines["ocfl"].clients) == 6
+    assert lines["ocfl"].truth["ari"] <= 1
+    scores = [line.measures["accuracy"] for line in comparison.lines]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
+    watch = Watch()
+    options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
+    comparison = compared(question_of("wine", methods=options.methods), options, tmp_path / "out", watch)
+    assert watch.names == ["kfed-2 0", "kin-graph-2 0"]
+    assert {line.name for line in comparison.lines} == {"kfed, 2 groups", "kin-graph, 2 groups"}
+
+
+def test_a_run_that_does_not_fit_is_told_and_gone_on_with(tmp_path: Path, toy: None) -> None:
+    methods = ("toy",)
+    settings = ["scenario.name=toy", "method.rounds=40", "method.pause=0.2"]
+    question = question_of("digits", methods=methods, settings=settings)
+    out = tmp_path / "out"
+    with pytest.raises(FedkinError, match=r"No run finished in the budget of 3s.*larger --budget goes on"):
+        compared(question, Options(methods, seeds=1, budget="3s"), out, Watch())
+    steps = len((out / "runs" / "toy" / "seed-0" / "records.jsonl").read_text().splitlines())
+    assert 0 < steps < 40
+    comparison = compared(question, Options(methods, seeds=2, budget="12s"), out, Watch())
+    (line,) = comparison.lines
+    assert 1 <= line.runs <= 2
+    assert line.truth == {}
+    assert comparison.truth_gap is None
+
+
+def test_each_run_has_its_share_of_the_budget(tmp_path: Path, toy: None, hospitals: str) -> None:
+    methods = ("toy", "kmeans")
+    settings = ["method.rounds=200", "method.pause=0.1", "engine.workers=1"]
+    question = question_of(hospitals, methods=methods, settings=settings)
+    watch = Watch()
+    comparison = compared(question, Options(methods, clusters=3, seeds=2, budget="10s"), tmp_path / "out", watch)
+    lines = {line.method: line for line in comparison.lines}
+    assert watch.names[:2] == ["kmeans-3 0", "toy 0"]
+    assert lines["kmeans"].runs == 2  # the slow one did not eat its time
+    assert lines["toy"].runs == 0
+    assert lines["toy"].remark.startswith("not finished in the budget, stopped after ")
+    assert lines["toy"].measures == {}
+    assert comparison.lines[-1].method == "toy"
+    assert comparison.recommended is None  # a yardstick is none to take
+
+
+def test_what_a_method_refuses_is_told(tmp_path: Path, hospitals: str) -> None:
+    methods = ("ladd", "fedavg")
+    question = question_of(hospitals, asked="clients", methods=methods, settings=["method.rounds=1"])
+    comparison = compared(question, Options(methods, clusters=2, seeds=1, budget="1h"), tmp_path / "out", Watch())
+    lines = {line.method: line for line in comparison.lines}
+    assert lines["ladd"].remark.startswith("cannot be applied: ")
+    assert lines["fedavg"].runs == 1
+    with pytest.raises(FedkinError, match=r"No method suits '.*hospitals': "):
+        compared(question, Options(("ladd",), clusters=2, seeds=1, budget="1h"), tmp_path / "other", Watch())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (Options(clusters=1), "--clusters is 1; allowed: 2 or more"),
+        (Options(seeds=0), "--seeds is 0; allowed: 1 or more"),
+        (Options(by="luck"), "--by is 'luck'; it should be score or truth"),
+        (Options(budget="soon"), "--budget is 'soon'"),
+    ],
+)
+def test_options_out_of_their_range_are_refused(options: Options, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        compared(question_of("blobs"), options, tmp_path / "out", Watch())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear")
+    with pytest.raises(FedkinError, match=r"holds letter.txt, which is no comparison's; give another --out"):
+        compared(question_of("blobs"), Options(("kfed",)), tmp_path, Watch())
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    with pytest.raises(FedkinError, match="is a file; give another --out"):
+        compared(question_of("blobs"), Options(("kfed",)), tmp_path / "letter.txt", Watch())
+
+
+def test_another_comparison_is_not_mixed_in(found: tuple[Comparison, Watch], hospitals: str) -> None:
+    comparison, _ = found
+    question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"], seed=1)
+    with pytest.raises(FedkinError, match=r"holds another comparison: its seed is 0, not 1; give another --out"):
+        compared(question, Options(CHEAP), comparison.out, Watch())
+
+
+def test_the_truth_cannot_rank_where_there_is_none(tmp_path: Path) -> None:
+    folder = sites(tmp_path / "plain", labelled=False)
+    with pytest.raises(FedkinError, match=r"--by truth needs a truth, and '.*' has none"):
+        compared(question_of(folder), Options(by="truth"), tmp_path / "out", Watch())
+
+
+def test_a_key_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    question = question_of("blobs", settings=["scenario.shares=1"])
+    with pytest.raises(FedkinError, match=r"scenario\.share"):
+        compared(question, Options(("kfed",)), tmp_path / "out", Watch())
+    assert not (tmp_path / "out").exists()
+
+
+def fedkin(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return int(end.value.code or 0)
+
+
+def test_the_command_prints_a_table_or_json(
+    found: tuple[Comparison, Watch], hospitals: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison, _ = found
+    command = ["compare", hospitals, "--methods", ",".join(CHEAP), "--seeds", "2", "--set", "engine.workers=1"]
+    assert fedkin(*command, "--out", str(comparison.out)) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    lines = shown.out.splitlines()
+    assert lines[0].startswith("Which samples belong together? ")
+    assert lines[1].split() == [
+        *("Method", "Groups", "Cohesion", "Stability", "Silhouette", "Consensus", "ARI", "NMI", "ACC"),
+        *("Moved", "Time", "Runs", "Remark"),
+    ]  # fmt: skip
+    assert any(line.startswith("* kfed, 3 groups ") for line in lines)
+    assert any(line.startswith("Recommended: kfed. It keeps neighbours together to ") for line in lines)
+    assert any(line.startswith("  fedkin run kfed ") for line in lines)
+    assert lines[-1] == f"Report: {comparison.out / 'report.html'}"
+    assert fedkin(*command, "--out", str(comparison.out), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["recommended"] == "kfed"
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--budget", "later"], "--budget is 'later'"),
+        (["--methods", "kfedd"], "kfedd"),
+        (["--methods", "ocfl,kfed"], "Method 'ocfl' groups clients"),
+        (["--question", "both"], "--question is 'both'"),
+        (["--clients", "4"], "scenario.clients"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    more: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert fedkin("compare", "blobs", *more) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_comparison_is_gone_on_with(tmp_path: Path) -> None:
+    settings = ["--set", "scenario.name=toy", "--set", "method.rounds=60", "--set", "method.pause=0.2"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "toy.py"), "compare", "digits", "--methods", "toy",
+               "--seeds", "1", "--out", str(tmp_path / "out"), *settings]  # fmt: skip
+    records = tmp_path / "out" / "runs" / "toy" / "seed-0" / "records.jsonl"
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ)
+    waited = time.monotonic() + 120
+    while not records.exists() and time.monotonic() < waited:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1].decode()
+    assert process.returncode == 130
+    assert said == "fedkin: Interrupted; the same command goes on with what was begun.\n"
+    assert 0 < len(records.read_text().splitlines()) < 60
+
+
+def test_remarks() -> None:
+    assert remark("", 3, 3, 5, None, True) == ""
+    assert remark("", 0, 3, 1, None, True) == "not finished in the budget, stopped after 1 step"
+    assert remark("bound", 0, 3, 0, None, False) == "forms no groups; had no time"
+    assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
+    assert remark("yardstick", 1, 3, 9, None, True) == "a yardstick: moves the data; 1 of 3 runs finished"
+    assert [seconds(value) for value in (0.52, 12.3, 300)] == ["0.5 s", "12 s", "5 min"]
+
+
+def test_a_labelled_folder_gives_its_truth_in_order_of_rows(hospitals: str, found: tuple[Comparison, Watch]) -> None:
+    comparison, _ = found
+    kfed = next(line for line in comparison.lines if line.method == "kfed")
+    truth = np.load(Path(hospitals) / "0.npz")["y"]
+    with (Path(kfed.folder) / "labels" / "site-0.csv").open(newline="") as file:
+        groups = [int(row["group"]) for row in csv.DictReader(file)]
+    assert len({(int(a), b) for a, b in zip(truth, groups, strict=True)}) <= 4
