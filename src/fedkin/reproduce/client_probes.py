@@ -149,7 +149,7 @@ def _method(folder: Path) -> Any:
 def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     """Every client's bits ``(segments, width)`` before any is flipped, and the hidden groups ``(clients,)``."""
     found = load_found(folder)
-    population = config.scenario.build(config.seed)
+    population = config.scenario.build(config.data_seed)
     if not isinstance(config.method, Embedding) or population.groups is None:
         raise FedkinError(f"{folder} is no run of 'embedding' on clients of hidden groups, so it has no bits to flip.")
     bits = []

@@ -58,7 +58,7 @@ def knn_samples(folder: Path) -> Figures:
 def _judged(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
     """All samples, their classes, and who is held out."""
     config = load_config(folder / CONFIG)
-    population = config.scenario.build(config.seed)
+    population = config.scenario.build(config.data_seed)
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
     held_out = torch.zeros(len(y), dtype=torch.bool)
     held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // _HELD_OUT]] = True

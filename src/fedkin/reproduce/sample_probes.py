@@ -65,7 +65,7 @@ def imbalance(folder: Path) -> dict[str, float]:
         If the run's data have no classes.
     """
     config = load_config(folder / CONFIG)
-    truth = config.scenario.build(config.seed).truth
+    truth = config.scenario.build(config.data_seed).truth
     if truth is None:
         raise FedkinError(f"{folder} has no classes to count.")
     counts = [classes.bincount() for classes in truth]
