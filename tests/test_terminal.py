@@ -36,6 +36,17 @@ def test_only_a_terminal_gets_a_bar(terminal: bool, monkeypatch: pytest.MonkeyPa
     assert isinstance(show_progress(), Bar if terminal else Quiet)
 
 
+@pytest.mark.parametrize("progress", [Bar, Quiet])
+def test_warnings_are_told_whether_or_not_anybody_watches(
+    progress: type[Bar | Quiet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress() as told:
+        told.warn("[MLflow] is gone.")
+    shown = capsys.readouterr()
+    assert "fedkin: [MLflow] is gone.\n" in shown.err
+    assert shown.out == ""
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_outcome_is_a_small_table(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -75,7 +75,7 @@ def test_a_folder_for_all_runs_has_one_for_each(tmp_path: Path, monkeypatch: pyt
     assert len(read(tmp_path / "events" / "run").Scalars("traffic/sent_bytes")) == 4
     assert not (tmp_path / "run" / "tensorboard").exists()
     with pytest.raises(
-        FedkinError, match=r"TensorBoard cannot track this run: .*events/run holds events of another run"
+        FedkinError, match=r"TensorBoard cannot track this run: .*events/run holds events already; give another"
     ):
         run(tmp_path / "more" / "run", TO, f"tracking.folder={tmp_path}/events")
     assert list((tmp_path / "more" / "run").iterdir()) == []

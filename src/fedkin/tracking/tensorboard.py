@@ -36,7 +36,7 @@ class TensorBoard:
             self.folder = Path(outside).resolve() / self.subject.name
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self._goes_on and any(self.folder.glob("events.out.tfevents.*")):
-            raise FedkinError(f"{self.folder} holds events of another run; another tracking.name tells them apart")
+            raise FedkinError(f"{self.folder} holds events already; give another tracking.folder or tracking.name")
         return {"folder": str(self.folder)} if outside is not None else {}
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:

@@ -58,7 +58,7 @@ def check_installed(settings: Tracking) -> None:
 
 
 class Trackers:
-    """The tools of ``tracking.to``, none of which can hold up the run.
+    """The tools of ``tracking.to``; a run that has begun goes on without one that fails.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def _refusal(tool: Tool, error: Exception) -> FedkinError:
-    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; mend [tracking] or leave it out.")
+    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; mend [tracking], or leave the tool out.")
 
 
 def _reason(error: Exception) -> str:
