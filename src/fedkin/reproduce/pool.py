@@ -77,6 +77,7 @@ def _end(pool: ProcessPoolExecutor) -> None:
         process.kill()
     for process in processes:
         process.join()
+    pool.shutdown()
 
 
 def _prepare() -> None:
@@ -103,6 +104,7 @@ def _end_with_parent() -> None:
 def _run(tables: dict[str, Any], folder: Path) -> str | None:
     """One run; why it failed, if it did."""
     from fedkin.config import config_of
+    from fedkin.engines.local import give_back_memory
     from fedkin.run import CONFIG, execute, resume
 
     try:
@@ -112,4 +114,6 @@ def _run(tables: dict[str, Any], folder: Path) -> str | None:
             execute(config_of(tables), folder)
     except FedkinError as error:
         return str(error)
+    finally:
+        give_back_memory()
     return None
