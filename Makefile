@@ -3,10 +3,10 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench clean
+.PHONY: help run test lint format docs linkcheck bench clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(READY) ## Find the groups in the embedded digits, spread over ten sites
 	$(BIN)/fedkin run fedcref
@@ -23,11 +23,17 @@ format: $(READY) ## Put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY) ## Build the documentation into build/docs
+	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs
+
+linkcheck: $(READY) ## Try the documentation's links to other places
+	$(BIN)/python -m sphinx -b linkcheck docs build/linkcheck
+
 bench: $(READY) ## Time one iteration of FedCRef against this machine's limits
 	$(BIN)/python benchmarks/fedcref_iteration.py
 
 clean: ## Remove the environment and all caches, but no results
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Torch comes first and alone, so that its build is the pinned one whatever else asks for torch.

@@ -28,9 +28,11 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
         "center": "origin",
         "pause": 0.0,
     }
-    assert list(config.tables) == ["seed", "data", "scenario", "method", "engine", "evaluation", "target"]
+    sections = ["data", "scenario", "method", "engine", "evaluation", "target", "tracking"]
+    assert list(config.tables) == ["seed", *sections]
     assert config.tables["evaluation"] == {"every": 1, "map": "tsne"}
     assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
+    assert config.tables["tracking"]["to"] == []
 
 
 @pytest.mark.usefixtures("toy")
@@ -107,6 +109,12 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
         ("target.metric=3", "'target.metric' is 3 on the command line; it should be a valid string."),
         ("target.stop=1", "'target.stop' is 1 on the command line; it should be a valid boolean."),
         ("target.reached=1", "Unknown key on the command line: 'target.reached'; did you mean 'target.reach'?"),
+        ("tracking.to=['no']", "'tracking.to' is ['no'] on the command line; it should be 'tensorboard', 'mlflow' or "),
+        (
+            "tracking.name=''",
+            "'tracking.name' is '' on the command line; it should be a string of at least 1 character",
+        ),
+        ("tracking.uri=x", "'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'."),
         ("engine=3", "'engine' is 3 on the command line; it should be a section."),
         ("method=3", "'method' is 3 on the command line; it should be a section, [method]."),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),

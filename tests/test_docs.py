@@ -1,11 +1,16 @@
 """The documentation does what it says: its examples run, its links lead somewhere, its table of imports holds."""
 
 import ast
+import dataclasses
+import io
 import re
 import shlex
 import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedkin import registry
@@ -14,20 +19,47 @@ from fedkin.config import load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+FENCED = re.compile(r"^(`{3,}|:{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
+NUMBERS = re.compile(r"# (?:array\()?(-?\d+(?:\.\d+)?|\[[^]]*\])\)?(?=$|[,;:] )")
+"""A comment behind an expression that begins with the number, or the list of numbers, that it gives."""
+
+FEW = ["method.rounds=2", "method.local_epochs=1"]
 QUICK = {
-    "fedcref": ["initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1"],
+    "fedcref": [
+        "method.initial=kmeans",
+        "method.local_epochs=1",
+        "method.rounds=1",
+        "method.min_steps=0",
+        "method.max_iterations=1",
+    ],
     "kin-graph": [],
     "kfed": [],
+    "kmeans": [],
+    "fuzzy-cmeans": [],
+    "ffcm": ["method.rounds=2"],
+    "ccfc": ["method.pretrain_rounds=1", "method.cluster_rounds=1", "scenario.fraction=0.1"],
+    "scfc": ["method.pretrain_rounds=1", "scenario.fraction=0.1"],
+    "sda-fc": ["method.epochs=1", "method.min_steps=1", "scenario.fraction=0.1", "method.capacity=0.05"],
+    "ppfc-gan": ["method.epochs=1", "method.min_steps=1", "scenario.fraction=0.1", "method.capacity=0.05"],
+    "uifca": ["method.cluster_rounds=1", "method.rounds=1", "method.local_steps=2", "method.width=8"],
+    "dec": ["method.pretrain_steps=20", "method.max_refreshes=1", "method.restarts=1", "scenario.fraction=0.2"],
+    "embedding": [*FEW, "method.pretraining_steps=1", "method.pretraining_epochs=1"],
 }
+"""What makes a run short, by method; all others are made so by `FEW`. No run draws a map, which takes longest."""
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
     return BLOCK.findall(page.read_text())
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one folder: Python, files (their first line is ``# name``), and `fedkin` commands."""
     monkeypatch.chdir(tmp_path)
@@ -41,10 +73,38 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             Path(file[1]).write_text(text)
             monkeypatch.delitem(sys.modules, Path(file[1]).stem, raising=False)
         elif language == "python":
-            exec(compile(text, str(page), "exec"), names)
+            run_python(text, str(page), names)
         elif language == "sh":
             for line in text.splitlines():
                 run_command(line)
+
+
+def run_python(text: str, page: str, names: dict[str, object]) -> None:
+    """The block, statement by statement; an expression must give the numbers that the comment behind it says."""
+    promised = dict(promises(text))
+    for statement in ast.parse(text).body:
+        number = promised.get(statement.end_lineno or 0) if isinstance(statement, ast.Expr) else None
+        if number is None:
+            exec(compile(ast.Module([statement], []), page, "exec"), names)
+        else:
+            given = eval(compile(ast.Expression(statement.value), page, "eval"), names)
+            digits = len(str(number).partition(".")[2]) if isinstance(number, float) else 0
+            wanted, found = np.asarray(number), np.asarray(given)
+            assert np.array_equal(found.round(digits), wanted), f"{ast.unparse(statement)} gives {given}, not {number}"
+
+
+def promises(text: str) -> Iterator[tuple[int, object]]:
+    """Lines of a block that end in a number or a list of numbers as a comment, with these."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        told = NUMBERS.match(token.string) if token.type == tokenize.COMMENT else None
+        if told and "..." not in told[1]:
+            yield token.start[0], ast.literal_eval(told[1])
+
+
+def test_a_promise_that_is_not_kept_is_told() -> None:
+    run_python("[1, 2]  # [1, 2]\n1.26  # 1.3, about\n7  # as many as days\n", "here", {})
+    with pytest.raises(AssertionError, match="gives 3, not 4"):
+        run_python("a = 3\na  # 4: four\n", "here", {})
 
 
 def run_command(line: str) -> None:
@@ -52,17 +112,53 @@ def run_command(line: str) -> None:
     if program != "fedkin":
         return
     if arguments[0] == "run":
-        settings = QUICK.get(load_config(arguments[1]).method_name, ["rounds=2", "local_epochs=1"])
-        arguments += [part for setting in settings for part in ("--set", f"method.{setting}")]
+        settings = [*QUICK.get(load_config(arguments[1]).method_name, FEW), "evaluation.map=none"]
+        arguments += [part for setting in settings for part in ("--set", setting)]
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert not end.value.code, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = LINK.findall(page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    """To a file that is there and, where a heading is named, to one of its headings."""
+    wrong = []
+    for target, heading in LINK.findall(FENCED.sub("", page.read_text())):
+        file = page.parent / target if target else page
+        if not file.exists() or (heading and heading not in headings(file)):
+            wrong.append(f"{target}#{heading}" if heading else target)
+    assert wrong == []
+
+
+def headings(page: Path) -> set[str]:
+    """Names that headings of a page go by in links."""
+    titles = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    plain = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title).lower() for title in titles]
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
+
+
+def test_a_method_is_fifty_lines() -> None:
+    """As docs/add-a-method.md says: without empty lines, comments and docstrings of one line."""
+    _, method = examples(ROOT / "docs" / "add-a-method.md")[0]
+    lines = [line.strip() for line in method.splitlines()]
+    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 50
+
+
+def test_every_method_has_a_page() -> None:
+    written = {page.stem for page in METHODS.glob("*.md")} - {"index"}
+    assert written == set(registry.METHODS)
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_the_options_on_a_methods_page_exist(name: str) -> None:
+    """Whatever stands in backticks as ``key = value`` is allowed, and every word there is a parameter or a method."""
+    codes = re.findall(r"`([^`]+)`", FENCED.sub("", (METHODS / f"{name}.md").read_text()))
+    for code in codes:
+        if re.fullmatch(r"[a-z_]+ = \S+", code):
+            load_config(name, [f"method.{code.replace(' = ', '=')}"])
+    fields = {field.name for field in dataclasses.fields(registry.resolve("method", name))}
+    words = {code for code in codes if re.fullmatch(r"[a-z]+(_[a-z]+)*", code)}
+    assert words - fields - set(registry.METHODS) - {"fit", "labels"} == set()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)

@@ -58,6 +58,9 @@ def run(
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     engine: Annotated[str | None, typer.Option(help="What reaches the clients: local, or Flower's simulation.")] = None,
+    track: Annotated[
+        list[str] | None, typer.Option(help="Tool to send records to: tensorboard, mlflow or wandb; may be repeated.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default a new one in runs/.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiment, such as method.local_epochs=30.")
@@ -70,6 +73,7 @@ def run(
         *([f"scenario.clients={clients}"] if clients is not None else []),
         *([f"seed={seed}"] if seed is not None else []),
         *([f"engine.name={json.dumps(engine)}"] if engine is not None else []),
+        *([f"tracking.to={json.dumps(track)}"] if track else []),
         *(settings or []),
     ]
     from fedkin.config import load_config
@@ -103,6 +107,29 @@ def report(folder: Folder) -> None:
     from fedkin.run import report as write_again
 
     print(f"Report: {write_again(folder)}")
+
+
+@app.command()
+def track(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    to: Annotated[
+        list[str] | None, typer.Option(help="Tool: tensorboard, mlflow or wandb; by default, those of the experiment.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of [tracking], such as tracking.project=trials.")
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--new", help="Start a new tracked run, even where a tool knows the run.")
+    ] = False,
+) -> None:
+    """Send the records of runs to tools that track them, as far as they do not have them yet."""
+    try:
+        from fedkin.track import track as told
+
+        for folder in folders:
+            print(f"Told of {folder}: {told(folder, to or [], settings or [], anew)} steps")
+    except KeyboardInterrupt:
+        _stop("Interrupted; the same command sends what is missing.", 130)
 
 
 @app.command()

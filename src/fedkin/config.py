@@ -7,6 +7,7 @@ code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tomllib
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.sums import sums_suffice
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+_Name = Annotated[str, Field(min_length=1)]
 _FROM_DATA = ("data", "label")
 """Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
 
@@ -91,6 +93,23 @@ class Target(BaseModel):
     stop: bool = False
 
 
+class Tracking(BaseModel):
+    """Section ``[tracking]``: tools that the records go `to`, see `fedkin.tracking`.
+
+    `name` is the tracked run's, by default that of the run's folder. `project` is MLflow's experiment and W&B's
+    project, `uri` MLflow's server or database, `folder` where TensorBoard and W&B write. With `artifacts`, the report
+    and the result go along.
+    """
+
+    model_config = _STRICT
+    to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
+    name: _Name | None = None
+    project: _Name | None = None
+    uri: _Name | None = None
+    folder: _Name | None = None
+    artifacts: bool = True
+
+
 @dataclass(frozen=True)
 class Config:
     """An experiment, checked and complete.
@@ -99,7 +118,7 @@ class Config:
     ----------
     seed : int
         Seed of the run, 0 or more.
-    data, engine, evaluation, target
+    data, engine, evaluation, target, tracking
         Their sections.
     scenario, method
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
@@ -114,6 +133,7 @@ class Config:
     engine: Engine
     evaluation: Evaluation
     target: Target
+    tracking: Tracking
     tables: dict[str, Any]
 
     @property
@@ -217,26 +237,18 @@ def _apply(tables: dict[str, Any], override: str) -> str:
 
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
-    method = _named(tables, "method", "fedcref", places)
+    method: Any = _named(tables, "method", "fedcref", places)
     tried_on = registry.METHODS[str(tables.get("method", {}).get("name", "fedcref"))].scenario
-    scenario = _named(tables, "scenario", tried_on, places)
-    model = create_model(
-        "Experiment",
-        __config__=_STRICT,
-        seed=(NonNegativeInt, 0),
-        data=(Data, Data()),
-        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
-        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
-        engine=(Engine, Engine()),
-        evaluation=(Evaluation, Evaluation()),
-        target=(Target, Target()),
-    )
+    scenario: Any = _named(tables, "scenario", tried_on, places)
+    model = _experiment(scenario, tried_on, method)
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
         raise _sentence(error, model, tables, places) from error
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
+    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
+        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
     if checked.engine.secure_sums:
         _check_sums(method, checked)
     return Config(
@@ -247,7 +259,25 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         engine=checked.engine,
         evaluation=checked.evaluation,
         target=checked.target,
+        tracking=checked.tracking,
         tables=_plain(checked.model_dump(mode="json")),
+    )
+
+
+@functools.cache
+def _experiment(scenario: type[Any], tried_on: str, method: type[Any]) -> type[BaseModel]:
+    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    return create_model(
+        "Experiment",
+        __config__=_STRICT,
+        seed=(NonNegativeInt, 0),
+        data=(Data, Data()),
+        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
+        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        engine=(Engine, Engine()),
+        evaluation=(Evaluation, Evaluation()),
+        target=(Target, Target()),
+        tracking=(Tracking, Tracking()),
     )
 
 
@@ -338,7 +368,7 @@ def _sentence(
         value = value[part]
     same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
     wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
-    for theirs, ours in (("an object", "a section"), ("array", "list")):
+    for theirs, ours in (("an object", "a section"), ("array", "list"), ("String should have", "a string of")):
         wanted = wanted.replace(theirs, ours)
     return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
 

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,9 @@ from fedkin.data.population import Population
 from fedkin.data.scaling import Scaling, restore_scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.evaluate import evaluator_for, informed, latents_of
-from fedkin.outputs import write_clients, write_encoder, write_labels, write_result
+from fedkin.outputs import RESULT, write_clients, write_encoder, write_labels, write_result
 from fedkin.report import write_report
+from fedkin.tracking import NOTES, Trackers, check_installed
 from fedkin.view import view_of
 from fedkin.wording import number
 from fedkin.world import world_of
@@ -44,6 +46,8 @@ CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "checkpoint.safetensors",
     "report.html",
 )
+TRACKED = (RESULT, REPORT)
+"""Files that tools which track the run keep; the first is there when the run is done."""
 
 
 Line = dict[str, Any]
@@ -61,6 +65,10 @@ class Progress:
 
     def step(self, line: Line, seconds: float) -> None:
         """A step ended and is on disk."""
+
+    def warn(self, text: str) -> None:
+        """Something went wrong that the run can do without; even who keeps quiet is told."""
+        warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -96,10 +104,12 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
     Raises
     ------
     FedkinError
-        If `folder` holds anything already, the data are refused, or a file cannot be written.
+        If `folder` holds anything already, the data are refused, a file cannot be written, or a tool that tracks the
+        run is not installed or cannot be opened.
     """
     if folder.exists() and (not folder.is_dir() or any(file.suffix != ".partial" for file in folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give another --out, or `fedkin resume` it if it is a run.")
+    check_installed(config.tracking)
     progress = progress or Progress()
     with world_of(config, folder, progress) as (population, fed):
         run = Run(config, folder, progress, population, fed)
@@ -109,7 +119,7 @@ def execute(config: Config, folder: Path, progress: Progress | None = None) -> O
                 return run.finish()
         except FedkinError:
             if not (folder / CHECKPOINT).exists():  # refused before its first step: the folder is free for another try
-                for name in (CONFIG, TIMING):
+                for name in (CONFIG, TIMING, NOTES):
                     (folder / name).unlink(missing_ok=True)
             raise
 
@@ -180,10 +190,18 @@ class Run:
         self.method: Method[Any] = informed(config.method, self.population, fed)
         self.records: list[str] = []
         self.timing: list[str] = []
+        self.trackers = Trackers(config, folder, TRACKED, self._untracked)
 
     def finish(self) -> Outcome:
         """Step until the method has come to its end, then write what it found."""
         state = self.last_state()
+        if self.config.tracking.to:
+            self.progress.phase("Opening what tracks the run")
+        with self.trackers.at_work(self.records, self.timing):
+            state = self._finished(state)
+        return Outcome(self.folder, state, [json.loads(line) for line in self.records], self.config)
+
+    def _finished(self, state: State | None) -> State:
         if state is None:
             self.progress.phase("Preparing the clients")
             with one_thread():
@@ -201,7 +219,7 @@ class Run:
         write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
         self.write_report(state)
-        return Outcome(self.folder, state, [json.loads(line) for line in self.records], self.config)
+        return state
 
     def last_state(self) -> State | None:
         """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
@@ -249,7 +267,11 @@ class Run:
         write_atomically(self.folder / RECORDS, "".join(f"{line}\n" for line in self.records))
         state = self._keep(state)
         self.progress.step(line, seconds)
+        self.trackers.step(line, json.loads(self.timing[-1]))
         return state
+
+    def _untracked(self, sentence: str) -> None:
+        self.progress.warn(f"{sentence}; the run goes on, and `fedkin track {self.folder}` sends the rest.")
 
     def _clocked(self, step: int, seconds: float, computed: float) -> None:
         """Write down how long a step took, and how long all clients together computed in it."""
@@ -300,6 +322,8 @@ def _opened(folder: Path, progress: Progress, to_work: bool = True) -> Iterator[
     if not (folder / CONFIG).is_file():
         raise _no_run(folder)
     config = load_config(folder / CONFIG)
+    if to_work:
+        check_installed(config.tracking)
     with world_of(config, folder, progress, to_work) as (population, fed):
         yield Run(config, folder, progress, population, fed)
 

@@ -46,15 +46,21 @@ class Bar(Progress):
         phase = "".join(f" · {phase}" for phase in phases([line]))
         self.display.console.print(f"Step {line['step']}{phase} · {seconds:.1f} s{facts}", highlight=False)
 
+    def warn(self, text: str) -> None:
+        self.display.console.print(f"fedkin: {text}", highlight=False, markup=False)
+
 
 class Quiet(Progress):
-    """Nothing at all, for output that is not a terminal; used as a context like `Bar`."""
+    """Nothing but warnings, for output that is not a terminal; used as a context like `Bar`."""
 
     def __enter__(self) -> Quiet:
         return self
 
     def __exit__(self, *_: object) -> None:
         return None
+
+    def warn(self, text: str) -> None:
+        print(f"fedkin: {text}", file=sys.stderr)
 
 
 def show_progress() -> Bar | Quiet:

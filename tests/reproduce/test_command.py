@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -169,7 +174,32 @@ def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         carry_out({"x": {}}, tmp_path, 1, lambda name, why: None)
 
 
-def _die(tables: object, folder: Path) -> None:
-    import os
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    path = entries.written(tmp_path)
+    program = [sys.executable, "-m", "fedkin", "reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    parent = subprocess.Popen(program, start_new_session=True)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    _wait_until(lambda: (tmp_path / "out" / "runs").is_dir())
+    workers = [Path("/proc") / child for child in children.read_text().split()]
+    assert workers
+    parent.kill()
+    parent.wait()
+    _wait_until(lambda: not any(_alive(worker) for worker in workers))
 
+
+def _alive(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_until(met: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _die(tables: object, folder: Path) -> None:
     os._exit(9)

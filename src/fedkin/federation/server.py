@@ -22,6 +22,7 @@ from fedkin.engines.roster import Roster
 from fedkin.federation.folder import check_federated
 from fedkin.methods.clustered_fl.common import GroupMethod
 from fedkin.run import CONFIG, Line, Outcome, Progress, Run
+from fedkin.tracking import check_installed
 
 LEDGER = "federation.json"
 
@@ -60,8 +61,10 @@ def serve(grid: Grid, config: Config, folder: Path) -> Outcome:
     Raises
     ------
     FedkinError
-        If the sites do not come, another process works in `folder`, or it holds something else.
+        If the sites do not come, another process works in `folder`, it holds something else, or a tool that tracks
+        the run is not installed or cannot be opened.
     """
+    check_installed(config.tracking)
     _claim(config, folder)
     with held(folder / CONFIG):
         progress = _Told()
@@ -92,6 +95,9 @@ class _Told(Progress):
     def step(self, line: Line, seconds: float) -> None:
         missing = "".join(f"; site {site} missing ({reason})" for site, reason in line["missing"].items())
         _say(f"Step {line['step']} in {seconds:.1f} s{missing}")
+
+    def warn(self, text: str) -> None:
+        _say(text)
 
 
 def _say(text: str) -> None:

@@ -154,7 +154,7 @@ class Entry(BaseModel):
         The experiment that all cells start from, as in a file for ``fedkin run``.
     measure : str or None
         What is read off a run, see `fedkin.reproduce.measures`; rows and columns may name another. ``{at}`` in it
-        stands for the column's `at`.
+        stands for the column's `at`, ``{column}`` for its name.
     better, digits, factor, tolerance
         Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
         how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
@@ -202,6 +202,7 @@ def measure_of(entry: Entry, row: Line, column: Line, where: Path | str = "The e
     measure = column.measure or row.measure or entry.measure
     if measure is None:
         raise FedkinError(f"{where} does not say what to measure in '{cell_name(row, column)}'.")
+    measure = measure.replace("{column}", column.name)
     if "{at}" not in measure:
         return measure
     if column.at is None:

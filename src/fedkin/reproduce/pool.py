@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -79,8 +80,9 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 
 def _prepare() -> None:
-    """A worker leaves Ctrl-C to its parent, and has one thread: there is one worker per core."""
+    """A worker leaves Ctrl-C to its parent, ends with it, and has one thread: there is one worker per core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
 
@@ -88,6 +90,14 @@ def _prepare() -> None:
     from fedkin.data.load import keep_read
 
     keep_read()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its workers, which would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run(tables: dict[str, Any], folder: Path) -> str | None:

@@ -13,14 +13,14 @@ from fedkin.config import load_config
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.outputs import load_found
-from fedkin.reproduce import client_probes
+from fedkin.reproduce import client_probes, sample_probes
 from fedkin.run import CONFIG
 
 Figures = dict[str, float]
 
 _HELD_OUT = 7
 _PART = 500
-_NEIGHBOURS = (3, 100, 1000)
+_NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str, key: str) -> float | None:
@@ -116,4 +116,8 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "target": client_probes.target,
     "temperature": client_probes.temperature,
     "trained": client_probes.trained,
+    "alone": sample_probes.alone,
+    "imbalance": sample_probes.imbalance,
+    "initial": sample_probes.initial,
+    "within": sample_probes.within,
 }

@@ -86,7 +86,7 @@ def view_of(
         bars=bars,
         changes=changed,
         timeline=timeline(records, changed, unit),
-        settings=config.tables,
+        settings={name: table for name, table in config.tables.items() if name != "tracking"},
     )
 
 

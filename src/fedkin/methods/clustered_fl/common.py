@@ -59,6 +59,7 @@ class GroupMethod:
         What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" takes a
         perceptron for vectors and LeNet-5 for images.
     rounds : int
+        Of training.
     participation : float
         Share of the clients that are asked in a round, in (0, 1]; at least one.
     local_epochs : int
@@ -66,6 +67,7 @@ class GroupMethod:
     local_steps : int or None
         So many optimiser steps instead.
     batch_size : int
+        Samples per optimiser step.
     optimizer : {"sgd", "adam"}
         The clients'; a new one in every round.
     learning_rate, momentum, weight_decay : float

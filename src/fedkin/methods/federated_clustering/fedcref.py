@@ -75,6 +75,7 @@ class FedCRef:
     continuity : bool
         Whether models start from those chosen in the last refinement; as in the authors' code, they start afresh.
     batch_size : int
+        Samples per optimiser step.
     learning_rate : float
         Of Adam.
     associations : {"held-out", "paper", "kin-graph", "perfect"}
@@ -91,7 +92,9 @@ class FedCRef:
     tolerance : float
         The run ends when communities and isolated clusters both changed by at most this share `patience` times.
     patience : int
+        Iterations in a row that change no more than `tolerance`.
     max_iterations : int
+        Most iterations, should the sites not settle before.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """

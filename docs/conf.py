@@ -1,0 +1,31 @@
+"""How Sphinx builds the site from these pages: ``make docs``."""
+
+import fedkin
+
+project = "fedkin"
+author = "the authors of fedkin"
+copyright = author
+release = version = fedkin.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["_*"]
+html_theme = "furo"
+html_title = "fedkin"
+html_static_path = ["_static"]
+html_css_files = ["fedkin.css"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4  # as on GitHub, where the same pages are read
+
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_output_stderr = "warn"
+
+default_role = "literal"  # docstrings name parameters in single backticks
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # docstrings say what is taken and returned, with shapes and ranges
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # their types are words, not cross-references

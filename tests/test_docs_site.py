@@ -1,0 +1,58 @@
+"""The pages become a site without a warning, notebooks run on the way, and it needs no other place to be read."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin import registry
+
+ROOT = Path(__file__).parents[1]
+GALLERY = sorted(page.stem for page in (ROOT / "docs" / "gallery").glob("*.md") if page.stem != "index")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "html"
+    strict = ["-W", "--keep-going", "-n", "-q"]
+    command = [sys.executable, "-m", "sphinx", *strict, str(ROOT / "docs"), str(folder)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_the_site_has_a_page_for_everything(site: Path) -> None:
+    pages = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if not (site / page).exists()] == []
+    menu = (site / "index.html").read_text()
+    assert [name for name in registry.METHODS if f'href="methods/{name}.html"' not in menu] == []
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_a_notebook_shows_what_it_made_and_can_be_taken_along(site: Path, name: str) -> None:
+    page = (site / "gallery" / f"{name}.html").read_text()
+    pictures = re.findall(r'src="\.\./(_images/\w+\.png)"', page)
+    assert len(pictures) >= 3
+    assert all((site / picture).stat().st_size > 1000 for picture in pictures)
+    notebook = re.search(rf'href="\.\./(_downloads/\w+/{name}\.ipynb)"', page)
+    assert notebook
+    assert (site / notebook[1]).exists()
+
+
+def test_the_reference_lists_every_parameter(site: Path) -> None:
+    """Of a method, one of its own and one that it shares; and the methods of an estimator."""
+    samples, clients = ((site / "api" / f"{page}.html").read_text() for page in ("samples", "clients"))
+    assert "local_clusters" in samples
+    assert 'id="fedkin.estimators.SiteClusterer.predict"' in samples
+    assert "smallest_group" in clients
+    assert "server_learning_rate" in clients
+
+
+def test_the_site_can_be_read_without_a_network(site: Path) -> None:
+    """No script, style, font or picture comes from elsewhere."""
+    loaded = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//')
+    assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
+    styles = [sheet.name for sheet in site.rglob("*.css") if re.search(r"url\(['\"]?(?:https?:)?//", sheet.read_text())]
+    assert styles == []
