@@ -139,13 +139,12 @@ class Schedule:
         """Seconds that the next run may take."""
         left = self.budget.left
         if seed == 0:
-            had_turn = {each.method for each in self._took} | {each.method for each in self.finished()}
+            finished, best = self.finished(), self._best()
+            had_turn = {each.method for each in (*self._took, *self.refused, *finished)}
             waiting = [name for name in self.selection.methods if name not in had_turn]
-            kept = sum(
-                self._took.get(each, 0.0) * (self.seeds - len(runs)) for each, runs in self.finished().items()
-                if each in self._best()
-            )  # fmt: skip
-            return max(left - kept, left / 2) / (len(waiting) + 1)
+            stopped = had_turn - {each.method for each in (*self.refused, *finished)}
+            kept = sum(self._took.get(each, 0.0) * (self.seeds - len(finished[each])) for each in best)
+            return max(left - kept, left / 2) / max(1, len(waiting) + bool(stopped))
         waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
         return left / max(1, len(waiting))
 
