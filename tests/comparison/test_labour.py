@@ -47,29 +47,31 @@ def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path
     assert all(text.startswith("row,group\n") for text in files)
 
 
-def test_a_run_that_was_killed_is_gone_on_with(tmp_path: Path, toy: None) -> None:
+def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> None:
     config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
-
-    class Killer(Heard):
-        def step(self, line: Any, seconds: float) -> None:
-            assert worker._process is not None
-            worker._process.kill()
 
     class Interrupter(Heard):
         def step(self, line: Any, seconds: float) -> None:
             raise KeyboardInterrupt
 
     with Worker() as worker:
-        with pytest.raises(FedkinError, match="its process ended with code -9"):
-            worker.run(config, tmp_path / "run", 300, Killer())
+        assert not worker.run(config, tmp_path / "run", 0.05, Heard())
+        assert worker._process is None
         with pytest.raises(KeyboardInterrupt):
             worker.run(config, tmp_path / "run", 300, Interrupter())
         assert worker._process is None
         heard = Heard()
-        began = time.monotonic()
-        assert not worker.run(load_config("toy", [*TOY, "method.pause=1000"]), tmp_path / "long", 0.1, heard)
-        assert time.monotonic() - began < 60
         assert worker.run(config, tmp_path / "run", 300, heard)
     assert heard.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
     resume(tmp_path / "run")
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_process_that_dies_is_told(tmp_path: Path, toy: None) -> None:
+    with Worker() as worker:
+        worker._order(load_config("toy", TOY), tmp_path / "run")
+        assert worker._process is not None
+        worker._process.kill()
+        with pytest.raises(FedkinError, match="its process ended with code -9"):
+            worker._next(time.monotonic() + 60)
+        assert worker._process is None
