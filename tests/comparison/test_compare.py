@@ -1,21 +1,21 @@
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedkin.cli import main
-from fedkin.comparison import Comparison, Options, compared, question_of
+from fedkin.comparison import Comparison, Options, Question, budget, question_of
+from fedkin.comparison import compared as compared_with
+from fedkin.comparison.labour import Worker
 from fedkin.comparison.runs import Job
 from fedkin.comparison.wording import remark, seconds
+from fedkin.config import Config
 from fedkin.core import FedkinError
 from fedkin.run import Progress
 from site_files import sites
@@ -37,6 +37,20 @@ class Watch:
     @property
     def names(self) -> list[str]:
         return [f"{job.candidate.folder} {job.seed}" for job in self.jobs]
+
+
+WORKER = Worker()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_worker() -> Iterator[None]:
+    """One process for all tests here: each would read torch again."""
+    with WORKER:
+        yield
+
+
+def compared(question: Question, options: Options, out: Path, told: Watch) -> Comparison:
+    return compared_with(question, options, out, told, WORKER)
 
 
 @pytest.fixture(scope="module")
@@ -148,36 +162,64 @@ def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
     assert {line.name for line in comparison.lines} == {"kfed, 2 groups", "kin-graph, 2 groups"}
 
 
-def test_a_run_that_does_not_fit_is_told_and_gone_on_with(tmp_path: Path, toy: None) -> None:
-    methods = ("toy",)
-    settings = ["scenario.name=toy", "method.rounds=40", "method.pause=0.2"]
-    question = question_of("digits", methods=methods, settings=settings)
-    out = tmp_path / "out"
-    with pytest.raises(FedkinError, match=r"No run finished in the budget of 3s.*larger --budget goes on"):
-        compared(question, Options(methods, seeds=1, budget="3s"), out, Watch())
-    steps = len((out / "runs" / "toy" / "seed-0" / "records.jsonl").read_text().splitlines())
-    assert 0 < steps < 40
-    comparison = compared(question, Options(methods, seeds=2, budget="12s"), out, Watch())
-    (line,) = comparison.lines
-    assert 1 <= line.runs <= 2
-    assert line.truth == {}
-    assert comparison.truth_gap is None
+class Timed(Worker):
+    """Makes runs that fit into their time, by a clock that goes only as far as each method is said to take.
+
+    Parameters
+    ----------
+    costs : dict
+        Seconds by method.
+    monkeypatch : MonkeyPatch
+        To have the budget look at the clock.
+    """
+
+    def __init__(self, costs: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.costs, self.now, self.given = costs, 0.0, []
+        monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def run(self, config: Config, folder: Path, seconds: float, progress: Progress) -> bool:
+        self.given.append((config.method_name, seconds))
+        cost = self.costs[config.method_name]
+        self.now += min(cost, seconds)
+        return cost <= seconds and WORKER.run(config, folder, 300, progress)
 
 
-def test_each_run_has_its_share_of_the_budget(tmp_path: Path, toy: None, hospitals: str) -> None:
+def test_each_run_has_its_share_of_the_budget(
+    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     methods = ("toy", "kmeans")
-    settings = ["method.rounds=200", "method.pause=0.1", "engine.workers=1"]
-    question = question_of(hospitals, methods=methods, settings=settings)
-    watch = Watch()
-    comparison = compared(question, Options(methods, clusters=3, seeds=2, budget="10s"), tmp_path / "out", watch)
+    question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
+    worker = Timed({"kmeans": 3, "toy": 1000}, monkeypatch)
+    options, watch = Options(methods, clusters=3, seeds=2, budget="100s"), Watch()
+    comparison = compared_with(question, options, tmp_path / "out", watch, worker)
     lines = {line.method: line for line in comparison.lines}
-    assert watch.names[:2] == ["kmeans-3 0", "toy 0"]
-    assert lines["kmeans"].runs == 2  # the slow one did not eat its time
+    assert watch.names == ["kmeans-3 0", "toy 0", "kmeans-3 1"]
+    shares = [seconds for _, seconds in worker.given]
+    assert shares[0] == pytest.approx(100 / 2)
+    assert shares[1] == pytest.approx(97 - 3)  # what the other's second run will take is kept for it
+    assert shares[2] == pytest.approx(3)
+    assert lines["kmeans"].runs == 2
     assert lines["toy"].runs == 0
-    assert lines["toy"].remark.startswith("not finished in the budget, stopped after ")
+    assert lines["toy"].remark == "not finished in the budget, stopped after 0 steps"
     assert lines["toy"].measures == {}
     assert comparison.lines[-1].method == "toy"
     assert comparison.recommended is None  # a yardstick is none to take
+    assert "no method that finished may be recommended" in comparison.reason
+
+
+def test_what_does_not_fit_into_one_budget_is_gone_on_with_in_the_next(
+    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = question_of(hospitals, methods=("toy",), settings=["engine.workers=1"])
+    worker = Timed({"toy": 60}, monkeypatch)
+    with pytest.raises(FedkinError, match=r"No run finished in the budget of 30s; the same command .* goes on"):
+        compared_with(question, Options(("toy",), seeds=2, budget="30s"), tmp_path / "out", Watch(), worker)
+    options = Options(("toy",), seeds=2, budget="100s")
+    (line,) = compared_with(question, options, tmp_path / "out", Watch(), worker).lines
+    assert (line.runs, line.remark, line.truth) == (1, "1 of 2 runs finished", {})
+    (line,) = compared_with(question, options, tmp_path / "out", Watch(), worker).lines
+    assert (line.runs, line.remark) == (2, "")
 
 
 def test_what_a_method_refuses_is_told(tmp_path: Path, hospitals: str) -> None:
@@ -284,20 +326,16 @@ def test_bad_input_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_comparison_is_gone_on_with(tmp_path: Path) -> None:
-    settings = ["--set", "scenario.name=toy", "--set", "method.rounds=60", "--set", "method.pause=0.2"]
-    command = [sys.executable, str(Path(__file__).parents[1] / "toy.py"), "compare", "digits", "--methods", "toy",
-               "--seeds", "1", "--out", str(tmp_path / "out"), *settings]  # fmt: skip
-    records = tmp_path / "out" / "runs" / "toy" / "seed-0" / "records.jsonl"
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ)
-    waited = time.monotonic() + 120
-    while not records.exists() and time.monotonic() < waited:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode == 130
-    assert said == "fedkin: Interrupted; the same command goes on with what was begun.\n"
-    assert 0 < len(records.read_text().splitlines()) < 60
+def test_an_interrupted_comparison_ends_with_130(
+    found: tuple[Comparison, Watch], hospitals: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Worker, "run", interrupted)
+    command = ["compare", hospitals, "--methods", "kfed", "--seeds", "9", "--set", "engine.workers=1"]
+    assert fedkin(*command, "--out", str(found[0].out)) == 130
+    assert capsys.readouterr().err == "fedkin: Interrupted; the same command goes on with what was begun.\n"
 
 
 def test_remarks() -> None:
@@ -316,3 +354,16 @@ def test_a_labelled_folder_gives_its_truth_in_order_of_rows(hospitals: str, foun
     with (Path(kfed.folder) / "labels" / "site-0.csv").open(newline="") as file:
         groups = [int(row["group"]) for row in csv.DictReader(file)]
     assert len({(int(a), b) for a, b in zip(truth, groups, strict=True)}) <= 4
+
+
+def test_what_was_stopped_goes_on_when_all_had_a_turn(
+    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ("kmeans", "kfed", "toy")
+    question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
+    worker = Timed({"kfed": 40, "kmeans": 3, "toy": 1}, monkeypatch)
+    options, watch = Options(methods, clusters=3, seeds=1, budget="90s"), Watch()
+    comparison = compared_with(question, options, tmp_path / "out", watch, worker)
+    assert watch.names == ["kfed-3 0", "kmeans-3 0", "toy 0", "kfed-3 0"]
+    assert [seconds for _, seconds in worker.given] == pytest.approx([30, 20, 57 / 2, 56])
+    assert {line.method: line.runs for line in comparison.lines} == {"kfed": 1, "kmeans": 1, "toy": 1}

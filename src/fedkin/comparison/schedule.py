@@ -1,23 +1,23 @@
 """Which run is made next, and for how long: the budget spread over candidates and seeds.
 
 First comes one seed of everything: of methods that need no number of groups or are told the known one. Where it is not
-known, the numbers that these find, and the best of a ladder that the cheapest method climbs, are told to the others:
-cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What further
-seeds will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first
-turn. A run that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
+known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
+ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these will
+take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A run
+that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedkin.comparison.budget import Budget
-from fedkin.comparison.candidates import Candidate, Selection
+from fedkin.comparison.candidates import Candidate, Selection, traits_of
 from fedkin.comparison.judging import Judge, Verdict
 from fedkin.comparison.labour import Worker
 from fedkin.comparison.question import Question
@@ -28,15 +28,17 @@ from fedkin.core.files import write_atomically
 from fedkin.run import Progress
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Numbers of groups of samples that the cheapest method tries where none is known."""
+"""Numbers of groups of samples that one or two cheap methods try where none is known."""
 FEW = (2, 3, 4)
 """Numbers of groups of clients that are tried where no method finds any."""
 _OF_LADDER, _MOST_NUMBERS = 2, 4
 """How many numbers the ladder gives, and how many are tried in all."""
 _SAMPLES_PER_GROUP = 10
+_QUICK = 0.01
+"""Part of the budget that a run of a method takes which climbs the ladder though it finds the number itself."""
 _LEAST = 2.0
 """Seconds below which no run is begun, for reading the data may take as long."""
-_NUMBERS = "numbers.json"
+_DECIDED = "numbers.json"
 
 Told = Callable[[Job, int, int, float], AbstractContextManager[Progress]]
 """Called before each run with it, the runs ended, those foreseen, and the seconds left."""
@@ -93,8 +95,8 @@ class Schedule:
     def candidates(self) -> list[Candidate]:
         """All that are tried, as far as that is known by now."""
         first = [*self.selection.first(self.clusters), *self._ladder()]
-        numbers = self._numbers()
-        costly = self.selection.told(numbers[:1], cheap=False)
+        numbers, likeliest = self._settled("numbers"), self._settled("likeliest")
+        costly = self.selection.told(likeliest, cheap=False)
         return list(dict.fromkeys([*first, *self.selection.told(numbers, cheap=True), *costly]))
 
     def finished(self) -> dict[Candidate, list[Done]]:
@@ -112,11 +114,13 @@ class Schedule:
 
     def _turns(self) -> Iterator[tuple[Candidate, int]]:
         """Candidates and seeds, counted from 0, in the order in which they have their turn."""
-        yield from ((each, 0) for each in [*self.selection.first(self.clusters), *self._ladder()])
+        yield from ((each, 0) for each in self.selection.first(self.clusters))
         if self.clusters is None:
-            self._settle(self._found_numbers())
-            yield from ((each, 0) for each in self.selection.told(self._numbers(), cheap=True))
-            self._settle(self._numbers(), likeliest_first=True)
+            self._settle(climbers=self._able_to_climb())
+            yield from ((each, 0) for each in self._ladder())
+            self._settle(numbers=self._found_numbers())
+            yield from ((each, 0) for each in self.selection.told(self._settled("numbers"), cheap=True))
+            self._settle(likeliest=self._likeliest())
             yield from ((each, 0) for each in self.candidates())
         for seed in range(1, self.seeds):
             yield from ((each, seed) for each in self._best())
@@ -139,19 +143,18 @@ class Schedule:
         """Seconds that the next run may take."""
         left = self.budget.left
         if seed == 0:
-            had_turn = {each.method for each in self._took} | {each.method for each in self.finished()}
+            finished, best = self.finished(), self._best()
+            had_turn = {each.method for each in (*self._took, *self.refused, *finished)}
             waiting = [name for name in self.selection.methods if name not in had_turn]
-            kept = sum(
-                self._took.get(each, 0.0) * (self.seeds - len(runs)) for each, runs in self.finished().items()
-                if each in self._best()
-            )  # fmt: skip
-            return max(left - kept, left / 2) / (len(waiting) + 1)
+            stopped = had_turn - {each.method for each in (*self.refused, *finished)}
+            kept = sum(self._took.get(each, 0.0) * (self.seeds - len(finished[each])) for each in best)
+            return max(left - kept, left / 2) / max(1, len(waiting) + bool(stopped))
         waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
         return left / max(1, len(waiting))
 
     def _foreseen(self) -> int:
         """About how many runs are still to have a turn."""
-        tried = self._ladder() if self.clusters is None else []
+        tried = self._ladder()
         cheap = self.selection.told([0], cheap=True) if self.clusters is None else []
         expected = len(self.selection.methods) * self.seeds + len(tried) + (_MOST_NUMBERS - 1) * len(cheap)
         made = sum(map(len, self.finished().values()))
@@ -162,52 +165,56 @@ class Schedule:
         chosen = best_numbers(self.question.family, self.verdicts())
         return [chosen[name] for name in self.selection.methods if name in chosen]
 
-    def _ladder(self) -> list[Candidate]:
-        """The cheapest method that must be told the number of groups of samples, with several of them."""
-        if self.clusters is not None or self.question.family != "samples":
+    def _able_to_climb(self) -> list[str]:
+        """The cheapest method that must be told a number of groups of samples, and quick ones that can be told one."""
+        if self.question.family != "samples":
             return []
+        quick = [
+            each.method
+            for each, runs in self.finished().items()
+            if traits_of(each.method).number == "either" and runs[0].seconds <= _QUICK * self.budget.seconds
+        ]
+        return [*self.selection.needy[:1], *dict.fromkeys(quick)]
+
+    def _ladder(self) -> list[Candidate]:
+        """Numbers of groups and who tries them, the smallest number first."""
         most = sum(self.judge.sizes) // _SAMPLES_PER_GROUP
-        able = self.selection.needy
-        return [Candidate(able[0], number) for number in LADDER if number <= most] if able else []
+        numbers = [number for number in LADDER if number <= most]
+        return [Candidate(name, number) for number in numbers for name in self._settled("climbers")]
 
     def _found_numbers(self) -> list[int]:
         """Numbers of groups worth telling: those that methods found and the best of the ladder, by score."""
         family, verdicts = self.question.family, self.verdicts()
         ranked = sorted(verdicts, key=lambda each: -score_of(family, verdicts[each]))
-        ladder = [each for each in ranked if each.number is not None][:_OF_LADDER]
-        proposed = [each for each in ranked if each.number is None or each in ladder]
-        numbers = [verdicts[each].groups[0] if each.number is None else each.number for each in proposed]
+        of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
+        proposed = [verdicts[each].groups[0] if each.number is None else each.number for each in ranked
+                    if each.number is None or each.number in of_ladder]  # fmt: skip
         most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
-        usable = list(dict.fromkeys(number for number in numbers if 2 <= number <= most))
+        usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= most))
         few = [number for number in FEW if number <= most] if family == "clients" else []
         return (usable or few)[:_MOST_NUMBERS]
 
-    def _settle(self, numbers: Sequence[int], likeliest_first: bool = False) -> None:
-        """Keep the numbers of groups to tell; when that was done once, in another process too, they stay."""
-        path = self.out / _NUMBERS
-        if not numbers or self.budget.left < _LEAST:
-            return
-        kept: dict[str, Any] = {"numbers": list(numbers), "ordered": False}
-        if path.exists():
-            kept = json.loads(path.read_text())
-        if likeliest_first and not kept["ordered"]:
-            likeliest = self._likeliest(kept["numbers"])
-            kept = {"numbers": sorted(kept["numbers"], key=lambda number: number != likeliest), "ordered": True}
-        write_atomically(path, json.dumps(kept) + "\n")
-
-    def _likeliest(self, numbers: Sequence[int]) -> int | None:
-        """Of these numbers of groups the one that was told to the candidate with the best score."""
+    def _likeliest(self) -> list[int]:
+        """Of the numbers of groups told the one of the candidate with the best score."""
         score = {each: score_of(self.question.family, verdict) for each, verdict in self.verdicts().items()}
+        numbers = self._settled("numbers")
         told = [each for each in score if each.number in numbers]
-        return max(told, key=lambda each: score[each]).number if told else None
+        best = max(told, key=lambda each: score[each]).number if told else None
+        return numbers[:1] if best is None else [best]
 
-    def _numbers(self) -> list[int]:
-        """The numbers of groups that were settled, the likeliest first."""
-        path = self.out / _NUMBERS
-        if self.clusters is not None or not path.exists():
-            return []
-        numbers: list[int] = json.loads(path.read_text())["numbers"]
-        return numbers
+    def _settle(self, **decided: list[Any]) -> None:
+        """Keep what was decided, unless it is nothing; when that was done once, in another process too, it stays."""
+        path = self.out / _DECIDED
+        known = json.loads(path.read_text()) if path.exists() else {}
+        new = {name: value for name, value in decided.items() if value and name not in known}
+        if new and self.budget.left >= _LEAST:
+            write_atomically(path, json.dumps(known | new) + "\n")
+
+    def _settled(self, name: str) -> list[Any]:
+        """What was decided; nothing if that was not done yet."""
+        path = self.out / _DECIDED
+        decided: dict[str, list[Any]] = json.loads(path.read_text()) if path.exists() else {}
+        return decided.get(name, [])
 
     def _job(self, candidate: Candidate, seed: int) -> Job:
         return Job(candidate, self.question.seed + seed)
