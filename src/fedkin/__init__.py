@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedkin.comparison.arrays import compare
     from fedkin.estimators import (
         CCFC,
         DEC,
@@ -53,11 +54,16 @@ __all__ = [
     "Local",
     "Sattler",
     "__version__",
+    "compare",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
+    """Estimators and more are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
+    if name == "compare":
+        from fedkin.comparison.arrays import compare
+
+        return compare
     if name in __all__:
         from fedkin import estimators
 

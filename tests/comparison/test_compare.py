@@ -178,11 +178,12 @@ class Timed(Worker):
         self.costs, self.now, self.given = costs, 0.0, []
         monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: self.now))
 
-    def run(self, config: Config, folder: Path, seconds: float, progress: Progress) -> bool:
+    def run(self, config: Config, folder: Path, seconds: float, most: float, progress: Progress) -> bool:
+        assert seconds <= most
         self.given.append((config.method_name, seconds))
         cost = self.costs[config.method_name]
         self.now += min(cost, seconds)
-        return cost <= seconds and WORKER.run(config, folder, 300, progress)
+        return cost <= seconds and WORKER.run(config, folder, 300, 300, progress)
 
 
 def test_each_run_has_its_share_of_the_budget(

@@ -29,17 +29,17 @@ class Heard(Progress):
 def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:
     with Worker() as worker:
         first, second = Heard(), Heard()
-        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, first)
+        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, first)
         process = worker._process
         with pytest.raises(FedkinError, match=r"'nowhere.csv' does not exist"):
-            worker.run(load_config("kfed", ["data.source=nowhere.csv"]), tmp_path / "refused", 300, Heard())
+            worker.run(load_config("kfed", ["data.source=nowhere.csv"]), tmp_path / "refused", 300, 300, Heard())
         with pytest.raises(FedkinError, match="it failed with RuntimeError: The size of tensor"):
-            worker.run(load_config("toy", ["data.source=iris"]), tmp_path / "failed", 300, Heard())
-        assert worker.run(load_config("toy", [*TOY, "seed=1"]), tmp_path / "second", 300, second)
+            worker.run(load_config("toy", ["data.source=iris"]), tmp_path / "failed", 300, 300, Heard())
+        assert worker.run(load_config("toy", [*TOY, "seed=1"]), tmp_path / "second", 300, 300, second)
         assert worker._process is process
         assert first.steps == second.steps == [1, 2, 3, 4]
         assert first.phases[0] == "Reading digits"
-        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, second)
+        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, second)
         assert len(second.steps) == 4  # what is finished is not touched
     assert process is not None
     assert process.poll() is not None
@@ -55,13 +55,16 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> No
             raise KeyboardInterrupt
 
     with Worker() as worker:
-        assert not worker.run(config, tmp_path / "run", 0.05, Heard())
+        assert not worker.run(config, tmp_path / "run", 300, 0.05, Heard())  # it has not even started
         assert worker._process is None
+        assert not (tmp_path / "run").exists()
         with pytest.raises(KeyboardInterrupt):
-            worker.run(config, tmp_path / "run", 300, Interrupter())
+            worker.run(config, tmp_path / "run", 300, 300, Interrupter())
         assert worker._process is None
         heard = Heard()
-        assert worker.run(config, tmp_path / "run", 300, heard)
+        assert worker.run(config, tmp_path / "run", 300, 300, heard)
+        assert not worker.run(load_config("toy", [*TOY, "method.pause=9"]), tmp_path / "long", 0.3, 300, Heard())
+        assert worker._process is None
     assert heard.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
     resume(tmp_path / "run")
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3

@@ -31,10 +31,22 @@ class Worker(AbstractContextManager["Worker"]):
         self._process: subprocess.Popen[bytes] | None = None
         self._read = b""
 
-    def run(self, config: Config, folder: Path, seconds: float, progress: Progress) -> bool:
-        """Begin a run or go on with it, for so many seconds at most; whether it has come to its end.
+    def run(self, config: Config, folder: Path, seconds: float, most: float, progress: Progress) -> bool:
+        """Begin a run or go on with it; whether it has come to its end.
 
         One that was stopped keeps its last step, from which it can go on.
+
+        Parameters
+        ----------
+        config : Config
+        folder : Path
+            The run's.
+        seconds : float
+            How long it may take, once the process is ready for it.
+        most : float
+            How long it may take with the start of the process.
+        progress : Progress
+            Told what happens.
 
         Raises
         ------
@@ -43,12 +55,14 @@ class Worker(AbstractContextManager["Worker"]):
         """
         if is_finished(folder):
             return True
-        end = time.monotonic() + seconds
+        end = time.monotonic() + most
         self._order(config, folder)
         try:
             while (words := self._next(end)) is not None:
                 kind, *rest = words
-                if kind in _TELLS:
+                if kind == "ready":
+                    end = min(end, time.monotonic() + seconds)
+                elif kind in _TELLS:
                     getattr(progress, kind)(*rest)
                 elif kind == "done":
                     return True

@@ -133,7 +133,7 @@ class Schedule:
         with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
             try:
                 config = self.question.config(candidate, job.seed)
-                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), progress)
+                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), self.budget.left, progress)
             except FedkinError as error:
                 self.refused[candidate] = str(error)
         self._turns_had += 1

@@ -1,9 +1,9 @@
 """A process that makes runs, one after another: ``python -m fedkin.comparison.worker``.
 
 It reads an order per line on stdin, JSON as `fedkin.comparison.labour` writes it, and tells on stdout what happens, a
-JSON list per line: the name of a `fedkin.run.Progress` method with its arguments, and at the end ``["done"]``,
-``["refused", sentence]`` or ``["failed", what]``. A process of its own can be killed at any moment, in the middle of an
-import or of one long step.
+JSON list per line: ``["ready"]`` when it can begin, the name of a `fedkin.run.Progress` method with its arguments, and
+at the end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. A process of its own can be killed at any
+moment, in the middle of an import or of one long step.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def main() -> None:
         os.dup2(2, 1)  # what a method prints is no message
         for order in sys.stdin:
             progress = Wired(wire)
+            progress.tell("ready")
             progress.tell(*_outcome(json.loads(order), progress))
 
 
