@@ -12,9 +12,12 @@ from fedkin.reproduce.verdict import printed
 
 PAPERS = {
     "ccfc": ["figure-6", "figure-7", *(f"table-{n}" for n in range(1, 5))],
+    "embedding": [*(f"figure-{n}" for n in range(4, 7)), *(f"table-{n}" for n in range(2, 6))],
     "fedcref": [*(f"figure-{n}" for n in range(7, 11)), *(f"table-{n}" for n in range(3, 13))],
+    "gradient-loss": ["figure-4", "figure-5"],
+    "ocfl": [*(f"figure-{n}" for n in range(1, 4)), "table-1"],
 }
-"""Tables and figures with numbers; the first two of FedCRef's tables are settings."""
+"""Tables and figures with numbers; other tables are settings, and the embedding paper's figure 3 shows its table 2."""
 
 ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 
@@ -89,5 +92,9 @@ def test_tables_of_the_same_runs_share_them(entries: dict[str, Entry]) -> None:
         assert runs["fedcref/table-8"] == runs["fedcref/figure-9"]
         assert runs["fedcref/table-10"] == runs["fedcref/figure-10"] == runs["fedcref/table-12"]
         assert runs["fedcref/table-4"] < runs["fedcref/table-3"]
+        assert runs["embedding/table-3"] == runs["embedding/table-4"] == runs["embedding/table-5"]
+        assert runs["embedding/table-3"] == runs["embedding/figure-5"]
+        assert runs["ocfl/figure-3"] < runs["ocfl/table-1"] or scale == "quick"
+        assert runs["ocfl/figure-1"] < runs["ocfl/table-1"] or scale == "quick"
         counts = Counter(job for jobs in runs.values() for job in jobs)
         assert max(counts.values()) >= 4
