@@ -69,3 +69,28 @@ def test_no_values_are_said_to_be_none() -> None:
 def test_every_bar_needs_a_name() -> None:
     with pytest.raises(FedkinError, match=r"names of bars 'Heights' has shape \(1,\) where \(2,\)"):
         bars([1.0, 2.0], names=["1"])
+
+
+NAMES = ["kin-graph", "hierarchical", "sda-fc with synthetic data of networks"]
+
+
+def test_long_names_stand_before_lying_bars() -> None:
+    markup = bar_chart(bars([4.0, 2.0, 1.0], names=NAMES, strong=[True, False, False], line=2.0, line_name="clear"))
+    found = boxes(markup)
+    assert [look for look, *_ in found] == ["bar strong", "bar", "bar"]
+    lefts, tops, widths, _ = zip(*(box[1:] for box in found), strict=True)
+    assert len(set(lefts)) == 1
+    assert list(tops) == sorted(tops)
+    assert widths == pytest.approx([4 * widths[2], 2 * widths[2], widths[2]], abs=0.3)
+    line = re.search(r'd="M(\S+) \S+" class="mark dashed"', markup)
+    assert line
+    assert float(line[1]) == pytest.approx(lefts[0] + widths[1], abs=0.2)
+    assert ">sda-fc with synthetic dat…<" in markup
+    assert f'data-tip="merge: {NAMES[2]}\n1"' in markup
+
+
+@settings(max_examples=30)
+@given(st.lists(NUMBERS, min_size=3, max_size=3))
+def test_lying_bars_stay_inside_on_both_sides_of_zero(values: list[float]) -> None:
+    for _, x, _, width, _ in boxes(bar_chart(bars(values, names=["long names " * 3] * 3))):
+        assert 0 <= x <= x + width <= WIDTH

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fedkin.report import Band, Curve, Mark, Timeline
-from fedkin.report.charts import HEIGHT, TOP, WIDTH, line_chart
+from fedkin.report.charts import HEIGHT, MOST_STOPS, TOP, WIDTH, line_chart
 from fedkin.report.view import Unit
 
 
@@ -67,7 +67,7 @@ def test_phases_are_bands_named_where_there_is_room() -> None:
     assert len(bands) == 1  # the middle one
     left, top, width = map(float, bands[0])
     assert top == TOP
-    points = [float(x) for x in re.findall(r'class="stop".*?M(\S+) ', drawn, re.DOTALL)]
+    points = [float(x) for x in re.findall(r'class="stop" data-x="(\S+)"', drawn)]
     assert left < points[20] < left + width < points[21]
     assert points[19] < left
     assert 'data-tip="step 21 (embedding)\na: 1"' in drawn
@@ -92,3 +92,88 @@ def test_a_mark_between_two_stops_is_told_at_the_one_before() -> None:
     drawn = line_chart(Curve("C", "", range(500), {"a": [1.0] * 500}), Timeline(marks=[Mark(7, "they moved")]))
     assert drawn.count("they moved") == 1
     assert 'data-tip="iteration 5\na: 1\nthey moved"' in drawn
+
+
+def test_long_curves_have_a_stop_at_their_last_step() -> None:
+    drawn = line_chart(Curve("C", "", range(241), {"a": [1.0] * 241}))
+    assert 'data-tip="iteration 240\na: 1"' in drawn
+    assert drawn.count("data-tip") <= MOST_STOPS
+
+
+def test_stops_hold_the_place_of_every_value() -> None:
+    drawn = line_chart(Curve("C", "", [1, 2], {"a": [1.0, None], "b": [2.0, 3.0]}))
+    circles = re.findall(r'<circle cx="(\S+)" cy="(\S+)"', drawn)
+    stops = re.findall(r'class="stop" data-x="(\S+)" data-y="(\S*)"', drawn)
+    assert stops == [(circles[0][0], f"{circles[0][1]},{circles[1][1]}"), (circles[2][0], f",{circles[2][1]}")]
+
+
+def uncertain(**changes: object) -> Curve:
+    plain = {
+        "x": [0.0, 0.25, 1.0],
+        "series": {"a": [0.5, 0.6, 0.7], "b": [0.4, 0.4, 0.4]},
+        "unit": "share",
+        "x_label": "p",
+        "intervals": {"a": [(0.4, 0.6), (0.5, 0.7), None]},
+        "reference": {"a": [0.55, None, 0.9], "oracle": [0.95, 0.95, 0.95]},
+    }
+    return Curve("C", "", **{**plain, **changes})  # type: ignore[arg-type]
+
+
+def test_intervals_and_references_are_shown_beside_the_values_they_belong_to() -> None:
+    drawn = line_chart(uncertain())
+    assert 'data-tip="p 0\na: 0.500 (0.400 to 0.600); paper 0.550\nb: 0.400\noracle: 0.950"' in drawn
+    assert 'data-tip="p 1\na: 0.700; paper 0.900\nb: 0.400\noracle: 0.950"' in drawn
+    heads = re.findall(r'<th scope="col">([^<]*)<', drawn)
+    assert heads == ["p", "a", "a, from", "a, to", "a, paper", "b", "oracle"]
+    assert "<td>0.6</td><td>0.5</td><td>0.7</td><td></td><td>0.4</td><td>0.95</td>" in drawn
+
+
+def test_references_have_the_colour_of_their_series_or_one_of_their_own() -> None:
+    drawn = line_chart(uncertain())
+    assert re.findall(r'class="(reference s\d|reference alone)"', drawn) == [
+        "reference alone", "reference s2", "reference s0", "reference s2"
+    ]  # fmt: skip
+    assert "<li>paper" not in drawn
+    assert "</svg>paper</li>" in drawn
+    assert "</svg>oracle</li>" in drawn
+    assert "</svg>interval</li>" in drawn
+
+
+def test_a_band_covers_the_intervals_and_a_lone_one_is_a_bar() -> None:
+    drawn = line_chart(uncertain())
+    band = re.search(r'<path d="M([^"]*)z" class="between"', drawn)
+    assert band
+    corners = [tuple(map(float, corner.split())) for corner in band[1].split("L")]
+    assert len(corners) == 4
+    assert corners[0][0] == corners[3][0] < corners[1][0] == corners[2][0]
+    assert corners[0][1] > corners[3][1]  # upwards is less
+    lone = line_chart(uncertain(intervals={"a": [None, None, (0.6, 0.8)]}))
+    assert 'class="between"' not in lone.split("</ul>")[1]
+    assert 'class="bar-of-one"' in lone
+
+
+def test_all_that_is_compared_lies_inside_the_drawing() -> None:
+    drawn = line_chart(uncertain(intervals={"a": [(-5.0, 9.0)] * 3}, reference={"oracle": [20.0, -20.0, 0.0]}))
+    points = re.findall(r'<rect x="(\S+)" y="(\S+)" width="6.8"', drawn.split("</ul>")[1])
+    assert len(points) == 3
+    assert all(0 <= float(x) <= WIDTH and TOP - 4 <= float(y) <= HEIGHT for x, y in points)
+
+
+@pytest.mark.parametrize("ends", [(math.nan, 1.0), (0.0, math.inf)])
+def test_an_interval_without_an_end_is_not_drawn(ends: tuple[float, float]) -> None:
+    drawn = line_chart(uncertain(intervals={"a": [ends] * 3}))
+    assert "interval" not in drawn
+    assert "from" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("steps", "labels"),
+    [
+        ([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"]),
+        ([0.0, 0.01, 1.0], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        ([1.0, 3.0, 7.0], ["1", "2", "3", "4", "5", "6", "7"]),
+    ],
+)
+def test_steps_are_named_as_they_are_where_they_are_few_and_apart(steps: list[float], labels: list[str]) -> None:
+    drawn = line_chart(Curve("C", "", steps, {"a": [1.0] * len(steps)}))
+    assert re.findall(r'class="middle">([\d.]+)<', drawn) == labels

@@ -14,20 +14,24 @@ from fedkin.core.errors import FedkinError
 from fedkin.report import (
     Band,
     Bars,
+    Cell,
     Change,
-    ClientGroups,
     Curve,
     Graph,
-    GroupPictures,
     GroupTable,
     Mark,
     Node,
+    PageView,
+    Part,
     Profiles,
+    ResultTable,
     RunView,
     Timeline,
+    write_page,
     write_report,
 )
-from fedkin.report.write import render
+from fedkin.report.write import render, render_page
+from page_views import COLUMNS, comparison, full_view, reproduction
 
 
 class Page(HTMLParser):
@@ -61,32 +65,19 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def full_view(groups: int = 3) -> RunView:
-    rng = np.random.default_rng(0)
-    nodes = [Node(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
-    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
-    return RunView(
-        title="A run",
-        lead="What it found.",
-        summary=[("Groups found", str(groups), "across 3 sites")],
-        curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
-        graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
-        clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
-        table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
-        pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
-        profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
-        findings=["Four bits each.", "No guarantee."],
-        bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
-        changes=[Change(2, "went over", ["0"], 0, groups - 1)],
-        timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
-        notes=["Site 2 was missing once."],
-        settings={"method": {"epochs": 3}, "seed": 0},
-    )
+PAGES = {
+    "nothing": render(RunView(title="Nothing")),
+    "one group": render(full_view(1)),
+    "run": render(full_view()),
+    "sixty groups": render(full_view(60)),
+    "no results": render_page(PageView("Nothing")),
+    "comparison": render_page(comparison()),
+    "reproduction": render_page(reproduction()),
+}
 
 
-@pytest.mark.parametrize("view", [RunView(title="Nothing"), full_view(1), full_view(), full_view(60)])
-def test_page_is_well_formed_and_loads_nothing(view: RunView) -> None:
-    source = render(view)
+@pytest.mark.parametrize("source", PAGES.values(), ids=PAGES)
+def test_page_is_well_formed_and_loads_nothing(source: str) -> None:
     page = Page(source)
     assert not re.search(r"https?:|//[a-z]|@import", re.sub(r"base64,[^)]*", "", source))
     addresses = [a.get("href") or a.get("src") or "" for _, a in page.elements if "href" in a or "src" in a]
@@ -95,13 +86,17 @@ def test_page_is_well_formed_and_loads_nothing(view: RunView) -> None:
     assert all(found.startswith("data:image/png;base64,") for found in re.findall(r"url\((.{30})", source))
 
 
-def test_headings_descend_one_level_at_a_time_and_figures_are_named() -> None:
-    page = Page(render(full_view()))
+@pytest.mark.parametrize("source", [PAGES["run"], PAGES["comparison"], PAGES["reproduction"]])
+def test_headings_descend_one_level_at_a_time_and_figures_are_named(source: str) -> None:
+    page = Page(source)
     levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3")]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert all(a.get("aria-label") for _, a in page.elements if a.get("role") in ("img", "region"))
+    assert all(a.get("aria-label") for a in page.of("button"))
+    assert all(a.get("scope") in ("col", "row") for a in page.of("th"))
+    assert len(page.of("button")) == len(page.of("table")) + len(page.of("pre")) > 0
 
 
 def test_every_part_of_the_view_is_told_in_words() -> None:
@@ -135,6 +130,50 @@ def test_equal_views_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path
     view = full_view()
     write_report(tmp_path / "two.html", replace(view, settings=dict(reversed(view.settings.items()))))
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_every_part_of_a_page_of_results_is_told_in_words() -> None:
+    words = " ".join(Page(PAGES["comparison"]).words)
+    for told in [*COLUMNS, "kin-graph", "0.981", "± 0.004", "best of its column", "One bar stands out.", "data.name"]:
+        assert told in words
+    assert "better" not in words  # no sign of it is used
+    assert "fedkin run kin-graph" in words
+
+
+def test_code_stands_out_in_sentences_alone() -> None:
+    part = Part("a", "`Title`", ["Say `a < b`, or a lone ` mark."], notes=["`c`"], commands=["echo `date`"])
+    source = render_page(PageView("P", "Try `d`.", parts=[part]))
+    assert re.findall(r"<code>[^<]*</code>", source) == [
+        "<code>d</code>",
+        "<code>a &lt; b</code>",
+        "<code>c</code>",
+        "<code>echo `date`</code>",
+    ]
+    assert "<h2>`Title`</h2>" in source
+
+
+def test_equal_pages_of_results_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path) -> None:
+    write_page(tmp_path / "one.html", comparison())
+    view = comparison()
+    write_page(tmp_path / "two.html", replace(view, settings=dict(reversed(view.settings.items()))))
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_a_page_of_results_is_small() -> None:
+    assert len(PAGES["comparison"].encode()) < 60_000
+    assert len(PAGES["reproduction"].encode()) < 60_000
+
+
+def test_results_cannot_break_out_of_the_page() -> None:
+    bad = "</script><script>alert('x')</script>\"><img src=x onerror=1>&amp;"
+    table = ResultTable(bad, bad, bad, [bad], [(bad, [Cell(bad, bad, "best", bad)])])
+    curve = Curve(bad, bad, [0], {bad: [1.0]}, intervals={bad: [(0.0, 1.0)]}, reference={bad: [1.0], "b": [1.0]})
+    bars = Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)
+    part = Part("a", bad, [bad], [table], [curve], [bars], [bad], [bad])
+    page = Page(render_page(PageView(bad, bad, [(bad, bad, bad)], [part], {bad: bad})))
+    assert len(page.of("script")) == 1
+    assert page.of("img") == []
+    assert page.words.count(bad) >= 18
 
 
 def test_names_cannot_break_out_of_the_page() -> None:

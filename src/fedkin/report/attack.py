@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from fedkin.report.markup import element, scrolling, text
 from fedkin.report.page import Section, page, sentences
+from fedkin.report.page_view import Cell, ResultTable
 from fedkin.report.pictures import sprite
+from fedkin.report.result_tables import result_table
 
 PictureRow = tuple[str, float, NDArray[np.floating[Any]]]
 """Heading, mean squared error, and pictures ``(n, H, W)`` or ``(n, H, W, 3)`` in [0, 1]."""
@@ -53,14 +55,11 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
     pictures : sequence of PictureRow
         Originals, then reconstructions by level; may be empty.
     """
-    samples, segments = tree["reconstruction"]["samples"], tree["reconstruction"]["segments"]
-    errors = _table(*_errors(tree), f"Reconstruction of {samples} samples, and of {segments} segments as sent")
-    members = _table(*_members(tree), "Advantage in telling members")
     sections = [
-        Section("privacy", "What is guaranteed", _table(*_guarantees(tree), "Guarantees")),
-        Section("reconstruction", "What can be reconstructed", errors),
+        Section("privacy", "What is guaranteed", result_table(_guarantee_table(tree))),
+        Section("reconstruction", "What can be reconstructed", result_table(_error_table(tree))),
         *([Section("pictures", "What that looks like", _grid(pictures))] if pictures else []),
-        Section("membership", "Who can be told to be a member", members),
+        Section("membership", "Who can be told to be a member", result_table(_member_table(tree))),
         Section("notes", "Notes", sentences(_NOTES)),
     ]
     lead = "What the bits that clients send give away, by the probability P with which each is flipped."
@@ -74,6 +73,32 @@ def as_text(tree: Mapping[str, Any]) -> str:
     first = _aligned([[row[at] for at in few] for row in [heading, *rows[:-1]]])
     heading, rows = _members(tree, area=False)
     return f"Reconstruction\n{first}\n\nMembership (advantage)\n{_aligned([heading, *rows])}"
+
+
+def _guarantee_table(tree: Mapping[str, Any]) -> ResultTable:
+    caption = "The smaller an ε, the less a message can tell about what it was made from; see the notes."
+    heading, rows = _guarantees(tree)
+    return ResultTable("Guarantees", caption, "what is bounded", heading[1:], _cells(rows))
+
+
+def _error_table(tree: Mapping[str, Any]) -> ResultTable:
+    told = tree["reconstruction"]
+    title = f"Reconstruction of {told['samples']} samples, and of {told['segments']} segments as sent"
+    caption = "Mean squared errors: the larger, the less is given away; compare them with that of a guess."
+    heading, rows = _errors(tree)
+    return ResultTable(title, caption, "level of noise", heading[1:], _cells(rows))
+
+
+def _member_table(tree: Mapping[str, Any]) -> ResultTable:
+    caption = "An advantage of 0 is chance, one of 1 certainty; see what noise and more samples held do to it."
+    heading, rows = _members(tree)
+    return ResultTable("Advantage in telling members", caption, "level of noise", heading[1:], _cells(rows))
+
+
+def _cells(rows: Sequence[Sequence[str]]) -> list[tuple[str, list[Cell]]]:
+    """Rows of cells; what a text has in brackets at its end is set beside it."""
+    parted = ((row[0], [each.removesuffix(")").partition(" (") for each in row[1:]]) for row in rows)
+    return [(name, [Cell(number, beside) for number, _, beside in row]) for name, row in parted]
 
 
 def _errors(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -151,8 +176,18 @@ def _epsilon(value: float | None) -> str:
 
 
 def _grid(pictures: Sequence[PictureRow]) -> str:
-    rows = [(name, [_strip(name, images), f"{error:.4f}"]) for name, error, images in pictures]
-    return _marked(["", "", "error"], rows, "Originals and reconstructions")
+    heads = (element("th", head, scope="col") for head in ("level of noise", "pictures", "error"))
+    rows = [
+        element(
+            "tr", element("th", text(name), scope="row"), element("td", _strip(name, images)),
+            element("td", f"{error:.4f}"),
+        )
+        for name, error, images in pictures
+    ]  # fmt: skip
+    drawn = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
+    caption = element("p", "The same samples at every level: what can still be recognised is given away.")
+    heading = element("figcaption", element("h3", "Originals and reconstructions"), caption)
+    return element("figure", heading, scrolling(drawn, "Originals and reconstructions"), class_="result")
 
 
 def _strip(heading: str, images: NDArray[np.floating[Any]]) -> str:
@@ -165,20 +200,6 @@ def _strip(heading: str, images: NDArray[np.floating[Any]]) -> str:
         alt=f"{heading}: {count} pictures",
         style=f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated",
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> str:
-    return _marked(head, [(row[0], [text(cell) for cell in row[1:]]) for row in rows], label)
-
-
-def _marked(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], label: str) -> str:
-    """A table whose headings are plain text and whose cells are markup."""
-    titles = element("tr", *(element("th", text(name), scope="col") for name in head))
-    body = [
-        element("tr", element("th", text(heading), scope="row"), *(element("td", cell) for cell in cells))
-        for heading, cells in rows
-    ]
-    return scrolling(element("table", element("thead", titles), element("tbody", *body), class_="numbers"), label)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

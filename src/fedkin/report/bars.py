@@ -1,10 +1,10 @@
-"""A few numbers as bars of an inline SVG; the numbers lie folded beneath."""
+"""A few numbers as bars of an inline SVG, upright or, where their names are long, lying; the numbers lie folded."""
 
 from __future__ import annotations
 
 import math
 
-from fedkin.report.markup import element, folded, scrolling, short, text
+from fedkin.report.markup import element, folded, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
 from fedkin.report.view import Bars
 
@@ -12,6 +12,9 @@ WIDTH, HEIGHT = 400.0, 200.0
 TOP, RIGHT, BOTTOM = 14.0, 8.0, 40.0
 MOST_NAMED = 20
 WIDEST = 26.0
+LETTER = 7.0
+ROW, THICKNESS = 22.0, 12.0
+LONGEST_NAME = 26
 
 
 def bar_chart(bars: Bars) -> str:
@@ -19,7 +22,13 @@ def bar_chart(bars: Bars) -> str:
     heading = element("figcaption", element("h3", text(bars.title)), element("p", text(bars.caption)))
     if not bars.values:
         return element("figure", heading, element("p", "No values.", class_="empty"), class_="card")
-    return element("figure", heading, _drawing(bars), _numbers(bars), class_="card")
+    return element("figure", heading, _lying(bars) if _crowded(bars) else _drawing(bars), _numbers(bars), class_="card")
+
+
+def _crowded(bars: Bars) -> bool:
+    """Whether names would run into each other below upright bars, and lying ones have room for them all."""
+    slot = (WIDTH - RIGHT) / len(bars.values)
+    return len(bars.names) <= MOST_NAMED and LETTER * max(map(len, bars.names)) > slot
 
 
 class _Frame:
@@ -29,7 +38,7 @@ class _Frame:
         values = [*bars.values, *([] if bars.line is None else [bars.line])]
         self.ticks = nice_ticks(min(0.0, *values), max(0.0, *values), count=6)
         self.labels = tick_labels(self.ticks, "number")
-        self.left = 12 + 5.2 * max(map(len, self.labels))
+        self.left = 12 + 6.6 * max(map(len, self.labels))
         self.slot = (WIDTH - RIGHT - self.left) / len(bars.values)
         self.width = min(0.72 * self.slot, WIDEST)
 
@@ -44,8 +53,12 @@ class _Frame:
 def _drawing(bars: Bars) -> str:
     frame = _Frame(bars)
     content = (_axes(bars, frame), *(_bar(bars, frame, at) for at in range(len(bars.values))), _line(bars, frame))
-    box = f"0 0 {WIDTH:g} {HEIGHT:g}"
-    return element("svg", *content, class_="bars", viewBox=box, role="img", aria_label=_in_words(bars))
+    return _svg(bars, HEIGHT, *content)
+
+
+def _svg(bars: Bars, height: float, *content: str) -> str:
+    box = f"0 0 {WIDTH:g} {short(height)}"
+    return element("svg", *content, class_="bars", viewBox=box, role="img", tabindex=0, aria_label=_in_words(bars))
 
 
 def _axes(bars: Bars, frame: _Frame) -> str:
@@ -69,9 +82,46 @@ def _bar(bars: Bars, frame: _Frame, at: int) -> str:
     bar = element("rect", x=left, y=top, width=frame.width, height=bottom - top, class_=look)
     area = element(
         "rect", x=frame.middle(at) - frame.slot / 2, y=TOP, width=frame.slot, height=HEIGHT - BOTTOM - TOP,
-        class_="row", data_tip=f"{bars.x_label}: {bars.names[at]}\n{shown(bars.values[at], 'number')}",
+        class_="row", data_tip=_tip(bars, at),
     )  # fmt: skip
     return bar + area
+
+
+def _tip(bars: Bars, at: int) -> str:
+    return f"{bars.x_label}: {bars.names[at]}\n{shown(bars.values[at], 'number')}"
+
+
+def _lying(bars: Bars) -> str:
+    """Bars from left to right, one below the other, each with its name before and its value behind it."""
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in bars.names]
+    values = [shown(value, "number") for value in bars.values]
+    ends = [*bars.values, 0.0, *([] if bars.line is None else [bars.line])]
+    low, high = min(ends), max(ends)
+    left, right = 8 + LETTER * max(map(len, names)), WIDTH - 8 - LETTER * max(map(len, values))
+    left += 8 + LETTER * max(map(len, values)) if low < 0 else 0
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - low) / ((high - low) or 1.0)
+
+    bottom = TOP + ROW * len(bars.values)
+    parts = [element("path", d=f"M{short(x(0.0))} {short(TOP)}V{short(bottom)}", class_="grid")]
+    if bars.line is not None:
+        parts.append(element("path", d=f"M{short(x(bars.line))} {short(TOP)}V{short(bottom)}", class_="mark dashed"))
+        side = "end name" if x(bars.line) > WIDTH / 2 else "name"
+        parts.append(element("text", text(bars.line_name), x=x(bars.line), y=bottom + 13, class_=side))
+    for at, value in enumerate(bars.values):
+        top, base = TOP + ROW * at, TOP + ROW * (at + 0.5) + 3.4
+        start, stop = sorted((x(value), x(0.0)))
+        side, beside = ("in end", start - 5) if value < 0 else ("in", stop + 5)
+        look = "bar strong" if bars.strong[at] else "bar"
+        upper = top + (ROW - THICKNESS) / 2
+        parts += [
+            element("text", text(names[at]), x=0, y=base),
+            element("rect", x=start, y=upper, width=stop - start, height=THICKNESS, class_=look),
+            element("text", text(values[at]), x=beside, y=base, class_=side),
+            element("rect", x=0, y=top, width=WIDTH, height=ROW, class_="row", data_tip=_tip(bars, at)),
+        ]
+    return _svg(bars, bottom + (20 if bars.line is not None else 4), *parts)
 
 
 def _line(bars: Bars, frame: _Frame) -> str:
@@ -89,7 +139,7 @@ def _numbers(bars: Bars) -> str:
     ]
     heads = (element("th", text(head), scope="col") for head in (bars.x_label, bars.title))
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
-    return folded("The numbers", scrolling(table, f"{bars.title}: the numbers"))
+    return folded("The numbers", sheet(table, f"{bars.title}: the numbers"))
 
 
 def _in_words(bars: Bars) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkin.report.markup import element, group_mark, listed, scrolling, text
+from fedkin.report.markup import element, group_mark, listed, sheet, text
 from fedkin.report.numbers import plain
 from fedkin.report.view import Change
 
@@ -19,7 +19,7 @@ def change_table(changes: Sequence[Change], x_label: str = "step") -> str:
         rows.append(element("tr", name, *(element("td", cell) for cell in (*cells, text(listed(change.clients))))))
     head = element("thead", element("tr", *(element("th", text(head), scope="col") for head in heads)))
     table = element("table", head, element("tbody", *rows), class_="numbers members changes")
-    return scrolling(table, "What changed when")
+    return sheet(table, "What changed when")
 
 
 def _group(group: int | None) -> str:

@@ -6,8 +6,19 @@ import math
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
-from fedkin.report.markup import element, folded, scrolling, short, text
-from fedkin.report.numbers import finite, in_unit, nice_ticks, plain, shown, tick_labels
+from fedkin.report.chart_numbers import (
+    Interval,
+    drawn,
+    end_values,
+    in_words,
+    intervals,
+    number_table,
+    references,
+    series,
+    told,
+)
+from fedkin.report.markup import element, short, text
+from fedkin.report.numbers import nice_ticks, plain, tick_labels
 from fedkin.report.view import ALL_ALIKE, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
@@ -15,6 +26,8 @@ TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0
 MOST_STOPS = 120
 MOST_DOTS = 40
 LETTER = 5.4
+MOST_NAMED, NARROWEST = 11, 30.0
+"""Steps that are no whole numbers are named one by one if they are so few, and so far apart."""
 
 Points = list[tuple[float, float]]
 
@@ -24,7 +37,7 @@ def line_chart(curve: Curve, timeline: Timeline = ALL_ALIKE) -> str:
     heading = element("figcaption", element("h3", text(curve.title)), element("p", text(curve.caption)))
     if not _values(curve):
         return element("figure", heading, element("p", "No values yet.", class_="empty"), class_="card")
-    return element("figure", heading, _legend(curve), _drawing(curve, timeline), _numbers(curve), class_="card")
+    return element("figure", heading, end_values(curve), _drawing(curve, timeline), number_table(curve), class_="card")
 
 
 class _Frame:
@@ -41,11 +54,18 @@ class _Frame:
         self.y_labels = tick_labels(self.y_ticks, curve.unit)
         self.left = 14 + 6.6 * max(len(label) for label in self.y_labels)
         self.first, self.last = min(curve.x), max(curve.x)
-        whole = all(float(x).is_integer() for x in curve.x)
-        ticks = nice_ticks(self.first, self.last, count=7, whole=whole) if self.last > self.first else [self.first]
-        self.x_ticks = [tick for tick in ticks if self.first <= tick <= self.last]
-        self.x_labels = tick_labels(ticks, "number")[: len(ticks)] if len(ticks) > 1 else [plain(self.first)]
-        self.x_labels = [label for tick, label in zip(ticks, self.x_labels, strict=True) if tick in self.x_ticks]
+        self.x_ticks, self.x_labels = self._steps(sorted(set(map(float, curve.x))))
+
+    def _steps(self, steps: Sequence[float]) -> tuple[list[float], list[str]]:
+        """Which steps are named, and how: all, if they are few and not whole; else round numbers among them."""
+        whole = all(step.is_integer() for step in steps)
+        apart = min((self.x(b) - self.x(a) for a, b in pairwise(steps)), default=WIDTH)
+        if len(steps) == 1 or (not whole and len(steps) <= MOST_NAMED and apart >= NARROWEST):
+            return list(steps), [plain(step) for step in steps]
+        ticks = nice_ticks(self.first, self.last, count=7, whole=whole)
+        named = zip(ticks, tick_labels(ticks, "number"), strict=True)
+        inside = [(tick, label) for tick, label in named if self.first <= tick <= self.last]
+        return [tick for tick, _ in inside], [label for _, label in inside]
 
     def x(self, value: float) -> float:
         inner = WIDTH - RIGHT - self.left
@@ -58,11 +78,14 @@ class _Frame:
 
 def _drawing(curve: Curve, timeline: Timeline) -> str:
     frame = _Frame(curve)
-    lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(_series(curve)))
+    colours = {name: index for index, (name, _) in enumerate(drawn(curve))}
+    beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in series(curve))
+    compared = "".join(_reference(curve, frame, colours[name], values) for name, values in references(curve))
+    lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(series(curve)))
     return element(
-        "svg", _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline), lines,
+        "svg", _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline), beneath, lines, compared,
         _stops(curve, frame, timeline),
-        class_="chart", viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=_in_words(curve),
+        class_="chart", viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", tabindex=0, aria_label=in_words(curve),
     )  # fmt: skip
 
 
@@ -106,77 +129,72 @@ def _axes(curve: Curve, frame: _Frame) -> str:
     return "".join(parts)
 
 
-def _line(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None]) -> str:
+def _runs(curve: Curve, frame: _Frame, values: Sequence[float | None]) -> list[Points]:
+    """Places of consecutive values that are known."""
     points = [None if v is None else (frame.x(x), frame.y(v)) for x, v in zip(curve.x, values, strict=True)]
-    runs: list[Points] = [
+    return [
         [point for point in run if point is not None]
         for missing, run in groupby(points, key=lambda p: p is None)
         if not missing
     ]
-    path = "".join("M" + "L".join(f"{short(x)} {short(y)}" for x, y in run) for run in runs)
+
+
+def _path(runs: Sequence[Points]) -> str:
+    return "".join("M" + "L".join(f"{short(x)} {short(y)}" for x, y in run) for run in runs)
+
+
+def _line(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None]) -> str:
+    runs = _runs(curve, frame, values)
     dotted = runs if len(curve.x) <= MOST_DOTS else [run for run in runs if len(run) == 1]
     dots = "".join(element("circle", cx=x, cy=y, r=3.2) for run in dotted for x, y in run)
-    return element("g", element("path", d=path), dots, class_=f"line s{index % 8}")
+    return element("g", element("path", d=_path(runs)), dots, class_=f"line s{index % 8}")
+
+
+def _reference(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None]) -> str:
+    """A thin line with hollow squares, in the colour of the series it belongs to, or in one of its own."""
+    runs = _runs(curve, frame, values)
+    marks = "".join(
+        element("rect", x=x - 3.4, y=y - 3.4, width=6.8, height=6.8)
+        for run in (runs if len(curve.x) <= MOST_DOTS else [])
+        for x, y in run
+    )
+    return element("g", element("path", d=_path(runs)), marks, class_=f"reference s{index % 8}")
+
+
+def _sure(curve: Curve, frame: _Frame, index: int, known: Sequence[Interval | None]) -> str:
+    """Intervals of consecutive steps as a band, a lone one as a bar."""
+    lows = _runs(curve, frame, [None if each is None else each[0] for each in known])
+    highs = _runs(curve, frame, [None if each is None else each[1] for each in known])
+    bands, bars = [], []
+    for low, high in zip(lows, highs, strict=True):
+        if len(low) > 1:
+            bands.append(_path([[*low, *reversed(high)]]) + "z")
+        else:
+            bars.append(f"M{short(low[0][0])} {short(low[0][1])}V{short(high[0][1])}")
+    parts = [element("path", d="".join(bands), class_="between")] if bands else []
+    parts += [element("path", d="".join(bars), class_="bar-of-one")] if bars else []
+    return element("g", *parts, class_=f"sure s{index % 8}") if parts else ""
 
 
 def _stops(curve: Curve, frame: _Frame, timeline: Timeline) -> str:
-    """Invisible columns, one per step (fewer on long curves), that carry the values to show."""
-    chosen = range(0, len(curve.x), math.ceil(len(curve.x) / MOST_STOPS))
-    centres = [frame.x(curve.x[at]) for at in chosen]
-    borders = [frame.left, *((a + b) / 2 for a, b in pairwise(centres)), WIDTH - RIGHT]
-    parts = []
-    for at, centre, start, stop in zip(chosen, centres, borders, borders[1:], strict=False):
-        values = [f"{name}: {shown(series[at], curve.unit)}" for name, series in _series(curve)]
-        step, after = curve.x[at], curve.x[at + chosen.step] if at + chosen.step < len(curve.x) else math.inf
+    """Places of steps and values (of fewer steps on long curves) with what to show; the page's script draws a guide."""
+    every = math.ceil(len(curve.x) / (MOST_STOPS - 1))
+    chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})
+    guide = element("path", d=f"M0 {short(TOP)}V{short(HEIGHT - BOTTOM)}")
+    parts = [element("g", guide, class_="guide")]
+    shown = drawn(curve)
+    for at, following, lines in zip(chosen, [*chosen[1:], None], told(curve, chosen), strict=True):
+        step, after = curve.x[at], math.inf if following is None else curve.x[following]
         phase = f" ({timeline.phase(step)})" if timeline.phase(step) else ""
         happened = [mark.meaning for mark in timeline.marks if step <= mark.step < after]
-        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *values, *happened])
-        area = element("rect", x=start, y=TOP, width=max(stop - start, 0.0), height=HEIGHT - BOTTOM - TOP)
-        cross = element("path", d=f"M{short(centre)} {short(TOP)}V{short(HEIGHT - BOTTOM)}")
-        parts.append(element("g", cross, area, class_="stop", data_tip=tip))
+        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *lines, *happened])
+        heights = ("" if values[at] is None else short(frame.y(values[at])) for _, values in shown)
+        parts.append(element("g", class_="stop", data_x=short(frame.x(step)), data_y=",".join(heights), data_tip=tip))
     return "".join(parts)
 
 
-def _legend(curve: Curve) -> str:
-    """The last value of every series, with its line's colour and dash where there are several."""
-    series = _series(curve)
-    entries = [element("li", "last:")]
-    for index, (name, values) in enumerate(series):
-        last = next((value for value in reversed(values) if value is not None), None)
-        line = element("path", d="M0 5H22")
-        key = element("svg", line, class_=f"line s{index % 8}", viewBox="0 0 22 10", aria_hidden="true")
-        named = key + text(name) if len(series) > 1 else ""
-        entries.append(element("li", named, element("b", text(shown(last, curve.unit)))))
-    return element("ul", *entries, class_="legend")
-
-
-def _numbers(curve: Curve) -> str:
-    series = _series(curve)
-    heads = "".join(
-        element("th", text(name), scope="col") for name in [curve.x_label, *(in_unit(n, curve.unit) for n, _ in series)]
-    )
-    rows = [
-        element("tr", element("th", plain(x), scope="row"), *(element("td", plain(values[at])) for _, values in series))
-        for at, x in enumerate(curve.x)
-    ]
-    table = element("table", element("thead", element("tr", heads)), element("tbody", *rows), class_="numbers")
-    return folded("The numbers", scrolling(table, f"{curve.title}: the numbers"))
-
-
-def _series(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    return [(name, [finite(value) for value in curve.series[name]]) for name in sorted(curve.series)]
-
-
 def _values(curve: Curve) -> list[float]:
-    return [value for _, values in _series(curve) for value in values if value is not None]
-
-
-def _in_words(curve: Curve) -> str:
-    sentences = []
-    for name, values in _series(curve):
-        known = [(x, value) for x, value in zip(curve.x, values, strict=True) if value is not None]
-        if known:
-            (x0, first), (x1, last) = known[0], known[-1]
-            ends = f"{shown(first, curve.unit)} at {plain(x0)}, {shown(last, curve.unit)} at {plain(x1)}"
-            sentences.append(f"{name}: {ends}")
-    return f"{curve.title} by {curve.x_label}. " + "; ".join(sentences) + "."
+    """Everything that must lie inside the drawing."""
+    named = [values for _, values in (*series(curve), *references(curve))]
+    ends = [end for name in curve.intervals for each in intervals(curve, name) if each is not None for end in each]
+    return [value for values in named for value in values if value is not None] + ends

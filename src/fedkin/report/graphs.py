@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import element, folded, group_class, group_mark, scrolling, short, text
+from fedkin.report.markup import element, folded, group_class, group_mark, sheet, short, text
 from fedkin.report.rings import WIDTH, Layout, arrange
 from fedkin.report.view import Graph, Node
 
@@ -37,7 +37,7 @@ def _drawing(graph: Graph) -> str:
         key += " Beside each dot: its site."
     if any(graph.nodes[a].group != graph.nodes[b].group for a, b in graph.edges):
         key += " Dashed: between two groups."
-    drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", aria_label=_in_words(graph))
+    drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", tabindex=0, aria_label=_in_words(graph))
     return drawing + element("p", key, class_="key")
 
 
@@ -107,4 +107,4 @@ def _members(graph: Graph) -> str:
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     heads = [element("th", head, scope="col") for head in ("group", "local clusters", "samples", "site/cluster")]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers members")
-    return folded("The members", scrolling(table, f"{graph.title}: the members")) if rows else ""
+    return folded("The members", sheet(table, f"{graph.title}: the members")) if rows else ""

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, short, text
+from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown
 from fedkin.report.view import ALL_ALIKE, ClientGroups, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0
-LETTER = 5.2
+LETTER = 6.0
 ROW, DENSE_ROW = 14.0, 10.0
 FEW_CLIENTS = 40
 MOST_CLIENTS = 120
@@ -97,7 +97,7 @@ def _chart(groups: ClientGroups, timeline: Timeline) -> str:
     box = f"0 0 {WIDTH:g} {short(frame.bottom + BOTTOM)}"
     look = "lanes dense" if frame.dense else "lanes"
     content = (_heads(groups, frame), _lanes(frame, runs), _marks(groups, frame, timeline), *rows)
-    svg = element("svg", *content, class_=look, viewBox=box, role="img", aria_label=_in_words(groups))
+    svg = element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=_in_words(groups))
     key = "A lane is a client, its colour and number the group it was in."
     if (groups.groups < 0).any():
         key += " Grey: in no group yet."
@@ -210,7 +210,7 @@ def _table(groups: ClientGroups) -> str:
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     head = element("tr", *(element("th", name, scope="col") for name in [*heads, "which"]))
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers members")
-    return scrolling(table, "Clients of each group")
+    return sheet(table, "Clients of each group")
 
 
 def _counted(hidden: Sequence[str]) -> str:

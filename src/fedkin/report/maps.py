@@ -38,8 +38,9 @@ def _figure(
     )
     shares = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
     drawing = element(
-        "svg", layers, class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", aria_label=f"{title}. {shares}."
-    )
+        "svg", layers,
+        class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {shares}.",
+    )  # fmt: skip
     entries = [element("li", group_mark(label, name(label))) for label in present]
     heading = element("figcaption", element("h3", text(title)))
     return element("figure", heading, drawing, element("ul", *entries, class_="legend"), class_="card")

@@ -64,6 +64,17 @@ def scrolling(content: str, label: str, tall: bool = False) -> str:
     )
 
 
+def sheet(table: str, label: str, legend: str = "") -> str:
+    """A table in a box that scrolls; under it `legend`, and a button that copies it as tab-separated values."""
+    under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
+    return element("div", scrolling(table, label), under, class_="sheet")
+
+
+def copy_button(label: str) -> str:
+    """A button whose click the page's script answers by copying the table or the commands beside it."""
+    return element("button", "Copy", type="button", class_="copy", aria_label=label)
+
+
 def folded(summary: str, content: str) -> str:
     """`content` behind a line that opens it."""
     return element("details", element("summary", text(summary)), content)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from importlib import resources
 from string import Template
 
-from fedkin.report.markup import element, prose, text
+from fedkin.report.markup import copy_button, element, prose, text
+
+LONGEST_VALUE = 9
+"""Longer headlines are written smaller, and may take two lines."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,20 @@ def page(title: str, lead: str, opening: str, sections: Sequence[Section]) -> st
     links = [element("li", element("a", text(section.title), href=f"#{section.anchor}")) for section in sections]
     contents = element("nav", element("ul", *links), aria_label="Contents") if len(links) > 1 else ""
     parts = [element("section", element("h2", text(s.title)), s.body, id=s.anchor) for s in sections]
-    template = Template(resources.files("fedkin.report").joinpath("page.html").read_text(encoding="utf-8"))
     lead_in = element("p", prose(lead), class_="lead") if lead else ""
-    return template.substitute(
-        title=text(title), lead=lead_in, opening=opening, contents=contents, sections="\n".join(parts)
+    return Template(_file("page.html")).substitute(
+        title=text(title),
+        lead=lead_in,
+        opening=opening,
+        contents=contents,
+        sections="\n".join(parts),
+        style=_file("page.css"),
+        script=_file("page.js"),
     )
+
+
+def _file(name: str) -> str:
+    return resources.files("fedkin.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def headlines(summary: Sequence[tuple[str, str, str]]) -> str:
@@ -47,7 +59,7 @@ def headlines(summary: Sequence[tuple[str, str, str]]) -> str:
         element(
             "div",
             element("dt", text(label)),
-            element("dd", text(value), class_="value"),
+            element("dd", text(value), class_="value" if len(value) <= LONGEST_VALUE else "value long"),
             element("dd", text(explanation)),
         )
         for label, value, explanation in summary
@@ -72,4 +84,5 @@ def sentences(notes: Sequence[str]) -> str:
 
 def commands(lines: Sequence[str]) -> str:
     """Lines for a shell, one below the other."""
-    return element("pre", element("code", text("\n".join(lines))))
+    block = element("pre", element("code", text("\n".join(lines))), tabindex=0, role="region", aria_label="Commands")
+    return element("div", block, copy_button("Copy commands"), class_="commands")

@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
-from fedkin.report.markup import element, scrolling, text
-from fedkin.report.page_view import Cell, ResultTable
+import re
 
-SIGNS = {"inside": "≈", "better": "▲", "worse": "▼", "best": "★"}
+from fedkin.report.markup import element, prose, sheet, text
+from fedkin.report.page_view import Cell, ResultTable, Verdict
+
+MEANINGS: dict[Verdict, str] = {
+    "inside": "as expected",
+    "better": "better",
+    "worse": "worse",
+    "best": "best of its column, or recommended",
+}
+"""In the order of the legend; the signs stand in the style sheet, so that they are never copied with a cell."""
+
+LONG_NAME = 18
+"""Names longer than this get more of a narrow window."""
+
+_NUMBER = re.compile(r"[-+−±~≈<>≤≥(]*\s*[\d.∞]|–?$|n/a")
 
 
 def result_table(table: ResultTable) -> str:
-    """A figure with the table; its signs and smaller numbers are left out where cells are copied."""
-    heading = element("figcaption", element("h3", text(table.title)), element("p", text(table.caption)))
-    heads = [element("th", text(name), scope="col") for name in (table.corner, *table.columns)]
+    """A figure with the table and, where cells are judged, what the signs mean.
+
+    What stands beside a cell is left out where cells are marked and copied by hand, and has columns of its own where
+    the whole table is copied by its button.
+    """
+    heading = element("figcaption", element("h3", text(table.title)), element("p", prose(table.caption)))
+    looks = [_look(table, at) for at in range(len(table.columns))]
+    heads = [element("th", text(table.corner), scope="col")]
+    for name, look in zip(table.columns, looks, strict=True):
+        heads.append(element("th", text(name), scope="col", class_=look))
     rows = [
-        element("tr", element("th", text(name), scope="row"), *(_cell(cell) for cell in cells))
-        for name, cells in table.rows
+        element("tr", element("th", text(name), scope="row"), *map(_cell, cells, looks)) for name, cells in table.rows
     ]
-    drawn = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
-    return element("figure", heading, scrolling(drawn, table.title))
+    named = " named" if any(len(name) > LONG_NAME for name, _ in table.rows) else ""
+    parts = (element("thead", element("tr", *heads)), element("tbody", *rows))
+    drawn = element("table", *parts, class_=f"numbers results{named}")
+    return element("figure", heading, sheet(drawn, table.title, _legend(table)), class_="result")
 
 
-def _cell(cell: Cell) -> str:
-    sign = f"{SIGNS[cell.verdict]} " if cell.verdict else ""
+def _look(table: ResultTable, at: int) -> str | None:
+    """Columns in which most cells hold words, not numbers, are set as text."""
+    texts = [cells[at].text.strip() for _, cells in table.rows]
+    filled = [each for each in texts if each not in ("", "–")]
+    return "words" if sum(_NUMBER.match(each) is None for each in filled) > len(filled) / 2 else None
+
+
+def _cell(cell: Cell, look: str | None) -> str:
     beside = element("small", text(cell.beside)) if cell.beside else ""
-    return element("td", sign + text(cell.text), beside, class_=cell.verdict or None, data_tip=cell.tip or None)
+    classes = " ".join(name for name in (look, cell.verdict) if name)
+    focus = 0 if cell.tip else None
+    content = element("span", text(cell.text)) + beside
+    return element("td", content, class_=classes or None, data_tip=cell.tip or None, tabindex=focus)
+
+
+def _legend(table: ResultTable) -> str:
+    """The signs that are used, and that there is more to see where there is."""
+    cells = [cell for _, row in table.rows for cell in row]
+    used = {cell.verdict for cell in cells}
+    entries = [
+        element("li", element("i", class_=verdict, aria_hidden="true"), meaning)
+        for verdict, meaning in MEANINGS.items()
+        if verdict in used
+    ]
+    if any(cell.tip for cell in cells):
+        entries.append(element("li", "Point at a cell for more.", class_="hint"))
+    return element("ul", *entries, class_="legend verdicts") if entries else ""

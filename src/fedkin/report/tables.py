@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.report.markup import element, group_mark, scrolling, text
+from fedkin.report.markup import element, group_mark, sheet, text
 from fedkin.report.view import GroupTable, Profiles
 
 LEVELS = 10
@@ -26,7 +26,7 @@ def count_table(table: GroupTable) -> str:
     foot = element("tfoot", element("tr", element("th", "all", scope="row"), *totals))
     head = _head("site", table.groups, element("th", "all", scope="col", class_="total"))
     body = element("table", head, element("tbody", *rows), foot, class_="heat")
-    return element("p", text(table.caption)) + scrolling(body, "Samples by site and group")
+    return element("p", text(table.caption)) + sheet(body, "Samples by site and group")
 
 
 def profile_table(profiles: Profiles) -> str:
@@ -39,7 +39,7 @@ def profile_table(profiles: Profiles) -> str:
         for feature, column in zip(profiles.features, means.T, strict=True)
     ]
     body = element("table", _head("feature", profiles.groups), element("tbody", *rows), class_="heat")
-    return element("p", text(profiles.caption)) + scrolling(body, "Mean of every feature by group")
+    return element("p", text(profiles.caption)) + sheet(body, "Mean of every feature by group")
 
 
 def _head(corner: str, groups: Sequence[int], *more: str) -> str:
@@ -60,4 +60,4 @@ def settings_table(settings: Sequence[tuple[str, str]]) -> str:
     rows = [
         element("tr", element("th", text(name), scope="row"), element("td", text(value))) for name, value in settings
     ]
-    return scrolling(element("table", element("tbody", *rows), class_="settings"), "Settings")
+    return sheet(element("table", element("tbody", *rows), class_="settings"), "Settings")

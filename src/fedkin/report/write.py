@@ -57,12 +57,12 @@ def render_page(view: PageView) -> str:
 
 
 def _part(part: Part) -> str:
+    figures = [*map(line_chart, part.curves), *map(bar_chart, part.bars)]
     return "".join(
         [
             paragraphs(part.paragraphs),
             *map(result_table, part.tables),
-            gallery(*map(line_chart, part.curves), columns=3) if part.curves else "",
-            gallery(*map(bar_chart, part.bars), columns=2) if part.bars else "",
+            gallery(*figures, columns=2 if part.bars else 3) if figures else "",
             sentences(part.notes) if part.notes else "",
             commands(part.commands) if part.commands else "",
         ]

@@ -1,0 +1,123 @@
+"""The numbers of a curve: in its legend, in what pointing shows, in words, and as a table to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fedkin.report.markup import element, folded, sheet, text
+from fedkin.report.numbers import finite, in_unit, plain, shown
+from fedkin.report.view import Curve, Unit
+
+Interval = tuple[float, float]
+
+
+def series(curve: Curve) -> list[tuple[str, list[float | None]]]:
+    """Names and values in order of name; ``None`` where there is no finite value."""
+    return [(name, [finite(value) for value in curve.series[name]]) for name in sorted(curve.series)]
+
+
+def references(curve: Curve) -> list[tuple[str, list[float | None]]]:
+    """The same of what the curve is compared with."""
+    return [(name, [finite(value) for value in curve.reference[name]]) for name in sorted(curve.reference)]
+
+
+def drawn(curve: Curve) -> list[tuple[str, list[float | None]]]:
+    """What has a colour of its own, in the order of colours: the series, then what belongs to none of them."""
+    return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
+
+
+def intervals(curve: Curve, name: str) -> list[Interval | None]:
+    """How sure series `name` is; ``None`` where that is not known, or an end is not finite."""
+    known = curve.intervals.get(name, [None] * len(curve.x))
+    return [None if each is None or None in map(finite, each) else each for each in known]
+
+
+def told(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
+    """For every chosen step, counted from 0, a line for everything that is `drawn`."""
+    parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in drawn(curve)]
+    return [
+        [
+            f"{name}: {shown(values[at], curve.unit)}{_sure(known[at], curve.unit)}{compared[at]}"
+            for name, values, known, compared in parts
+        ]
+        for at in chosen
+    ]
+
+
+def _sure(interval: Interval | None, unit: Unit) -> str:
+    return "" if interval is None else f" ({shown(interval[0], unit)} to {shown(interval[1], unit)})"
+
+
+def _compared(curve: Curve, name: str) -> list[str]:
+    """What series `name` is compared with at every step, in words; nothing for what is no series."""
+    values = curve.reference.get(name) if name in curve.series else None
+    known = [None] * len(curve.x) if values is None else [finite(value) for value in values]
+    return ["" if each is None else f"; {curve.reference_name} {shown(each, curve.unit)}" for each in known]
+
+
+def end_values(curve: Curve) -> str:
+    """A legend: every series' line, where there are several, and its last value; then what else is drawn."""
+    named = series(curve)
+    entries = [element("li", "last:")] if named else []
+    for index, (name, values) in enumerate(named):
+        last = next((value for value in reversed(values) if value is not None), None)
+        line = element("path", d="M0 5H22")
+        key = _key(f"line s{index % 8}", line) + text(name) if len(named) > 1 or curve.reference else ""
+        entries.append(element("li", key, element("b", text(shown(last, curve.unit)))))
+    mark = element("path", d="M0 5H22") + element("rect", x=7.6, y=1.6, width=6.8, height=6.8)
+    if any(name in curve.series for name in curve.reference):
+        entries.append(element("li", _key("reference alone", mark), text(curve.reference_name)))
+    for index, (name, _) in enumerate(drawn(curve)[len(named) :], len(named)):
+        entries.append(element("li", _key(f"reference s{index % 8}", mark), text(name)))
+    if any(each is not None for name in curve.intervals for each in intervals(curve, name)):
+        area = element("rect", x=0, y=0, width=22, height=10, class_="between")
+        entries.append(element("li", _key("sure alone", area), "interval"))
+    return element("ul", *entries, class_="legend")
+
+
+def _key(look: str, *drawn: str) -> str:
+    return element("svg", *drawn, class_=look, viewBox="0 0 22 10", aria_hidden="true")
+
+
+def number_table(curve: Curve) -> str:
+    """All numbers, folded; a step is a row, and every series, end of an interval and reference a column."""
+    columns = _columns(curve)
+    heads = [element("th", text(name), scope="col") for name in (curve.x_label, *(name for name, _ in columns))]
+    rows = [
+        element(
+            "tr", element("th", plain(x), scope="row"), *(element("td", plain(column[at])) for _, column in columns)
+        )
+        for at, x in enumerate(curve.x)
+    ]
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
+    return folded("The numbers", sheet(table, f"{curve.title}: the numbers"))
+
+
+def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
+    columns: list[tuple[str, Sequence[float | None]]] = []
+    for name, values in series(curve):
+        columns.append((in_unit(name, curve.unit), values))
+        if any(intervals(curve, name)):
+            known = intervals(curve, name)
+            columns.append((f"{name}, from", [None if each is None else each[0] for each in known]))
+            columns.append((f"{name}, to", [None if each is None else each[1] for each in known]))
+        if name in curve.reference:
+            columns.append((f"{name}, {curve.reference_name}", curve.reference[name]))
+    others = drawn(curve)[len(curve.series) :]
+    return columns + [(in_unit(name, curve.unit), values) for name, values in others]
+
+
+def in_words(curve: Curve) -> str:
+    """Where every line begins and where it ends."""
+    compared = [
+        (f"{name}, {curve.reference_name}" if name in curve.series else name, values)
+        for name, values in references(curve)
+    ]
+    sentences = []
+    for name, values in [*series(curve), *compared]:
+        known = [(x, value) for x, value in zip(curve.x, values, strict=True) if value is not None]
+        if known:
+            (x0, first), (x1, last) = known[0], known[-1]
+            ends = f"{shown(first, curve.unit)} at {plain(x0)}, {shown(last, curve.unit)} at {plain(x1)}"
+            sentences.append(f"{name}: {ends}")
+    return f"{curve.title} by {curve.x_label}. " + "; ".join(sentences) + "."

@@ -1,0 +1,174 @@
+"""Made-up views of a run, and of results as large as a comparison of methods and a reproduction of tables are."""
+
+import numpy as np
+
+from fedkin.report import (
+    Band,
+    Bars,
+    Cell,
+    Change,
+    ClientGroups,
+    Curve,
+    Graph,
+    GroupPictures,
+    GroupTable,
+    Mark,
+    Node,
+    PageView,
+    Part,
+    Profiles,
+    ResultTable,
+    RunView,
+    Timeline,
+)
+
+COLUMNS = ["groups", "stability", "silhouette", "truth (ARI)", "sent and received, MB", "seconds", "remark"]
+METHODS = [
+    ("kin-graph", 10, 0.981, 0.231, 0.874, 0.4, 3.1, "finds the number of groups itself"),
+    ("fedcref", 9, 0.803, 0.205, 0.716, 26.1, 31.0, "finds the number of groups itself"),
+    ("kfed", 10, 0.842, 0.198, 0.602, 0.06, 0.2, ""),
+    ("ffcm", 10, 0.788, 0.187, 0.574, 1.2, 1.4, ""),
+    ("sda-fc with synthetic data of generative networks", 10, 0.611, 0.160, 0.498, 18.9, 74.2, "1 of 3 seeds finished"),
+    ("uifca", 8, 0.402, 0.090, 0.377, 112.6, 88.0, ""),
+    ("kmeans", 10, 0.899, 0.226, 0.668, 0.9, 0.3, "a yardstick: moves the data"),
+    ("fuzzy-cmeans", 10, 0.861, 0.219, 0.633, 0.9, 0.5, "a yardstick: moves the data"),
+]
+
+
+def comparison() -> PageView:
+    """Eight methods by seven columns, one of them recommended."""
+    names = [name.split(" ")[0] for name, *_ in METHODS]
+    stability = [row[2] for row in METHODS]
+    seeds = Curve(
+        "Groups that agree, by seeds",
+        "The more seeds are compared, the surer one is: the band is the 95 % interval.",
+        [2, 3, 4, 5],
+        {"kin-graph": [0.97, 0.98, 0.98, 0.981], "kfed": [0.88, 0.85, 0.84, 0.842]},
+        "share",
+        "seeds",
+        intervals={"kin-graph": [(0.91, 1.0), (0.94, 1.0), (0.95, 1.0), (0.96, 0.99)], "kfed": [None] * 4},
+    )
+    table = ResultTable(
+        "Eight methods, ranked without truth",
+        "Best at the top. `stability` is how far the groups of two seeds agree (1: the same, 0: chance); the truth is "
+        "shown where it is known, and took no part in the ranking.",
+        "method",
+        COLUMNS,
+        [(name, _row(at, row)) for at, (name, *row) in enumerate(METHODS)],
+    )
+    bars = Bars("Stability", "One bar stands out.", names, stability, [True] + [False] * 7, "method", 0.9, "clear")
+    return PageView(
+        "Which method for digits?",
+        "Ten sites hold 1,797 samples. Of eight methods, kin-graph is recommended: `fedkin run kin-graph`.",
+        [
+            ("Recommended", "kin-graph", "most stable, and cheap"),
+            ("Stability", "0.981", "of its groups over three seeds"),
+            ("Least traffic of the stable ones", "hierarchical ward", "a long name for a headline"),
+            ("Took", "3 min 19 s", "of a budget of ten minutes"),
+        ],
+        [
+            Part("ranking", "The ranking", ["All ran on the same split."], [table], commands=["fedkin run kin-graph"]),
+            Part("figures", "How sure this is", curves=[seeds], bars=[bars], notes=["One run did not finish."]),
+        ],
+        {"seeds": 3, "data": {"name": "digits"}},
+    )
+
+
+def _row(at: int, row: list) -> list[Cell]:
+    groups, stability, silhouette, truth, traffic, seconds, remark = row
+    spread = f"± {0.004 + 0.011 * at:.3f}"
+    return [
+        Cell(str(groups)),
+        Cell(
+            f"{stability:.3f}", spread, "best" if at == 0 else "", f"three pairs of seeds\nleast {stability - 0.02:.3f}"
+        ),
+        Cell(f"{silhouette:.3f}", verdict="best" if at == 0 else ""),
+        Cell(f"{truth:.3f}", spread, "best" if at == 0 else ""),
+        Cell(f"{traffic:.2f}", verdict="best" if at == 2 else ""),
+        Cell(f"{seconds:.1f}", verdict="best" if at == 2 else ""),
+        Cell(remark),
+    ]
+
+
+def reproduction() -> PageView:
+    """Twelve rows by five columns, each beside the paper's number, and a curve beside the paper's."""
+    columns = ["MNIST", "Fashion-MNIST", "CIFAR-10", "PACS", "mean"]
+    scenarios = ["IID", "label skew, two classes a client", "rotation by 0°, 90°, 180° and 270°", "swapped labels"]
+    rows = [
+        (f"{method}, {scenario}", [_figure(at, column) for column in range(len(columns))])
+        for at, (method, scenario) in enumerate((m, s) for m in ("FedAvg", "IFCA", "OCFL") for s in scenarios)
+    ]
+    table = ResultTable(
+        "Table II: personal accuracy after 100 rounds, in percent",
+        "Five seeds, mean ± the half of the 95 % interval; beneath, the paper's number. A tick means that the paper's "
+        "number lies within our interval.",
+        "method and scenario",
+        columns,
+        rows,
+    )
+    steps = [0.0, 0.25, 0.5, 0.75, 1.0]
+    ours = {
+        "IFCA": [0.91, 0.9, 0.88, 0.84, 0.72],
+        "OCFL": [0.93, 0.93, 0.92, 0.92, 0.91],
+        "FedAvg": [0.9, 0.8, 0.7, 0.55, 0.3],
+    }
+    curve = Curve(
+        "Figure 3: accuracy by share of clients that differ",
+        "Ours as lines with their 95 % intervals, the paper's as hollow squares.",
+        steps,
+        ours,
+        "share",
+        "share p",
+        {name: [(value - 0.02, value + 0.02) for value in values] for name, values in ours.items()},
+        {"OCFL": [0.94, 0.93, 0.93, 0.91, 0.9], "IFCA": [0.9, 0.9, None, 0.85, 0.7], "oracle": [0.95] * 5},
+    )
+    return PageView(
+        "Reproduction of OCFL",
+        "Every number of the paper's second table, run again.",
+        [("Within the interval", "41 of 60", "numbers of the paper"), ("Largest gap", "−3.1", "percentage points")],
+        [
+            Part("table-2", "Table II", tables=[table], notes=["`CIFAR-10` is not augmented."]),
+            Part("figure-3", "Figure 3", curves=[curve]),
+            Part(
+                "again",
+                "Run it again",
+                commands=["fedkin reproduce ocfl --table 2 --seeds 5", "fedkin resume runs/ocfl"],
+            ),
+        ],
+        {"rounds": 100},
+    )
+
+
+def _figure(at: int, column: int) -> Cell:
+    if (at, column) == (7, 3):
+        return Cell("–", "84.20", tip="not run: the data were not there")
+    ours = 96.4 - 3.7 * column - 1.9 * (at % 4) + 1.3 * (at // 4)
+    gap = [0.3, -0.2, 1.8, -3.1, 0.4][(at + column) % 5]
+    verdict = "better" if gap > 1 else "worse" if gap < -1 else "inside"
+    return Cell(
+        f"{ours:.2f} ± {0.41 + 0.1 * column:.2f}", f"paper {ours - gap:.2f}", verdict, f"five seeds\n{gap:+.2f}"
+    )
+
+
+def full_view(groups: int = 3) -> RunView:
+    """A run of which every part of the page is shown."""
+    rng = np.random.default_rng(0)
+    nodes = [Node(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
+    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
+    return RunView(
+        title="A run",
+        lead="What it found.",
+        summary=[("Groups found", str(groups), "across 3 sites")],
+        curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
+        graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
+        clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
+        table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
+        pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
+        profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
+        findings=["Four bits each.", "No guarantee."],
+        bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
+        changes=[Change(2, "went over", ["0"], 0, groups - 1)],
+        timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
+        notes=["Site 2 was missing once."],
+        settings={"method": {"epochs": 3}, "seed": 0},
+    )

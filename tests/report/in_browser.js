@@ -1,0 +1,121 @@
+// Tries every page in its frame and writes what it found, as JSON, into the <pre> below the frames.
+
+const wait = milliseconds => new Promise(done => setTimeout(done, milliseconds));
+
+const tipOf = page => {
+  const tip = page.document.getElementById("tip");
+  return tip.hidden ? null : tip.textContent;
+};
+
+const point = (page, target, type, x, y, more = {}) =>
+  target.dispatchEvent(new page.PointerEvent(type, {bubbles: true, clientX: x, clientY: y, pointerType: "mouse", ...more}));
+
+const beyond = page => [...page.document.querySelectorAll("body *")].filter(element => {
+  const box = element.getBoundingClientRect();
+  return box.width && box.right > page.innerWidth + 0.5 && !element.closest(".scroll, pre, #tip");
+}).map(element => element.outerHTML.slice(0, 120));
+
+const scrolled = page => [...page.document.querySelectorAll(".scroll")].flatMap(box => {
+  const name = box.querySelector("tbody th");
+  if (!name || box.scrollWidth <= box.clientWidth) return [];
+  const before = name.getBoundingClientRect().left;
+  box.scrollLeft = 60;
+  const after = name.getBoundingClientRect().left;
+  box.scrollLeft = 0;
+  return [[before, after]];
+});
+
+const hovered = page => [...page.document.querySelectorAll(".chart")].map(chart => {
+  chart.scrollIntoView({block: "center", behavior: "instant"});
+  const stops = [...chart.querySelectorAll(".stop")];
+  const stop = stops[stops.length - 1];
+  const box = chart.getBoundingClientRect();
+  const place = box.left + stop.dataset.x / chart.viewBox.baseVal.width * box.width;
+  point(page, chart, "pointermove", place + 3, box.top + box.height / 2);
+  const tip = page.document.getElementById("tip").getBoundingClientRect();
+  return {
+    clear: tip.left > place || tip.right < place || tip.top >= box.bottom || tip.bottom <= box.top,
+    shown: tipOf(page), expected: stop.dataset.tip, place, left: tip.left, right: tip.right,
+    guide: chart.querySelector(".guide.on path").getBoundingClientRect().left,
+    circles: chart.querySelectorAll(".guide circle").length, values: stop.dataset.y.split(",").filter(Boolean).length,
+  };
+});
+
+const keys = page => {
+  const chart = page.document.querySelector(".chart");
+  const found = {tips: [...chart.querySelectorAll(".stop")].map(stop => stop.dataset.tip)};
+  chart.focus();
+  for (const key of ["End", "ArrowLeft", "Home", "Escape"]) {
+    chart.dispatchEvent(new page.KeyboardEvent("keydown", {bubbles: true, key}));
+    found[key] = tipOf(page);
+  }
+  chart.blur();
+  return found;
+};
+
+const touched = page => {
+  const chart = page.document.querySelector(".chart");
+  chart.scrollIntoView({block: "center", behavior: "instant"});
+  const box = chart.getBoundingClientRect();
+  const finger = {pointerType: "touch"};
+  point(page, chart, "pointerdown", box.left + box.width / 2, box.top + 50, finger);
+  const down = tipOf(page);
+  point(page, page.document.documentElement, "pointerleave", 0, 0, finger);
+  const lifted = tipOf(page);
+  point(page, page.document.body, "pointerdown", box.left + 2, box.bottom + 40, finger);
+  return {down, lifted, elsewhere: tipOf(page)};
+};
+
+const cell = page => {
+  const over = page.document.querySelector("td[data-tip]");
+  if (!over) return null;
+  over.scrollIntoView({block: "center", behavior: "instant"});
+  const box = over.getBoundingClientRect();
+  point(page, over, "pointermove", box.left + 5, box.top + 5);
+  return tipOf(page);
+};
+
+// The clipboard of a browser without a window cannot be read, so what is handed to it is looked at.
+const copied = async (page, clipboard) => {
+  Object.defineProperty(page.navigator, "clipboard", {value: clipboard, configurable: true});
+  for (const button of page.document.querySelectorAll(".copy")) button.click();
+  await wait(50);
+};
+
+const marked = page => {
+  const table = page.document.querySelector("table");
+  page.getSelection().selectAllChildren(table);
+  const text = page.getSelection().toString();
+  page.getSelection().removeAllRanges();
+  return text;
+};
+
+const check = async page => {
+  page.document.querySelectorAll("details").forEach(folded => { folded.open = true; });
+  await wait(50);
+  const found = {width: page.innerWidth, scrolls: page.document.documentElement.scrollWidth, beyond: beyond(page)};
+  Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), keys: keys(page), touched: touched(page), cell: cell(page)});
+  found.marked = marked(page);
+  const button = page.document.querySelector(".copy");
+  found.copied = [];
+  found.selected = [];
+  found.buttons = [];
+  await copied(page, {writeText: async text => { found.copied.push(text); }});
+  found.buttons.push(button.textContent);
+  page.document.execCommand = () => {
+    found.selected.push(page.document.activeElement.value);
+    return found.selected.length !== 1;
+  };
+  await copied(page, undefined);
+  found.buttons.push(button.textContent);
+  await wait(2000);
+  found.buttons.push(button.textContent);
+  return found;
+};
+
+addEventListener("load", async () => {
+  const found = {};
+  for (const frame of Array.from(frames)) found[frame.name] = await check(frame);
+  document.querySelector("body > pre").textContent = JSON.stringify(found);
+  console.log("checks are done");
+});
