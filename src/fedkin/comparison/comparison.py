@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.comparison.candidates import Family, Role
-from fedkin.comparison.judging import SCORE, TRUTH
+from fedkin.comparison.judging import MEASURES, SCORE, TRUTH
 from fedkin.core.files import write_atomically
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Comparison:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the measures that need no truth, the score first."""
-        return tuple(dict.fromkeys([self.score, "stability", *(name for line in self.lines for name in line.measures)]))
+        """Names of the measures that need no truth and are known of any method, the score first."""
+        return tuple(name for name in MEASURES if any(name in line.measures for line in self.lines))
 
     @property
     def truth(self) -> tuple[str, ...]:

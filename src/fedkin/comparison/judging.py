@@ -17,6 +17,8 @@ from fedkin.data.population import Population
 
 TRUTH = {"samples": ("ari", "nmi", "pooled_accuracy"), "clients": ("ari", "ami", "purity")}
 """Agreement with the truth, as the evaluation of runs names it; the first is what `by truth` means."""
+MEASURES = ("cohesion", "accuracy", "stability", "silhouette", "consensus")
+"""What needs no truth, in the order in which it is shown."""
 SCORE: Mapping[Family, str] = {"samples": "cohesion", "clients": "accuracy"}
 """The measure that candidates are ranked by."""
 

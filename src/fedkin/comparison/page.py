@@ -38,7 +38,7 @@ def page_of(comparison: Comparison) -> PageView:
     )
     return PageView(
         title=f"Which {comparison.family} belong together: methods compared",
-        lead=f"{comparison.question} {lead}",
+        lead=f"{lead} {comparison.question}",
         summary=_summary(comparison),
         parts=[
             Part("methods", "Methods", tables=[_table(comparison)], bars=[_bars(comparison)], notes=_notes(comparison)),
