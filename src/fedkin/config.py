@@ -147,7 +147,7 @@ class Config:
 
     @property
     def data_seed(self) -> int:
-        """The seed that deals the data out: ``data.seed``, or the run's."""
+        """What the data are dealt out by, which is ``data.seed`` or else the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
 
     def to_toml(self) -> str:
