@@ -43,6 +43,11 @@ def test_a_single_run_is_less_stable_than_any() -> None:
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 0, None)
 
 
+def test_where_all_have_run_once_the_score_decides() -> None:
+    verdicts = {KFED: of_samples(0.69, None, 10), KIN: of_samples(0.70, None, 500)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 1, None)
+
+
 def test_yardsticks_and_copies_are_never_taken() -> None:
     best = {KMEANS: of_samples(0.9), Candidate("sda-fc", 3): of_samples(0.95)}
     assert chosen(SAMPLES, best) is None

@@ -25,9 +25,15 @@ class Worker(AbstractContextManager["Worker"]):
     """A process that makes runs; it is started when first needed, and killed when a run's time is over.
 
     A context: it ends with it.
+
+    Attributes
+    ----------
+    start : float
+        Seconds that the process took to be ready, when it was last started.
     """
 
     def __init__(self) -> None:
+        self.start = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._read = b""
 
@@ -55,13 +61,15 @@ class Worker(AbstractContextManager["Worker"]):
         """
         if is_finished(folder):
             return True
-        end = time.monotonic() + most
+        began, is_new = time.monotonic(), self._process is None
+        end = began + most
         self._order(config, folder)
         try:
             while (words := self._next(end)) is not None:
                 kind, *rest = words
                 if kind == "ready":
                     end = min(end, time.monotonic() + seconds)
+                    self.start = time.monotonic() - began if is_new else self.start
                 elif kind in _TELLS:
                     getattr(progress, kind)(*rest)
                 elif kind == "done":

@@ -69,7 +69,8 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     Samples: of those whose cohesion is within 0.02 of the best, those whose stability is within 0.05 of the most
     stable, and of these the one that moves the fewest bytes. Clients: the same with accuracy on clients' own tests,
     within one standard error of the difference between clients, and fewer groups before fewer bytes; one that forms no
-    groups is taken only if none that does is as good.
+    groups is taken only if none that does is as good. Where stability is not known of any of them, for each has run
+    once only, the best score decides.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     most = max(_stability(verdict) for verdict in close.values())
     stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
     groups = {each: mean(verdict.groups) if family == "clients" else 0 for each, verdict in stable.items()}
-    take = min(stable, key=lambda each: (groups[each], stable[each].bytes, each.method))
+    unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
+    take = min(stable, key=lambda each: (unsteady[each], groups[each], stable[each].bytes, each.method))
     others = [score[each] for each in able_ones if not near(best, able_ones[each])]
     return Choice(take, len(close) - 1, len(stable) - 1, score[take] - max(others) if others else None)
 

@@ -148,6 +148,7 @@ class Schedule:
             waiting = [name for name in self.selection.methods if name not in had_turn]
             stopped = had_turn - {each.method for each in (*self.refused, *finished)}
             kept = sum(self._took.get(each, 0.0) * (self.seeds - len(finished[each])) for each in best)
+            kept += self.worker.start  # of the process that follows one that was killed
             return max(left - kept, left / 2) / max(1, len(waiting) + bool(stopped))
         waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
         return left / max(1, len(waiting))

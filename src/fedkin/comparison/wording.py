@@ -28,8 +28,9 @@ def reason(family: Family, choice: Choice, verdict: Verdict, by_truth: bool) -> 
     if stable is not None:
         as_others = " as stably as any of these" if choice.rivals and choice.stable < choice.rivals else ""
         parts.append(f"finds the same groups over seeds{as_others} (ARI {stable:.2f})")
-    cheapest = ", the least of these," if choice.stable and family == "samples" else ""
-    if choice.stable and family == "clients":
+    told = choice.stable > 0 and stable is not None
+    cheapest = ", the least of these," if told and family == "samples" else ""
+    if told and family == "clients":
         parts.append(f"needs no more groups than these ({mean(verdict.groups):g})")
     parts.append(f"moves {size(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
     return listed(parts)
