@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedkin.comparison.comparison import Comparison, Line
+from fedkin.comparison.ranking import NEAR
 from fedkin.comparison.wording import seconds
 from fedkin.report import Bars, Cell, PageView, Part, ResultTable
 from fedkin.wording import size
@@ -100,7 +101,7 @@ def _bars(comparison: Comparison) -> Bars:
     known = [line for line in comparison.lines if name in line.measures]
     return Bars(
         TITLES[name],
-        f"{MEANINGS[name]} The recommended method stands out; one that is less than 0.02 behind is as good."
+        f"{MEANINGS[name]} The recommended method stands out; one that is less than {NEAR:g} behind is as good."
         if comparison.family == "samples"
         else f"{MEANINGS[name]} The recommended method stands out.",
         [line.method for line in known],

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from fedkin.comparison.candidates import Candidate, Family, Selection, traits_of
 from fedkin.comparison.judging import SCORE, TRUTH, Verdict
 
-NEAR = 0.02
+NEAR = 0.0125
 """Cohesion by which two groupings of samples are as good as each other."""
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
@@ -66,11 +66,11 @@ def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     """The candidate to take without looking at the truth; ``None`` if none may be taken.
 
-    Samples: of those whose cohesion is within 0.02 of the best, those whose stability is within 0.05 of the most
-    stable, and of these the one that moves the fewest bytes. Clients: the same with accuracy on clients' own tests,
-    within one standard error of the difference between clients, and fewer groups before fewer bytes; one that forms no
-    groups is taken only if none that does is as good. Where stability is not known of any of them, for each has run
-    once only, the best score decides.
+    Samples: of those whose cohesion is within `NEAR` of the best, those whose stability is within `AS_STABLE` of the
+    most stable, and of these the one that moves the fewest bytes. Clients: the same with accuracy on clients' own
+    tests, within one standard error of the difference between clients, and fewer groups before fewer bytes; one that
+    forms no groups is taken only if none that does is as good. Where stability is not known of any of them, for each
+    has run once only, the best score decides.
 
     Parameters
     ----------

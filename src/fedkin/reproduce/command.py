@@ -13,8 +13,9 @@ from fedkin.core.files import write_atomically
 from fedkin.report import write_page
 from fedkin.reproduce.entry import File, ScaleName, chosen, load_entry
 from fedkin.reproduce.plan import RUNS, Job, Plan, experiment_of, place_of, plan_of
-from fedkin.reproduce.pool import carry_out
-from fedkin.reproduce.table import Table, is_finished, table_of
+from fedkin.reproduce.pool import carry_out, is_finished
+from fedkin.reproduce.probes import place_of as place_of_probe
+from fedkin.reproduce.table import Table, table_of
 from fedkin.reproduce.words import markdown, page, page_of_all, summary
 
 
@@ -38,6 +39,7 @@ class Grid:
     plans: Sequence[Plan]
     only: Collection[str] = ()
     jobs: dict[str, Job] = field(default_factory=dict)
+    probes: dict[str, set[str]] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,11 +47,15 @@ class Grid:
             for name, job in plan.jobs_of(self.only).items():
                 self.jobs.setdefault(name, job)
                 self.weights.setdefault(name, plan.scale.core_seconds / len(plan.jobs))
+                self.probes.setdefault(name, set()).update(plan.probes.get(name, ()))
 
     def pending(self, runs: Path) -> dict[str, Job]:
-        """Those that are not finished, the longest first, so that cores end together."""
-        left = [name for name in self.jobs if not is_finished(runs / name)]
+        """Those that are not finished and looked at, the longest first, so that cores end together."""
+        left = [name for name in self.jobs if not self._is_done(name, runs / name)]
         return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
+
+    def _is_done(self, name: str, folder: Path) -> bool:
+        return is_finished(folder) and all(place_of_probe(folder, probe).exists() for probe in self.probes[name])
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -> list[Plan]:
@@ -109,7 +115,7 @@ def reproduce(
         watcher.ended(name, failed, 1 - sum(left.values()) / total)
 
     experiments = {name: experiment_of(job, out) for name, job in pending.items()}
-    failed = carry_out(experiments, runs, jobs, told) if experiments else {}
+    failed = carry_out(experiments, runs, jobs, told, grid.probes) if experiments else {}
     return write_tables(plans, out), failed
 
 

@@ -122,6 +122,12 @@ def check(measure: str) -> None:
         raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
 
 
+def probe_of(measure: str) -> str | None:
+    """The name of the probe that `measure` needs, if any."""
+    probe, slash, _ = measure.partition("/")
+    return probe if slash else None
+
+
 def measured(run: Finished, measure: str) -> float | None:
     """What `measure` is in a finished run; ``None`` if the run does not tell.
 
@@ -134,7 +140,8 @@ def measured(run: Finished, measure: str) -> float | None:
     if "/" in measure:
         from fedkin.reproduce.probes import probed
 
-        return probed(run.folder, *measure.split("/", 1))
+        probe, key = measure.split("/", 1)
+        return probed(run.folder, probe).get(key)
     kind, colon, target = measure.partition(":")
     if colon:
         return _until(run, kind, target)

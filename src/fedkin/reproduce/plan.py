@@ -12,7 +12,8 @@ from typing import Any
 
 from fedkin.config import Config, load_config
 from fedkin.core import FedkinError
-from fedkin.reproduce.entry import Entry, File, Line, Row, Scale, ScaleName, Settings, cell_name
+from fedkin.reproduce.entry import Entry, File, Line, Row, Scale, ScaleName, Settings, cell_name, measure_of
+from fedkin.reproduce.measures import probe_of
 
 FILE = "file:"
 """How a setting begins that names one of an entry's files."""
@@ -87,6 +88,16 @@ class Plan:
         columns = {column.name for column in self.columns} & set(lines) or {column.name for column in self.columns}
         chosen = [cell for cell in self.cells if cell.row.name in rows and cell.column.name in columns]
         return {job.name: job for cell in chosen for seeds in cell.jobs for job in seeds}
+
+    @property
+    def probes(self) -> dict[str, set[str]]:
+        """By name of run, the probes that cells look at it with; runs that need none are left out."""
+        needed: dict[str, set[str]] = {}
+        for cell in self.cells:
+            probe = probe_of(measure_of(self.entry, cell.row, cell.column))
+            for job in (job for seeds in cell.jobs for job in seeds if probe):
+                needed.setdefault(job.name, set()).add(str(probe))
+        return needed
 
     @property
     def rows(self) -> list[Row]:

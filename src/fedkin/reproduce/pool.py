@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -18,17 +18,25 @@ Told = Callable[[str, str | None], None]
 """Called when a run ended: its name, and why it failed if it did."""
 
 
-def carry_out(experiments: Mapping[str, Mapping[str, Any]], runs: Path, jobs: int, told: Told) -> dict[str, str]:
-    """Run all experiments, each in a folder of its name below `runs`.
+def carry_out(
+    experiments: Mapping[str, Mapping[str, Any]],
+    runs: Path,
+    jobs: int,
+    told: Told,
+    probes: Mapping[str, Collection[str]] | None = None,
+) -> dict[str, str]:
+    """Run all experiments, each in a folder of its name below `runs`, and look at them with their probes.
 
     Parameters
     ----------
     experiments : mapping of str to mapping
-        `Config.tables` by name of folder; one that holds a stopped run goes on.
+        `Config.tables` by name of folder; one that holds a stopped run goes on, and a finished one is only looked at.
     runs : Path
     jobs : int
         How many at a time.
     told : callable
+    probes : mapping of str to collection of str, optional
+        Names of probes by name of run; see `fedkin.reproduce.probes`.
 
     Returns
     -------
@@ -44,7 +52,10 @@ def carry_out(experiments: Mapping[str, Mapping[str, Any]], runs: Path, jobs: in
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(jobs, len(experiments)), context, _prepare)
     try:
-        waiting = {pool.submit(_run, dict(tables), runs / name): name for name, tables in experiments.items()}
+        waiting = {
+            pool.submit(_run, dict(tables), runs / name, sorted((probes or {}).get(name, ()))): name
+            for name, tables in experiments.items()
+        }
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 name = waiting.pop(future)
@@ -57,6 +68,11 @@ def carry_out(experiments: Mapping[str, Mapping[str, Any]], runs: Path, jobs: in
         raise
     pool.shutdown()
     return failed
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run came to its end; what it writes last is its report."""
+    return (folder / "report.html").exists()
 
 
 def _outcome(future: Future[str | None], name: str) -> str | None:
@@ -101,17 +117,20 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run(tables: dict[str, Any], folder: Path) -> str | None:
-    """One run; why it failed, if it did."""
+def _run(tables: dict[str, Any], folder: Path, probes: Collection[str]) -> str | None:
+    """One run and its probes, as far as they are not there yet; why it failed, if it did."""
     from fedkin.config import config_of
     from fedkin.engines.local import give_back_memory
+    from fedkin.reproduce.probes import probed
     from fedkin.run import CONFIG, execute, resume
 
     try:
-        if (folder / CONFIG).exists():
+        if (folder / CONFIG).exists() and not is_finished(folder):
             resume(folder)
-        else:
+        elif not is_finished(folder):
             execute(config_of(tables), folder)
+        for probe in probes:
+            probed(folder, probe)
     except FedkinError as error:
         return str(error)
     finally:

@@ -23,19 +23,24 @@ _PART = 500
 _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
-def probed(folder: Path, name: str, key: str) -> float | None:
-    """The figure `key` of the probe `name` of the run in `folder`; ``None`` if it has no such figure.
+def probed(folder: Path, name: str) -> Figures:
+    """What the probe `name` finds of the run in `folder`; the second time it is read from the run's folder.
 
     Raises
     ------
     FedkinError
         If the run is not one for this probe.
     """
-    file = folder / f"probe-{name}.json"
+    file = place_of(folder, name)
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
     figures: Figures = json.loads(file.read_text())
-    return figures.get(key)
+    return figures
+
+
+def place_of(folder: Path, name: str) -> Path:
+    """The file that keeps what the probe `name` found of the run in `folder`."""
+    return folder / f"probe-{name}.json"
 
 
 def knn(folder: Path) -> Figures:

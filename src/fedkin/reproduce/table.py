@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from fedkin.reproduce.entry import Claim, Line, Row, measure_of
 from fedkin.reproduce.measures import Finished, measured
 from fedkin.reproduce.plan import Cell, Plan
+from fedkin.reproduce.pool import is_finished
 from fedkin.reproduce.verdict import Figure, Verdict, judged, over_seeds, printed
 
 Holds = Literal["holds", "fails", "untested"]
@@ -114,11 +115,6 @@ def table_of(plan: Plan, runs: Path) -> Table:
     claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
     return Table(plan, results, claims, len(finished), seconds)
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a run came to its end; what it writes last is its report."""
-    return (folder / "report.html").exists()
 
 
 def _result(plan: Plan, cell: Cell, finished: Mapping[str, Finished]) -> Result:
