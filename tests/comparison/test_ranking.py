@@ -1,6 +1,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedkin.comparison.candidates import Candidate, Selection
@@ -14,13 +15,14 @@ KFED, KMEANS, KIN, FFCM = Candidate("kfed", 3), Candidate("kmeans", 3), Candidat
 
 def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 1000, **more: Any) -> Verdict:
     measures = {"cohesion": cohesion} | ({} if stability is None else {"stability": stability})
-    return Verdict(measures, more.get("truth", {}), (), more.get("groups", (3, 3)), moved, 1.0)
+    labels = (np.array(more.get("labels", [0, 0, 1, 1, 2, 2])),)
+    return Verdict(measures, more.get("truth", {}), (), more.get("groups", (3, 3)), moved, 1.0, labels)
 
 
 def of_clients(scores: list[float | None], stability: float = 1.0, moved: float = 1000) -> Verdict:
     known = [score for score in scores if score is not None]
     measures = {"accuracy": sum(known) / len(known), "stability": stability}
-    return Verdict(measures, {}, tuple(scores), (2, 2), moved, 1.0)
+    return Verdict(measures, {}, tuple(scores), (2, 2), moved, 1.0, (np.array([0, 1]),))
 
 
 def test_the_most_cohesive_is_taken() -> None:
@@ -36,6 +38,12 @@ def test_among_equals_the_stable_are_taken_and_among_these_the_cheap() -> None:
         Candidate("fedcref"): of_samples(0.5, 1.0, 1),
     }
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 2, 1, pytest.approx(0.2))
+
+
+def test_who_forms_other_groups_is_no_equal() -> None:
+    """However stable it is, and however near its cohesion."""
+    verdicts = {KIN: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.005))
 
 
 def test_a_single_run_is_less_stable_than_any() -> None:

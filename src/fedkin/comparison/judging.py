@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
 
@@ -40,6 +40,8 @@ class Verdict:
         How many each run found.
     bytes, seconds : float
         Of a run, means.
+    labels : tuple of ndarray
+        int64 ``(m,)`` by run: the groups, of samples those that are looked at, -1 for none.
     """
 
     measures: dict[str, float]
@@ -48,6 +50,7 @@ class Verdict:
     groups: tuple[int, ...]
     bytes: float
     seconds: float
+    labels: tuple[criteria.Labels, ...] = field(compare=False, repr=False)
 
 
 class Judge:
@@ -82,6 +85,7 @@ class Judge:
             tuple(run.groups for run in runs),
             mean(run.bytes for run in runs),
             mean(run.seconds for run in runs),
+            tuple(self._looked_at(run) for run in runs),
         )
 
     def consensus(self, runs: Sequence[Done], others: Mapping[str, Sequence[Done]]) -> float | None:

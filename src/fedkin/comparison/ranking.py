@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from fedkin.comparison.candidates import Candidate, Family, Selection, traits_of
+from fedkin.comparison.criteria import consensus
 from fedkin.comparison.judging import SCORE, TRUTH, Verdict
 
-NEAR = 0.0125
-"""Cohesion by which two groupings of samples are as good as each other."""
+NEAR, ALIKE = 0.02, 0.7
+"""Two groupings of samples are as good as each other if their cohesion differs by no more than the first and they agree
+(ARI) by no less than the second. Where they disagree there is more at stake than the stabler method is worth."""
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
 
@@ -47,7 +49,7 @@ class Choice:
     stable : int
         How many of these are as stable, too.
     ahead : float or None
-        By how much its score is above that of the best that is not as good; ``None`` if there is none.
+        By how much its score is above that of the best that is not as good; ``None`` if there is none, or it is not.
     """
 
     candidate: Candidate
@@ -66,11 +68,11 @@ def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     """The candidate to take without looking at the truth; ``None`` if none may be taken.
 
-    Samples: of those whose cohesion is within `NEAR` of the best, those whose stability is within `AS_STABLE` of the
-    most stable, and of these the one that moves the fewest bytes. Clients: the same with accuracy on clients' own
-    tests, within one standard error of the difference between clients, and fewer groups before fewer bytes; one that
-    forms no groups is taken only if none that does is as good. Where stability is not known of any of them, for each
-    has run once only, the best score decides.
+    Samples: of those whose cohesion is within `NEAR` of the best and whose groups are `ALIKE`, those whose stability
+    is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the same with
+    accuracy on clients' own tests, within one standard error of the difference between clients, and fewer groups
+    before fewer bytes; one that forms no groups is taken only if none that does is as good. Where stability is not
+    known of any of them, for each has run once only, the best score decides.
 
     Parameters
     ----------
@@ -93,7 +95,8 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
     take = min(stable, key=lambda each: (unsteady[each], groups[each], stable[each].bytes, each.method))
     others = [score[each] for each in able_ones if not near(best, able_ones[each])]
-    return Choice(take, len(close) - 1, len(stable) - 1, score[take] - max(others) if others else None)
+    ahead = score[take] - max(others) if others else 0.0
+    return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None)
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, Verdict]:
@@ -113,7 +116,11 @@ def _says_much(selection: Selection, verdict: Verdict) -> bool:
 
 
 def _near_samples(best: Verdict, other: Verdict) -> bool:
-    return score_of("samples", best) - score_of("samples", other) <= NEAR
+    """Whether cohesion is much the same, and groups are."""
+    if best is other:
+        return True
+    close = score_of("samples", best) - score_of("samples", other) <= NEAR
+    return close and (consensus(best.labels, {"other": other.labels}) or 0.0) >= ALIKE
 
 
 def _near_clients(best: Verdict, other: Verdict) -> bool:
