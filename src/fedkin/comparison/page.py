@@ -101,8 +101,8 @@ def _bars(comparison: Comparison) -> Bars:
     known = [line for line in comparison.lines if name in line.measures]
     return Bars(
         TITLES[name],
-        f"{MEANINGS[name]} The recommended method stands out; one that is up to {NEAR:g} behind and finds much the same "
-        "groups is as good."
+        f"{MEANINGS[name]} The recommended method stands out; one that is up to {NEAR:g} behind and finds much the "
+        "same groups is as good."
         if comparison.family == "samples"
         else f"{MEANINGS[name]} The recommended method stands out.",
         [line.method for line in known],
