@@ -69,6 +69,24 @@ def test_what_is_there_is_not_run_again(
     assert "| k-FED | 0." in capsys.readouterr().out
 
 
+def test_finished_runs_that_a_probe_has_not_looked_at_are_looked_at_and_not_run_again(
+    reproduced: tuple[Path, Path, Told], tmp_path: Path
+) -> None:
+    _, out, _ = reproduced
+    plans = plans_of([str(entries.written(tmp_path, measure="knn-samples/3"))], "quick")
+    pending = Grid(plans).pending(out / "runs")
+    before = {name: (out / "runs" / name / "timing.jsonl").stat().st_mtime_ns for name in pending}
+    assert len(before) == 4
+    told = Told()
+    (table,), failed = reproduce(plans, out, 1, told)
+    assert failed == {}
+    assert told.lines[0] == (0, 4)
+    assert all((out / "runs" / name / "probe-knn-samples.json").exists() for name in pending)
+    assert before == {name: (out / "runs" / name / "timing.jsonl").stat().st_mtime_ns for name in pending}
+    assert Grid(plans).pending(out / "runs") == {}
+    assert all(result.ours is not None and 0.5 < result.ours.value <= 1 for result in table.results)
+
+
 def test_a_table_of_no_runs_has_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = entries.written(tmp_path)
     with pytest.raises(SystemExit):
