@@ -44,10 +44,11 @@ class Grid:
 
     def __post_init__(self) -> None:
         for plan in self.plans:
+            probes, weight = plan.probes, plan.scale.core_seconds / len(plan.jobs)
             for name, job in plan.jobs_of(self.only).items():
                 self.jobs.setdefault(name, job)
-                self.weights.setdefault(name, plan.scale.core_seconds / len(plan.jobs))
-                self.probes.setdefault(name, set()).update(plan.probes.get(name, ()))
+                self.weights.setdefault(name, weight)
+                self.probes.setdefault(name, set()).update(probes.get(name, ()))
 
     def pending(self, runs: Path) -> dict[str, Job]:
         """Those that are not finished and looked at, the longest first, so that cores end together."""
