@@ -139,6 +139,11 @@ def resume(folder: Path, progress: Progress | None = None) -> Outcome:
         return run.finish()
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether the run in `folder` has come to its end; what it writes last is its page, which others may have, too."""
+    return all((folder / name).is_file() for name in TRACKED)
+
+
 def report(folder: Path) -> Path:
     """Write ``report.html`` of the run in `folder` again, as of its last step; returns the page's path.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -114,6 +115,17 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
     assert "'nothing.csv' does not exist" in failed["bad"]
     for name in ("records.jsonl", "result.json"):
         assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
+
+
+def test_a_stopped_run_with_a_page_is_not_finished(reproduced: tuple[Path, Path, Told], tmp_path: Path) -> None:
+    """`fedkin report` writes the page of a run that is still going on, too."""
+    path, out, _ = reproduced
+    plans = plans_of([str(path)], "quick")
+    runs = shutil.copytree(out / "runs", tmp_path / "runs")
+    assert Grid(plans).pending(runs) == {}
+    stopped = next(iter(plans[0].jobs))
+    (runs / stopped / "result.json").unlink()
+    assert list(Grid(plans).pending(runs)) == [stopped]
 
 
 def test_the_longest_come_first_and_each_once(tmp_path: Path) -> None:

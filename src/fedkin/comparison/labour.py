@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import registry
-from fedkin.comparison.runs import is_finished
 from fedkin.config import Config
 from fedkin.core import FedkinError
-from fedkin.run import Progress
+from fedkin.run import Progress, is_finished
 
 _TELLS = ("phase", "part", "step")
 

@@ -87,14 +87,14 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     score = {each: score_of(family, verdict) for each, verdict in able_ones.items()}
     best = able_ones[max(score, key=lambda each: score[each])]
     near = _near_samples if family == "samples" else _near_clients
-    close = {each: verdict for each, verdict in able_ones.items() if near(best, verdict)}
-    close = {each: verdict for each, verdict in close.items() if not traits_of(each.method).bound} or close
+    equals = {each: verdict for each, verdict in able_ones.items() if near(best, verdict)}
+    close = {each: verdict for each, verdict in equals.items() if not traits_of(each.method).bound} or equals
     most = max(_stability(verdict) for verdict in close.values())
     stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
     groups = {each: mean(verdict.groups) if family == "clients" else 0 for each, verdict in stable.items()}
     unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
     take = min(stable, key=lambda each: (unsteady[each], groups[each], stable[each].bytes, each.method))
-    others = [score[each] for each in able_ones if not near(best, able_ones[each])]
+    others = [score[each] for each in able_ones if each not in equals]
     ahead = score[take] - max(others) if others else 0.0
     return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None)
 

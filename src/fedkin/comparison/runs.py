@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fedkin.comparison.candidates import Candidate
 from fedkin.core import FedkinError
 from fedkin.costs import costs_of
-from fedkin.outputs import RESULT
-from fedkin.run import CHECKPOINT, RECORDS, REPORT
+from fedkin.run import CHECKPOINT, RECORDS
 
 Labels = NDArray[np.int64]
 
@@ -65,11 +64,6 @@ class Done:
     def groups(self) -> int:
         """How many have a member."""
         return len(np.unique(self.labels[self.labels >= 0]))
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the run in `folder` has come to its end."""
-    return (folder / RESULT).is_file() and (folder / REPORT).is_file()
 
 
 def steps_of(folder: Path) -> int:

@@ -22,10 +22,10 @@ from fedkin.comparison.judging import Judge, Verdict
 from fedkin.comparison.labour import Worker
 from fedkin.comparison.question import Question
 from fedkin.comparison.ranking import best_numbers, score_of
-from fedkin.comparison.runs import Done, Job, is_finished, outcome
+from fedkin.comparison.runs import Done, Job, outcome
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.run import Progress
+from fedkin.run import Progress, is_finished
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of groups of samples that one or two cheap methods try where none is known."""

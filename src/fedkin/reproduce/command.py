@@ -13,10 +13,11 @@ from fedkin.core.files import write_atomically
 from fedkin.report import write_page
 from fedkin.reproduce.entry import File, ScaleName, chosen, load_entry
 from fedkin.reproduce.plan import RUNS, Job, Plan, experiment_of, place_of, plan_of
-from fedkin.reproduce.pool import carry_out, is_finished
-from fedkin.reproduce.probes import place_of as place_of_probe
+from fedkin.reproduce.pool import carry_out
+from fedkin.reproduce.probes import has_looked
 from fedkin.reproduce.table import Table, table_of
 from fedkin.reproduce.words import markdown, page, page_of_all, summary
+from fedkin.run import is_finished
 
 
 class Watcher:
@@ -56,7 +57,7 @@ class Grid:
         return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
 
     def _is_done(self, name: str, folder: Path) -> bool:
-        return is_finished(folder) and all(place_of_probe(folder, probe).exists() for probe in self.probes[name])
+        return is_finished(folder) and all(has_looked(probe, folder) for probe in self.probes[name])
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -> list[Plan]:

@@ -70,11 +70,6 @@ def carry_out(
     return failed
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether a run came to its end; what it writes last is its report."""
-    return (folder / "report.html").exists()
-
-
 def _outcome(future: Future[str | None], name: str) -> str | None:
     try:
         return future.result()
@@ -122,13 +117,13 @@ def _run(tables: dict[str, Any], folder: Path, probes: Collection[str]) -> str |
     from fedkin.config import config_of
     from fedkin.engines.local import give_back_memory
     from fedkin.reproduce.probes import probed
-    from fedkin.run import CONFIG, execute, resume
+    from fedkin.run import CONFIG, execute, is_finished, resume
 
     try:
-        if (folder / CONFIG).exists() and not is_finished(folder):
-            resume(folder)
-        elif not is_finished(folder):
+        if not (folder / CONFIG).exists():
             execute(config_of(tables), folder)
+        elif not is_finished(folder):
+            resume(folder)
         for probe in probes:
             probed(folder, probe)
     except FedkinError as error:

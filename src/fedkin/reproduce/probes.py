@@ -31,15 +31,19 @@ def probed(folder: Path, name: str) -> Figures:
     FedkinError
         If the run is not one for this probe.
     """
-    file = place_of(folder, name)
+    file = _kept(folder, name)
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
     figures: Figures = json.loads(file.read_text())
     return figures
 
 
-def place_of(folder: Path, name: str) -> Path:
-    """The file that keeps what the probe `name` found of the run in `folder`."""
+def has_looked(name: str, folder: Path) -> bool:
+    """Whether the probe `name` has looked at the run in `folder`."""
+    return _kept(folder, name).exists()
+
+
+def _kept(folder: Path, name: str) -> Path:
     return folder / f"probe-{name}.json"
 
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 from fedkin.reproduce.entry import Claim, Line, Row, measure_of
 from fedkin.reproduce.measures import Finished, measured
 from fedkin.reproduce.plan import Cell, Plan
-from fedkin.reproduce.pool import is_finished
 from fedkin.reproduce.verdict import Figure, Verdict, judged, over_seeds, printed
+from fedkin.run import is_finished
 
 Holds = Literal["holds", "fails", "untested"]
 Value = TypeVar("Value")
