@@ -193,12 +193,18 @@ class RandomResizedCrop:
         self.size, self.scale = size, scale
 
     def __call__(self, image: Image.Image) -> Image.Image:
-        area, ratio = random.uniform(*self.scale) * image.width * image.height, random.uniform(-1, 1) * log(4 / 3)
-        width = min(image.width, round(sqrt(area * exp(ratio))))
-        height = min(image.height, round(sqrt(area / exp(ratio))))
+        width, height = self._sides(image)
         left, top = random.randint(0, image.width - width), random.randint(0, image.height - height)
         box = (left, top, left + width, top + height)
         return image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
+
+    def _sides(self, image: Image.Image) -> tuple[int, int]:
+        for _ in range(10):
+            area, ratio = random.uniform(*self.scale) * image.width * image.height, random.uniform(-1, 1) * log(4 / 3)
+            width, height = round(sqrt(area * exp(ratio))), round(sqrt(area / exp(ratio)))
+            if width <= image.width and height <= image.height:
+                return width, height
+        return image.width, image.height
 
 
 class RandomRotation:

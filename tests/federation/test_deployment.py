@@ -84,7 +84,8 @@ def agreement(deployed: Deployment, local: Path, names: list[str]) -> float:
 
 def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) -> None:
     files = written(tmp_path / "data", digits(2, classes=6))
-    with prepared(tmp_path, files, "kfed", "--set", "method.n_clusters=8") as deployed:
+    settings = ("--set", "method.n_clusters=8", "--set", "tracking.to=['tensorboard']")
+    with prepared(tmp_path, files, "kfed", *settings) as deployed:
         unknown = deployed.add_site("stranger", 'name = "x"\ndata = "x.npz"\nfolder = "private"\n', register=False)
         stranger = deployed.start_site(unknown.parent.name)
         run = deployed.run()
@@ -98,6 +99,16 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
         assert "sites took part; their samples never left them" in (results / "report.html").read_text()
+        assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
+
+
+def sent_as_tracked(results: Path) -> list[float]:
+    """Bytes sent as of every step, as TensorBoard reads them back."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(results / "tensorboard"))
+    found.Reload()
+    return [event.value for event in found.Scalars("traffic/sent_bytes")]
 
 
 @pytest.mark.slow

@@ -68,6 +68,24 @@ def test_a_crop_keeps_at_least_the_share_asked_for():
     assert torch.allclose(Augmentation(crop=0.5, turn=0.0, blur=0.0).views(x, rng())[:, :, 3:-3, 3:-3].mean(), x.mean())
 
 
+def test_parts_that_do_not_fit_are_drawn_again_as_torchvision_does():
+    wide, high = Augmentation(crop=0.5)._kept(20_000, rng())
+    area, log_ratio = wide * high, (wide / high).log()
+    assert float(torch.maximum(wide, high).max()) <= 1
+    assert 0.5 <= float(area.min()) < 0.501
+    assert float(log_ratio.abs().max()) <= math.log(4 / 3)
+    # Up to 3/4 any ratio fits; above, a share that falls to 0 at the whole: log area / log(3/4).
+    a = torch.linspace(0.5, 1, 10_001)
+    density = (a.log() / math.log(3 / 4)).clamp_max(1)
+    expected = float((a * density).sum() / density.sum())
+    assert abs(float(area.mean()) - expected) < 0.005
+    assert expected < 0.7
+
+
+def test_where_no_part_fits_the_whole_is_kept():
+    assert torch.equal(STILL._kept(50, rng()), torch.ones(2, 50))
+
+
 def test_blur_is_a_gaussian_of_at_most_two_pixels_in_28():
     x = torch.zeros(400, 1, 29, 29)
     x[:, :, 14, 14] = 1.0

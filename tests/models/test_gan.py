@@ -17,6 +17,8 @@ def test_digits_get_the_networks_of_the_papers_code():
     assert up == [(128, 64), (64, 1)]
     down = [part.out_channels for part in discriminator if isinstance(part, nn.Conv2d)]
     assert down == [64, 128, 256]
+    norms = [part.num_features for part in discriminator if isinstance(part, nn.BatchNorm2d)]
+    assert norms == down  # after the first layer, too
     fully = [(part.in_features, part.out_features) for part in discriminator if isinstance(part, nn.Linear)]
     assert fully == [(2304, 1024), (1024, 1)]
     weights = torch.cat([part.detach().flatten() for part in generator.parameters() if part.dim() > 1])

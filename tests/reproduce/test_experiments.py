@@ -78,9 +78,9 @@ def test_quick_checks_a_claim_and_says_what_differs(name: str, entries: dict[str
 def test_all_of_quick_fits_into_an_hour_on_two_cores(entries: dict[str, Entry]) -> None:
     weights: dict[str, float] = {}
     for name, entry in entries.items():
-        jobs = plan_of(name, entry, "quick").jobs
-        for job in jobs:
-            weights.setdefault(job, entry.scales.quick.core_seconds / len(jobs))
+        plan = plan_of(name, entry, "quick")
+        for job in plan.jobs:
+            weights.setdefault(job, plan.job_seconds)
     assert sum(weights.values()) < 2 * 3600
 
 

@@ -35,6 +35,12 @@ def test_seeds_can_be_more_or_fewer() -> None:
     assert (seeds(None), seeds(2), seeds(5)) == ([0, 1, 2], [0, 1], [0, 1, 2, 3, 4])
 
 
+def test_what_a_run_takes_does_not_depend_on_how_many_seeds_there_are() -> None:
+    own, more = (plan_of("try", entries.entry(), "paper", count) for count in (None, 5))
+    assert own.job_seconds == pytest.approx(own.scale.core_seconds / len(own.jobs))
+    assert more.job_seconds == pytest.approx(own.job_seconds)
+
+
 def test_a_scale_may_leave_lines_out() -> None:
     scales = entries.tables()["scales"]
     scales["quick"] |= {"rows": ["k-means"], "columns": ["p = 1"]}

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 _RATIO = math.log(4 / 3)
+_DRAWS = 10
 _BLUR = (0.1, 2.0)
 _BLUR_SIDE = 28
 _NO_BLUR = 1e-2
@@ -77,9 +78,7 @@ class Augmentation:
 
     def _moved(self, x: Tensor, rng: torch.Generator) -> Tensor:
         n, _, height, width = x.shape
-        area = _between(self.crop, 1.0, n, rng)
-        ratio = _between(-_RATIO / 2, _RATIO / 2, n, rng).exp()
-        wide, high = ((area.sqrt() * ratio).clamp_max(1.0), (area.sqrt() / ratio).clamp_max(1.0))
+        wide, high = self._kept(n, rng)
         right, down = (_between(-1.0, 1.0, n, rng) * (1 - side) for side in (wide, high))
         angle = torch.deg2rad(_between(-self.turn, self.turn, n, rng))
         mirrored = torch.where(torch.rand(n, generator=rng) < self.mirror, -1.0, 1.0)
@@ -88,6 +87,19 @@ class Augmentation:
         along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
         grid = affine_grid(torch.stack([across, along], dim=1), list(x.shape), align_corners=False)
         return grid_sample(x, grid, align_corners=False)
+
+    def _kept(self, n: int, rng: torch.Generator) -> Tensor:
+        """Shares of an image's width and height that are kept, ``(2, n)``: of ten draws the first within the image.
+
+        Large parts that are wide or high do not fit and are drawn again, so that parts are smaller than `crop` alone
+        would make them. Where no draw fits the whole image is kept.
+        """
+        area = _between(self.crop, 1.0, n * _DRAWS, rng).view(n, _DRAWS)
+        ratio = _between(-_RATIO, _RATIO, n * _DRAWS, rng).view(n, _DRAWS).exp()
+        sides = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()])
+        fits = (sides <= 1).all(0)
+        first = sides[:, torch.arange(n), fits.byte().argmax(1)]
+        return torch.where(fits.any(1), first, 1.0)
 
     def _blurred(self, x: Tensor, rng: torch.Generator) -> Tensor:
         n, channels, height, width = x.shape

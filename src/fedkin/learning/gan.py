@@ -33,8 +33,8 @@ class Blueprint:
     noise : int
         Normal numbers in a latent.
     kinds : int
-        Length of the one-hot part of a latent, of which each value is as likely. Nothing ties it to a class; it lets a
-        generator make unlike samples without a leap in the noise.
+        Length of the one-hot part of a latent, of which each value is as frequent. Nothing ties it to a class; it lets
+        a generator make unlike samples without a leap in the noise.
     capacity : float
         Units and channels, as a share of the paper's.
     """
@@ -121,10 +121,10 @@ class Adversaries:
         return _shared(blueprint)
 
     def latents(self, count: int, rng: torch.Generator) -> Tensor:
-        """Random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds."""
+        """Random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds in turn."""
         blueprint = self.generator.blueprint
         noise = torch.randn(count, blueprint.noise, generator=rng)
-        kinds = torch.randint(blueprint.kinds, (count,), generator=rng)
+        kinds = torch.arange(count) % blueprint.kinds
         return torch.cat([noise, one_hot(kinds, blueprint.kinds).float()], dim=1)
 
     def epoch(
@@ -140,7 +140,7 @@ class Adversaries:
         """Train both for one pass over the samples, or as many as it takes to make `min_steps` steps.
 
         For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
-        and made samples, each normalised as a batch of its own, and then the generator one on that of having the same
+        and made samples, each normalised as a batch of its own, and then the generator one on that of having other
         made samples taken for real. Adam's moments begin at zero in every epoch, as in the authors' code.
 
         Parameters
@@ -171,7 +171,7 @@ class Adversaries:
             while len(losses) < min_steps:
                 for rows in torch.randperm(len(x), generator=rng).split(batch_size):
                     if len(rows) > 1:
-                        losses.append(game.play(x[rows], self.latents(len(rows), rng)))
+                        losses.append(game.play(x[rows], *(self.latents(len(rows), rng) for _ in range(2))))
                         weights.append(float(len(rows)))
             return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses) / sum(weights)
 
@@ -195,16 +195,17 @@ class _Game:
         self.making = _adam(maker, rates.generator)
         self.judging = _adam(judge, rates.discriminator)
 
-    def play(self, real: Tensor, latents: Tensor) -> Tensor:
-        """One step of each on a batch: their losses before it, ``(2,)``."""
+    def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
+        """One step of each on a batch, and on samples made of these latents: their losses before it, ``(2,)``."""
         yes, no = torch.ones(len(real)), torch.zeros(len(real))
-        made = self.maker.output(latents)
-        real, shown = self._laid(real), self._laid(made.detach())
+        with torch.no_grad():
+            shown = self._laid(self.maker.output(to_judge))
         self.judge.slopes.zero_()
-        doubt = self._loss(real, yes) + self._loss(shown, no)
+        doubt = self._loss(self._laid(real), yes) + self._loss(shown, no)
         doubt.backward()
         self.judging.step()
-        shown.requires_grad_()
+        made = self.maker.output(to_make)
+        shown = self._laid(made.detach()).requires_grad_()
         loss = self._loss(shown, yes)
         (towards,) = torch.autograd.grad(loss, shown)
         self.maker.slopes.zero_()

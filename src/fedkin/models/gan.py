@@ -75,10 +75,9 @@ def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Modul
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(units, 1), nn.Flatten(0))
     above, (height, width) = shape[0], shape[1:]
     layers: list[nn.Module] = []
-    for at, wanted in enumerate(_DISCRIMINATOR_CHANNELS):
+    for wanted in _DISCRIMINATOR_CHANNELS:
         below = _share(wanted, capacity)
-        norm = [nn.BatchNorm2d(below)] if at else []
-        layers += [nn.Conv2d(above, below, 4, stride=2, padding=1), *norm, nn.LeakyReLU(_LEAK)]
+        layers += [nn.Conv2d(above, below, 4, stride=2, padding=1), nn.BatchNorm2d(below), nn.LeakyReLU(_LEAK)]
         above, height, width = below, height // 2, width // 2
     units = _share(_UNITS, capacity)
     layers += [nn.Flatten(), nn.Linear(above * height * width, units), nn.BatchNorm1d(units), nn.LeakyReLU(_LEAK)]

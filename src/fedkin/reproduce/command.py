@@ -45,7 +45,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         for plan in self.plans:
-            probes, weight = plan.probes, plan.scale.core_seconds / len(plan.jobs)
+            probes, weight = plan.probes, plan.job_seconds
             for name, job in plan.jobs_of(self.only).items():
                 self.jobs.setdefault(name, job)
                 self.weights.setdefault(name, weight)

@@ -100,6 +100,12 @@ class Plan:
         return needed
 
     @property
+    def job_seconds(self) -> float:
+        """What a run takes on average, as the scale's `core_seconds` tell, which are for its own number of seeds."""
+        seeds = len(self.cells[0].jobs)
+        return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
+
+    @property
     def rows(self) -> list[Row]:
         """The rows at this scale."""
         return list({cell.row.name: cell.row for cell in self.cells}.values())

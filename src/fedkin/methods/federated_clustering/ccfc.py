@@ -10,7 +10,7 @@ silent, what is done is what its authors' code does:
 * local centroids are of what a site's own, freshly trained network makes; groups are by the averaged one;
 * clusters are compared by cosine, and only within a batch.
 
-``form`` names the two losses in which paper and code differ. Unlike there, all sites begin with one model (line 1).
+``form`` names the two losses in which paper and code differ, ``start`` the models that sites begin with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge
@@ -32,6 +32,8 @@ from fedkin.learning.k_means import k_means
 from fedkin.methods.federated_clustering import ccfc_tasks
 from fedkin.methods.federated_clustering.common import SampleMethod, described, tell
 from fedkin.models.contrastive import Backbone, Design, Normalization
+
+Start = Literal["common", "own"]
 
 _TRAINING = tuple(field.name for field in dataclasses.fields(Training))
 _EVERYONE = "all"
@@ -81,6 +83,9 @@ class CCFC(SampleMethod):
     form : {"paper", "code"}
         Whether eq. 1 leaves out the pair of a sample with itself, and eq. 4 weighs clusters alike; the authors' code
         does neither.
+    start : {"common", "own"}
+        Whether all sites begin with one model, as in line 1, or each with a random model of its own, as in the authors'
+        code. The mean of models of different descent is a smaller one, which the same steps change faster.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
         for images with a side below 8.
@@ -109,6 +114,7 @@ class CCFC(SampleMethod):
     learning_rate: Positive = 1e-3
     model_weight: Annotated[float, Ge(0)] = 0.001
     form: Form = "paper"
+    start: Start = "common"
     backbone: Backbone = "auto"
     latent: Count = 256
     projector_units: Count = 256
@@ -124,6 +130,8 @@ class CCFC(SampleMethod):
         """Line 1: one model, the same for all."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
+        if self.start == "own" and not self.pretrain_rounds:
+            raise FedkinError("method.start = 'own' needs a round by views; method.pretrain_rounds is 0.")
         shape = described(fed).shape
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(shape, self.backbone, *units, self.normalization).decided().spec())
@@ -225,17 +233,18 @@ class CCFC(SampleMethod):
         return k_means(centroids.double(), self.n_clusters, rng, self.restarts).centres
 
     def _payloads(self, fed: Federation, state: CCFCState, sites: Sequence[int], **more: Any) -> dict[int, Payload]:
-        """Model and centroids for each of `sites`; where there is no model yet, what all begin with, drawn again."""
+        """Model and centroids for each of `sites`; where there is no model yet, what they begin with, drawn again."""
+        own = self.start == "own" and state.steps < self.pretrain_rounds and not state.models
 
-        def payload(name: str) -> Payload:
-            model = state.models[name] if name in state.models else network.initial(fed.rng("init"))
+        def payload(name: str, *draw: int) -> Payload:
+            model = state.models[name] if name in state.models else network.initial(fed.rng("init", *draw))
             known = {"centroids": state.centroids[name]} if name in state.centroids else {}
             return {"network": state.network, "model": model, **known, **more, **wanted}
 
         network = Contrastive.of(state.network)
         wanted = {"n_clusters": self.n_clusters, "restarts": self.restarts}
-        if self.standalone:
-            return {i: payload(str(i)) for i in sites}
+        if own or self.standalone:
+            return {i: payload(self._name(i), *([i] if own else [])) for i in sites}
         return dict.fromkeys(sites, payload(_EVERYONE))
 
     def conclude(self, fed: Federation, state: CCFCState) -> None:
