@@ -120,24 +120,20 @@ def test_clusters_of_an_untrained_network_can_be_learned_too(heard):
     assert [name for name, _, _ in heard] == ["describe", "locate", "learn_clusters", "learn_clusters", "finish"]
 
 
-def test_sites_may_begin_with_models_of_their_own_as_in_the_authors_code(heard):
-    states, _, _ = run(CCFC(**TINY, start="own"), sites()[0])
+@pytest.mark.parametrize("start", ["own", "common"])
+def test_sites_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
+    states, _, _ = run(CCFC(**TINY, start=start), sites()[0])
     first, second = (asked for _, asked, _ in heard[1:3])
-    assert not torch.equal(first[0]["model"], first[1]["model"])
+    assert torch.equal(first[0]["model"], first[1]["model"]) == (start == "common")
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
 
 def test_where_no_site_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
     lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
-    run(CCFC(**TINY, start="own"), sites()[0], failures=lost)
+    run(CCFC(**TINY), sites()[0], failures=lost)
     _, asked, _ = heard[3]
     assert heard[3][0] == "locate"
     assert torch.equal(asked[0]["model"], asked[2]["model"])
-
-
-def test_models_of_their_own_need_a_round_that_makes_one_of_them():
-    with pytest.raises(FedkinError, match=r"method\.start = 'own' needs a round by views"):
-        run(CCFC(**TINY | {"pretrain_rounds": 0}, start="own"), sites()[0])
 
 
 def test_alone_every_site_has_its_own_network_and_groups(heard):

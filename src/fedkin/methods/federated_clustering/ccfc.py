@@ -33,7 +33,7 @@ from fedkin.methods.federated_clustering import ccfc_tasks
 from fedkin.methods.federated_clustering.common import SampleMethod, described, tell
 from fedkin.models.contrastive import Backbone, Design, Normalization
 
-Start = Literal["common", "own"]
+Start = Literal["own", "common"]
 
 _TRAINING = tuple(field.name for field in dataclasses.fields(Training))
 _EVERYONE = "all"
@@ -83,9 +83,10 @@ class CCFC(SampleMethod):
     form : {"paper", "code"}
         Whether eq. 1 leaves out the pair of a sample with itself, and eq. 4 weighs clusters alike; the authors' code
         does neither.
-    start : {"common", "own"}
-        Whether all sites begin with one model, as in line 1, or each with a random model of its own, as in the authors'
-        code. The mean of models of different descent is a smaller one, which the same steps change faster.
+    start : {"own", "common"}
+        Whether each site begins with a random model of its own, as in the authors' code, or all with one, as in line 1.
+        The mean of models of different descent has smaller weights, which the same steps change faster; where it was
+        tried, that was better. Without rounds by views all begin with one.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
         for images with a side below 8.
@@ -114,7 +115,7 @@ class CCFC(SampleMethod):
     learning_rate: Positive = 1e-3
     model_weight: Annotated[float, Ge(0)] = 0.001
     form: Form = "paper"
-    start: Start = "common"
+    start: Start = "own"
     backbone: Backbone = "auto"
     latent: Count = 256
     projector_units: Count = 256
@@ -127,11 +128,9 @@ class CCFC(SampleMethod):
     state_type: ClassVar[type[State]] = CCFCState
 
     def init(self, fed: Federation) -> CCFCState:
-        """Line 1: one model, the same for all."""
+        """Line 1, but for the models, which are drawn when they are first sent."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
-        if self.start == "own" and not self.pretrain_rounds:
-            raise FedkinError("method.start = 'own' needs a round by views; method.pretrain_rounds is 0.")
         shape = described(fed).shape
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(shape, self.backbone, *units, self.normalization).decided().spec())

@@ -70,9 +70,9 @@ class SyntheticMethod(SampleMethod):
         That a site makes; by default as many as it has. A site with a single sample makes none.
     capacity : float
         Units and channels of the networks, as a share of the paper's. At 1 an epoch of 7,000 images of 28 x 28 pixels
-        takes a processor core half a minute, at 0.25 a tenth of that. A network may fail, that is, make noise for
-        samples, which spoils the groups of all sites: at 0.25, with 1,400 digits at each of ten sites, half of them
-        did. How often those of full size do has not been measured.
+        takes a processor core half a minute, at 0.25 seven seconds, which is enough for digits. A network may fail,
+        that is, make noise for samples, which spoils the groups of all sites: with 1,400 digits at each of ten sites
+        many did, with 7,000 there was no sign of it.
     """
 
     n_clusters: Count = 10
