@@ -128,6 +128,12 @@ def test_sites_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(hea
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
 
+def test_a_site_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
+    run(CCFC(**TINY, standalone=True), sites()[0], failures=[(2, 0), (2, 1)])
+    _, asked, _ = heard[2]
+    assert not torch.equal(asked[0]["model"], asked[1]["model"])
+
+
 def test_where_no_site_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
     lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
     run(CCFC(**TINY), sites()[0], failures=lost)

@@ -85,8 +85,8 @@ class CCFC(SampleMethod):
         does neither.
     start : {"own", "common"}
         Whether each site begins with a random model of its own, as in the authors' code, or all with one, as in line 1.
-        The mean of models of different descent has smaller weights, which the same steps change faster; where it was
-        tried, that was better. Without rounds by views all begin with one.
+        The former was better where both were tried, perhaps because the mean of models of different descent has smaller
+        weights, which the same steps change faster. Without rounds by views all begin with one.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
         for images with a side below 8.
@@ -233,7 +233,8 @@ class CCFC(SampleMethod):
 
     def _payloads(self, fed: Federation, state: CCFCState, sites: Sequence[int], **more: Any) -> dict[int, Payload]:
         """Model and centroids for each of `sites`; where there is no model yet, what they begin with, drawn again."""
-        own = self.start == "own" and state.steps < self.pretrain_rounds and not state.models
+        first = self.standalone or not state.models  # who comes later to the others has their model
+        own = self.start == "own" and state.steps < self.pretrain_rounds and first
 
         def payload(name: str, *draw: int) -> Payload:
             model = state.models[name] if name in state.models else network.initial(fed.rng("init", *draw))

@@ -72,7 +72,7 @@ class SyntheticMethod(SampleMethod):
         Units and channels of the networks, as a share of the paper's. At 1 an epoch of 7,000 images of 28 x 28 pixels
         takes a processor core half a minute, at 0.25 seven seconds, which is enough for digits. A network may fail,
         that is, make noise for samples, which spoils the groups of all sites: with 1,400 digits at each of ten sites
-        many did, with 7,000 there was no sign of it.
+        many did, with 7,000 the groups showed no sign of it.
     """
 
     n_clusters: Count = 10
