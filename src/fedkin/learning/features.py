@@ -14,6 +14,7 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.trust import named_module
 from fedkin.learning.gradients import LEAST, gradients
 from fedkin.learning.hog import hog
+from fedkin.learning.scattering import scattering
 
 Extractor = Callable[[Tensor], Tensor]
 """From samples, float32 ``(n, *shape)``, to ``(n, ...)``: one row of numbers for each, whoever else is among them."""
@@ -27,7 +28,8 @@ def extract(name: str, x: Tensor) -> Tensor:
     name : str
         "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
         oriented gradients of images, see `fedkin.learning.hog.hog`. "gradients": the same without hard edges between
-        directions and cells, see `fedkin.learning.gradients.gradients`. A name that was registered. Or a dotted path
+        directions and cells, see `fedkin.learning.gradients.gradients`. "scattering": moduli of wavelets, and of their
+        wavelets, see `fedkin.learning.scattering.scattering`. A name that was registered. Or a dotted path
         ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
         process, and so it must return the same at every site and in every process.
     x : Tensor
@@ -85,7 +87,13 @@ def _unit(x: Tensor) -> Tensor:
     return normalize(x.flatten(1), dim=1)
 
 
-_FEATURES: dict[str, Extractor] = {"raw": _raw, "unit": _unit, "gradients": gradients, "hog": hog}
+_FEATURES: dict[str, Extractor] = {
+    "raw": _raw,
+    "unit": _unit,
+    "gradients": gradients,
+    "hog": hog,
+    "scattering": scattering,
+}
 known = frozenset(_FEATURES)
 """The library's own names."""
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.learning.louvain import Labels, condensed, louvain
+from fedkin.methods.federated_clustering.kingraph_join import join_alike, join_to
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
 """What is tried. At the lowest, groups stay apart if they have less than a twentieth of the links chance gives them."""
@@ -93,8 +94,9 @@ def communities(
 
     Communities are found at every resolution of `RESOLUTIONS`, and again five times with a fifth of the nodes left
     out. The resolution is taken at which those agree best with these by the adjusted Rand index over samples, averaged
-    with the resolutions next to it; of equally good ones the lowest. Where a number is given it is the best of those
-    with as many groups. If none has, the groups of the lowest resolution that has more are joined, those first that
+    with the resolutions next to it; of equally good ones the lowest. Its communities are joined as far as they are no
+    further apart than halves of one. Where a number is given it is the best resolution of those with as many groups. If
+    none has, the groups of the lowest resolution that has more are joined, those first that
     have most links for their size.
 
     The order of nodes changes nothing but the groups' names, except among nodes that their links do not tell apart.
@@ -119,7 +121,8 @@ def communities(
         fewer groups are asked for.
     evidence : dict
         "resolution", the one taken; "stability", its agreement, 1 at most; "modularity", links within groups less
-        those by chance, as shares of all; and lists "resolutions", "groups_found" and "stabilities" of all tried.
+        those by chance, as shares of all; and lists "resolutions", "groups_found" and "stabilities" of all tried. Where
+        communities were joined there are fewer groups than were found at the resolution taken.
 
     Raises
     ------
@@ -136,7 +139,10 @@ def communities(
     ladder = _ladder(graph, numbers)
     stability = _stability(graph, size, ladder, numbers)
     chosen = _choose([partition.max() + 1 for partition in ladder], stability, n_groups)
-    labels = ladder[chosen] if n_groups is None else _exactly(graph, ladder, chosen, min(n_groups, len(size)), numbers)
+    if n_groups is None:
+        labels = join_alike(graph, ladder[chosen])
+    else:
+        labels = _exactly(graph, ladder, chosen, min(n_groups, len(size)), numbers)
     evidence = {
         "resolution": RESOLUTIONS[chosen],
         "stability": stability[chosen],
@@ -225,25 +231,7 @@ def _exactly(graph: Any, ladder: Sequence[Labels], chosen: int, n_groups: int, r
     while labels.max() + 1 < n_groups:
         resolution *= 2
         labels = louvain(graph, resolution, rng)
-    return labels if labels.max() + 1 == n_groups else _joined(graph, labels, n_groups)
-
-
-def _joined(graph: Any, labels: Labels, n_groups: int) -> Labels:
-    """Communities joined pair by pair, always the pair with most links for its volumes; without links the smallest."""
-    links = condensed(graph, labels).toarray()
-    while len(links) > n_groups:
-        volume = links.sum(1)
-        chance = np.outer(volume, volume)
-        ratio = np.triu(np.divide(links, chance, out=np.zeros_like(links), where=chance > 0), 1)
-        keep, drop = divmod(int(ratio.argmax()), len(volume))
-        if ratio[keep, drop] == 0.0:
-            keep, drop = sorted(np.argsort(volume, kind="stable")[:2].tolist())
-        links[keep] += links[drop]
-        links[:, keep] += links[:, drop]
-        links = np.delete(np.delete(links, drop, 0), drop, 1)
-        labels = np.where(labels == drop, keep, labels)
-        labels = labels - (labels > drop)
-    return labels
+    return labels if labels.max() + 1 == n_groups else join_to(graph, labels, n_groups)
 
 
 def _modularity(graph: Any, labels: Labels) -> float:

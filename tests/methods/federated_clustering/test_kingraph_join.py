@@ -1,0 +1,113 @@
+"""Communities that are joined: by hand where links can be counted, and where shapes are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.metrics import adjusted_rand_score
+
+import fedkin
+from fedkin.methods.federated_clustering.kingraph_join import _thinnest, join_alike, join_to
+
+
+def found(x, seed=0):
+    """kin-graph's groups of what two sites hold, and what it recorded of them."""
+    parts = np.array_split(np.random.default_rng(seed).permutation(len(x)), 2)
+    model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
+    groups = np.empty(len(x), dtype=np.int64)
+    groups[np.concatenate(parts)] = np.concatenate(model.labels_)
+    return groups, model.history_[-1]
+
+
+def ladder(length, rungs=()):
+    """A strip of nodes two wide, with fewer links where `rungs` says."""
+    links = np.zeros((2 * length, 2 * length))
+    for place in range(length - 1):
+        weight = dict(rungs).get(place, 1.0)
+        for a, b in itertools.product((0, 1), repeat=2):
+            links[2 * place + a, 2 * place + 2 + b] = weight
+    return sparse.csr_matrix(links + links.T)
+
+
+def test_a_single_sheet_is_one_group():
+    groups, record = found(np.random.default_rng(0).normal(size=(3000, 2)))
+    assert set(groups.tolist()) == {0}
+    assert record["groups_found"][record["resolutions"].index(record["resolution"])] > 5
+
+
+@pytest.mark.parametrize("make", [make_moons, make_circles])
+def test_bent_groups_are_followed(make):
+    options = {"noise": 0.06} if make is make_moons else {"noise": 0.05, "factor": 0.5}
+    points, truth = make(10_000, random_state=0, **options)
+    groups, _ = found(points)
+    assert groups.max() == 1
+    assert adjusted_rand_score(truth, groups) > 0.99
+
+
+def test_groups_that_are_apart_stay_apart():
+    points, truth = make_blobs(1000, 2, centers=4, random_state=1)
+    groups, _ = found(points)
+    assert groups.max() == 3
+    assert adjusted_rand_score(truth, groups) > 0.9
+
+
+def test_the_fewest_links_between_halves_are_found():
+    everyone = np.ones(40, dtype=bool)
+    assert _thinnest(ladder(20), everyone) == pytest.approx(4.0)
+    assert _thinnest(ladder(20, [(8, 0.25)]), everyone) == pytest.approx(1.0)
+    # Off the middle half a thin place does not halve anything.
+    assert _thinnest(ladder(20, [(1, 0.25)]), everyone) == pytest.approx(4.0)
+
+
+def test_many_nodes_are_halved_as_few_are():
+    for length in (450, 550, 1500):
+        everyone = np.ones(2 * length, dtype=bool)
+        assert _thinnest(ladder(length, [(length // 3, 0.5)]), everyone) == pytest.approx(2.0)
+
+
+def test_stretches_of_one_line_are_joined_unless_links_are_missing_between():
+    halves = np.repeat([0, 1], 20)
+    assert join_alike(ladder(20), halves).tolist() == [0] * 40
+    assert join_alike(ladder(20, [(9, 0.7)]), halves).tolist() == [0] * 40
+    assert join_alike(ladder(20, [(9, 0.5)]), halves).tolist() == halves.tolist()
+
+
+def test_a_few_nodes_have_no_halves_to_compare_with():
+    graph = ladder(20)
+    few = np.repeat([0, 1], [34, 6])
+    assert join_alike(graph, few).tolist() == few.tolist()
+    assert np.isinf(_thinnest(graph, few == 1))
+
+
+def test_joined_groups_are_measured_anew():
+    graph = ladder(40, [(9, 0.65), (29, 0.5)])
+    quarters = np.repeat([0, 1, 2, 3], 20)
+    # The first join makes a group whose thinnest place is as thin as that between it and the last.
+    assert join_alike(graph, quarters).tolist() == [0] * 80
+    assert join_alike(ladder(40, [(29, 0.5)]), quarters).tolist() == [0] * 60 + [1] * 20
+
+
+def test_what_falls_apart_by_itself_is_joined_with_whatever_it_is_linked_to():
+    apart = sparse.block_diag([ladder(5), ladder(5), ladder(10)]).tolil()
+    apart[0, 39] = apart[39, 0] = 1.0
+    assert join_alike(apart.tocsr(), np.repeat([0, 1], 20)).tolist() == np.repeat([0, 1], 20).tolist()
+    apart[0, 39] = apart[39, 0] = 1.5
+    assert join_alike(apart.tocsr(), np.repeat([0, 1], 20)).tolist() == [0] * 40
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_joining_only_joins(seed, communities_before, wanted):
+    rng = np.random.default_rng(seed)
+    links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
+    graph = sparse.csr_matrix(links + links.T)
+    labels = np.concatenate([np.arange(communities_before), rng.integers(communities_before, size=60)])[:60]
+    for after in (join_alike(graph, labels), join_to(graph, labels, wanted)):
+        assert sorted(set(after.tolist())) == list(range(after.max() + 1))
+        for community in range(communities_before):
+            assert len(set(after[labels == community].tolist())) == 1
+    assert join_to(graph, labels, wanted).max() + 1 == min(wanted, communities_before)
