@@ -21,7 +21,7 @@ from fedkin.learning.louvain import Labels, condensed
 
 Links = NDArray[np.float64]
 
-_AS_MANY = 0.6
+_AS_MANY = 0.7
 """Links between two communities, over those between halves: from here on they are one. Communities meet where links are
 fewest, so that even stretches of one line have less than 1."""
 
@@ -36,7 +36,7 @@ _DENSE, _CLOSE, _BASIS = 1000, 1e-8, 40
 
 
 def join_alike(graph: Any, labels: Labels) -> Labels:
-    """Communities joined, those with most links for those inside first, as long as two have 0.6 times as many or more.
+    """Communities joined, those with most links for those inside first, as long as two have 0.7 times as many or more.
 
     Of fewer than eight nodes none is joined. 6,000 nodes take a second, 20,000 a few.
 
