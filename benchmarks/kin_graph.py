@@ -1,7 +1,8 @@
-"""Seconds, bytes and peak memory of kin-graph as the federation grows, and what differential privacy costs.
+"""Seconds, bytes and peak memory of kin-graph as the federation grows, what differential privacy costs, and shapes.
 
     python benchmarks/kin_graph.py growth --sites 10 100 1000 --samples 10000
     python benchmarks/kin_graph.py privacy --data mnist --epsilons 1 2 4 10
+    python benchmarks/kin_graph.py shapes --samples 1000 3000 10000
 
 `growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
 same, whenever a site is asked, so that 1,000 sites with ten million samples need no more memory than the few that are
@@ -9,6 +10,8 @@ at work; peak memory is that of the server, of those few, and of what each site 
 them is part of the seconds. Each size is a process of its own.
 
 `privacy` clusters a data set dealt out at random to ten sites, 10 groups given, with each epsilon.
+
+`shapes` clusters made-up samples of few columns at two sites, the number of groups not given.
 """
 
 from __future__ import annotations
@@ -19,16 +22,24 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.datasets import make_blobs, make_circles, make_moons, make_s_curve
 from torch import Tensor
 
+import fedkin
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.federated_clustering.kingraph import KinGraph
+
+Shape = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
+"""From size and seed to samples and the group of each."""
 
 GROUPS, WIDTH, NOISE = 10, 784, 0.12
 _OWN_PAGES = 12_000
@@ -81,8 +92,13 @@ def main() -> None:
     privacy.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 10])
     privacy.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
     privacy.add_argument("--seeds", type=int, default=3)
+    shapes = commands.add_parser("shapes")
+    shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
+    shapes.add_argument("--seeds", type=int, default=4)
     given = parser.parse_args()
-    if given.command == "privacy":
+    if given.command == "shapes":
+        print_shapes(given.samples, given.seeds)
+    elif given.command == "privacy":
         print_privacy(given.data, given.epsilons, given.share, given.seeds)
     elif given.one:
         print(json.dumps(grown(given.sites[0], given.samples)))
@@ -152,6 +168,42 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
         spread = f"{mean(found):.3f} ± {pstdev(found):.3f}"
         sizes = f"{len(state.counts):,} | {len(state.variances)} | {fed.traffic.received / 1e6:.1f}"
         print(f"| {'none' if epsilon is None else f'{epsilon:g}'} | {spread} | {sizes} |", flush=True)
+
+
+def print_shapes(sizes: list[int], seeds: int) -> None:
+    """One line per shape: how many groups were found with each seed, and the mean ARI, of each size."""
+    from sklearn.metrics import adjusted_rand_score
+
+    print("| shape | groups | " + " | ".join(f"found of {size:,} | ARI" for size in sizes) + " |")
+    print("|---|---|" + "---|---|" * len(sizes))
+    for name, make in SHAPES.items():
+        cells, groups = [], 0
+        for size in sizes:
+            found, agreement = [], []
+            for seed in range(seeds):
+                x, truth = make(size, seed)
+                parts = np.array_split(np.random.default_rng(seed).permutation(size), 2)
+                model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
+                found.append(model.n_clusters_)
+                agreement.append(adjusted_rand_score(truth[np.concatenate(parts)], np.concatenate(model.labels_)))
+                groups = len(set(truth.tolist()))
+            cells.append(f"{', '.join(map(str, found))} | {sum(agreement) / seeds:.2f}")
+        print(f"| {name} | {groups} | " + " | ".join(cells) + " |", flush=True)
+
+
+def _cloud(columns: int) -> Shape:
+    return lambda size, seed: (np.random.default_rng(seed).normal(size=(size, columns)), np.zeros(size, dtype=int))
+
+
+SHAPES: dict[str, Shape] = {
+    "two moons": lambda size, seed: make_moons(size, noise=0.06, random_state=seed),
+    "two moons that touch": lambda size, seed: make_moons(size, noise=0.15, random_state=seed),
+    "ring within ring": lambda size, seed: make_circles(size, noise=0.05, factor=0.5, random_state=seed),
+    "a bent sheet in space": lambda size, seed: (make_s_curve(size, noise=0.05, random_state=seed)[0], np.zeros(size)),
+    "four round groups, two columns": lambda size, seed: make_blobs(size, 2, centers=4, random_state=1 + seed)[:2],
+    "a square": lambda size, seed: (np.random.default_rng(seed).random((size, 2)), np.zeros(size, dtype=int)),
+    **{f"a cloud, columns: {columns}": _cloud(columns) for columns in (1, 2, 3, 5, 20)},
+}
 
 
 if __name__ == "__main__":
