@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from fedkin.config import Tracking
+from fedkin.sections import Tracking
 
 Status = Literal["finished", "failed", "interrupted"]
 Scalar = bool | int | float | str

@@ -16,9 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedkin.config import Config, Tracking
+from fedkin.config import Config
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
+from fedkin.sections import Tracking
 from fedkin.tracking.record import numbers, parameters, tags
 from fedkin.tracking.tracker import Status, Subject, Tracker
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedkin.cli import main
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx", "pydantic", "numpy", "rich")
 
 

@@ -1,0 +1,57 @@
+"""The program, and how its commands end.
+
+Bad input, a full disk and the like end with one sentence on stderr and exit code 2; Ctrl-C ends with 130.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    name="fedkin",
+    help="Find who is kin in a federation, without moving the data.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, of this process or as given; ends in `SystemExit`."""
+    try:
+        app(arguments, prog_name="fedkin")
+    except (OSError, ValueError) as error:
+        from fedkin.core.errors import FedkinError
+
+        if isinstance(error, OSError):
+            place = f" ({error.filename})" if error.filename else ""
+            stop(f"{error.strerror or error}{place}.", 2)
+        if isinstance(error, FedkinError):
+            stop(str(error), 2)
+        raise
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Where Ctrl-C leaves a run that can be gone on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            stop(f"Interrupted; go on with `fedkin resume {folder}`.", 130)
+        stop("Interrupted before anything was written.", 130)
+
+
+def stop(sentence: str, code: int) -> NoReturn:
+    """End with a sentence on stderr."""
+    print(f"fedkin: {sentence}", file=sys.stderr)
+    raise SystemExit(code)
