@@ -130,6 +130,9 @@ def _stability(values: Mapping[str, Any]) -> Bars:
         "Groups were found at each resolution, the coarsest first, and again with some of the small clusters left out; "
         "bars say how far both agree: 1 is the same. The coloured one was taken. Below each, the number of groups."
     )
+    found, left = values["groups_found"][taken], values["groups"]
+    if found > left:
+        caption += f" Of its {found} groups some were joined because little lies between them, which left {left}."
     names = [str(count) for count in values["groups_found"]]
     strong = [at == taken for at in range(len(names))]
     return Bars("Stability", caption, names, values["stabilities"], strong, "groups, by resolution")
