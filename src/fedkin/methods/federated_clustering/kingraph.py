@@ -25,6 +25,7 @@ from fedkin.learning import features as named
 from fedkin.learning.components import PROJECTED, WIDEST, Moments, components
 from fedkin.methods.federated_clustering.common import SampleMethod, described, tell
 from fedkin.methods.federated_clustering.kingraph_cut import communities, neighbour_graph
+from fedkin.methods.federated_clustering.kingraph_join import FEW_DIMENSIONS
 from fedkin.methods.federated_clustering.kingraph_private import (
     Budget,
     common_shape,
@@ -285,7 +286,8 @@ class KinGraph(SampleMethod):
         """The last state, with the groups of nodes, and what to record of them."""
         graph = neighbour_graph(centroids, counts, self.neighbours)
         wanted = None if self.n_clusters == "auto" else self.n_clusters
-        groups, evidence = communities(graph, counts, wanted, fed.rng("communities"))
+        flat = centroids.shape[1] <= FEW_DIMENSIONS
+        groups, evidence = communities(graph, counts, wanted, fed.rng("communities"), flat=flat)
         after = state.next(finished=True, centroids=centroids, counts=counts, groups=groups)
         values = {"phase": "graph", "nodes": len(groups), "edges": int(graph.nnz // 2)}
         return after, {**values, "groups": int(groups.max()) + 1, **evidence}

@@ -88,15 +88,15 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
 
 
 def communities(
-    graph: Any, counts: Tensor, n_groups: int | None, rng: torch.Generator
+    graph: Any, counts: Tensor, n_groups: int | None, rng: torch.Generator, *, flat: bool = False
 ) -> tuple[Tensor, dict[str, Any]]:
     """Groups of nodes, as many as the graph shows or as are asked for.
 
     Communities are found at every resolution of `RESOLUTIONS`, and again five times with a fifth of the nodes left
     out. The resolution is taken at which those agree best with these by the adjusted Rand index over samples, averaged
-    with the resolutions next to it; of equally good ones the lowest. Its communities are joined as far as they are no
-    further apart than halves of one. Where a number is given it is the best resolution of those with as many groups. If
-    none has, the groups of the lowest resolution that has more are joined, those first that
+    with the resolutions next to it; of equally good ones the lowest. Of `flat` points, its communities are joined as far
+    as they are no further apart than halves of one. Where a number is given it is the best resolution of those with
+    as many groups. If none has, the groups of the lowest resolution that has more are joined, those first that
     have most links for their size.
 
     The order of nodes changes nothing but the groups' names, except among nodes that their links do not tell apart.
@@ -113,6 +113,8 @@ def communities(
         Groups to find, at least 1; None finds out. Fewer nodes are each a group of their own.
     rng : torch.Generator
         Draws who is left out, and the order in which nodes are looked at.
+    flat : bool
+        Whether points have at most three dimensions.
 
     Returns
     -------
@@ -140,7 +142,7 @@ def communities(
     stability = _stability(graph, size, ladder, numbers)
     chosen = _choose([partition.max() + 1 for partition in ladder], stability, n_groups)
     if n_groups is None:
-        labels = join_alike(graph, ladder[chosen])
+        labels = join_alike(graph, ladder[chosen]) if flat else ladder[chosen]
     else:
         labels = _exactly(graph, ladder, chosen, min(n_groups, len(size)), numbers)
     evidence = {

@@ -1,9 +1,10 @@
 """Which communities of kin-graph's graph are one group.
 
 Chance is what communities are measured by, and where points lie along a line or on a sheet, any stretch of it has more
-links than chance gives: a single cloud in two dimensions falls into twenty. So two communities stay apart only if they
-are further from each other than the two halves of one. That is relative interconnectivity of Chameleon (Karypis, Han
-and Kumar 1999): the links between two, over those between the halves of either.
+links than chance gives: a single cloud in two dimensions falls into twenty. There two communities stay apart only if
+they are further from each other than the two halves of one. That is relative interconnectivity of Chameleon (Karypis,
+Han and Kumar 1999): the links between two, over those between the halves of either. In many dimensions chance is the
+better measure: communities that overlap have as many links between them as their halves, and are two all the same.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from fedkin.learning.louvain import Labels, condensed
 
 Links = NDArray[np.float64]
 
-_AS_MANY = 0.7
+FEW_DIMENSIONS = 3
+"""Up to here stretches of one cloud pass for communities."""
+
+_AS_MANY = 0.5
 """Links between two communities, over those between halves: from here on they are one. Communities meet where links are
 fewest, so that even stretches of one line have less than 1."""
 
-_INSIDE = 8
-"""Nodes that a community needs to have halves: in smaller ones all nodes are each other's neighbours."""
+_INSIDE = 4
+"""Nodes that a community needs to have halves."""
 
 _SIDE = 0.25
 """Of a community's links, the least share of either half."""
@@ -36,9 +40,9 @@ _DENSE, _CLOSE, _BASIS = 1000, 1e-8, 40
 
 
 def join_alike(graph: Any, labels: Labels) -> Labels:
-    """Communities joined, those with most links for those inside first, as long as two have 0.7 times as many or more.
+    """Communities joined, those with most links for those inside first, as long as two have half as many or more.
 
-    Of fewer than eight nodes none is joined. 6,000 nodes take a second, 20,000 a few.
+    None of fewer than four nodes is joined. 6,000 nodes take a second, 20,000 a few.
 
     Parameters
     ----------
