@@ -113,7 +113,7 @@ class KinGraph(SampleMethod):
     Attributes
     ----------
     n_clusters : int or "auto"
-        Groups to find; "auto" finds out how many there are. Thin or flat groups of few samples then come in pieces.
+        Groups to find; "auto" finds out how many there are.
     features : str
         See `fedkin.learning.features.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More than
         2,048 are first projected at random to 1,024.
