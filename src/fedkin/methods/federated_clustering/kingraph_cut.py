@@ -94,10 +94,10 @@ def communities(
 
     Communities are found at every resolution of `RESOLUTIONS`, and again five times with a fifth of the nodes left
     out. The resolution is taken at which those agree best with these by the adjusted Rand index over samples, averaged
-    with the resolutions next to it; of equally good ones the lowest. Of `flat` points, its communities are joined as far
-    as they are no further apart than halves of one. Where a number is given it is the best resolution of those with
-    as many groups. If none has, the groups of the lowest resolution that has more are joined, those first that
-    have most links for their size.
+    with the resolutions next to it; of equally good ones the lowest. Of `flat` points, its communities are joined as
+    far as they are no further apart than halves of one. Where a number is given it is the best resolution of those with
+    as many groups. If none has, the groups of the lowest resolution that has more are joined, those first that have
+    most links for their size.
 
     The order of nodes changes nothing but the groups' names, except among nodes that their links do not tell apart.
     Of more than 10,000 nodes 8,000 stay each time. 6,000 nodes take two seconds, 20,000 a few; memory is some copies of
