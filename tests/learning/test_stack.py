@@ -64,7 +64,8 @@ def test_a_model_that_is_done_does_not_drift():
     stack, data = problem([4, 400])
     trained, _ = fit(MODEL, stack, data, rngs(2), training)
     alone, _ = fit(MODEL, stack[:1], data[:1], rngs(2)[:1], training)
-    assert torch.equal(trained[0], alone[0])
+    # Products of two and of one may be rounded differently; a step more would be 0.003.
+    torch.testing.assert_close(trained[0], alone[0], rtol=0, atol=1e-6)
 
 
 def test_training_leaves_its_input_alone_and_lowers_the_error():
