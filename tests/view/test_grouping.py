@@ -19,4 +19,4 @@ def test_groups_of_samples_show_how_stable_they_are_at_each_resolution():
     assert list(drawn.strong) == [False, True, False]
     assert "joined" not in drawn.caption
     values["groups"] = 2
-    assert "Of its 5 groups some were joined" in grouping_of([graph])[1][0].caption
+    assert "Of its 5 groups some were then joined" in grouping_of([graph])[1][0].caption

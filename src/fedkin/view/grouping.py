@@ -132,7 +132,9 @@ def _stability(values: Mapping[str, Any]) -> Bars:
     )
     found, left = values["groups_found"][taken], values["groups"]
     if found > left:
-        caption += f" Of its {found} groups some were joined because little lies between them, which left {left}."
+        caption += (
+            f" Of its {found} groups some were then joined, those with most links between them, which left {left}."
+        )
     names = [str(count) for count in values["groups_found"]]
     strong = [at == taken for at in range(len(names))]
     return Bars("Stability", caption, names, values["stabilities"], strong, "groups, by resolution")
