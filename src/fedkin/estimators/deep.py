@@ -205,7 +205,7 @@ class CCFC(SiteClusterer, method=ccfc.CCFC):
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
         "auto" goes by the samples' shape.
     precision : {"float32", "bfloat16"}
-        "bfloat16" is faster on processors that have instructions for it.
+        "bfloat16" is faster on some processors that have instructions for it.
     scaling : {"auto", "standard", "none"}
         "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
     random_state : int, RandomState or None

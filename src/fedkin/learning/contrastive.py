@@ -47,7 +47,7 @@ class Training:
         See `by_clusters` and `held_to`.
     precision : {"float32", "bfloat16"}
         Of products in the network. Parameters, statistics, losses and Adam's moments are float32 in any case.
-        "bfloat16" is faster where the processor has instructions for it, and slower where it has none.
+        "bfloat16" is faster on some processors that have instructions for it, and much slower where there are none.
     """
 
     local_epochs: int = 1

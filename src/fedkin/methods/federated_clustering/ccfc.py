@@ -104,7 +104,7 @@ class CCFC(SampleMethod):
         only. New samples take the group they are nearest to in any site's network. Models still travel to the
         server and back, so that traffic is no less.
     precision : {"float32", "bfloat16"}
-        Of products in training. "bfloat16" is faster on processors that have instructions for it.
+        Of products in training. "bfloat16" is faster on some processors that have instructions for it.
     """
 
     n_clusters: Count = 10

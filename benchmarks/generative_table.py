@@ -1,0 +1,103 @@
+"""SDA-FC and PPFC-GAN in tables 1 and 2 of CCFC, from the same networks of the sites.
+
+    python benchmarks/generative_table.py RUNS --data mnist --shares 0 0.25 0.5 0.75 1 --capacity 0.25 --epochs 25
+    python benchmarks/clustering_table.py show RUNS
+
+Nearly all the work is training the sites' generative networks, and until they make samples the methods do the same. So
+they are trained once, by SDA-FC with k-means, and SDA-FC with fuzzy c-means and PPFC-GAN go on from its checkpoint of
+before the synthesis. Runs are ordinary folders in RUNS, named as clustering_table.py names its own; those that are
+there already are skipped, and one that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.config import load_config
+from fedkin.core.trees import load_tree, save_tree
+from fedkin.run import CHECKPOINT, CONFIG, RECORDS, TIMING, Line, Progress, execute, resume
+from grid import records
+
+LABELS = ("sda-fc-kmeans", "sda-fc-fuzzy", "ppfc-gan")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the networks of each share, then go on from them with every method."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--data", nargs="+", default=["mnist"])
+    parser.add_argument("--shares", nargs="+", default=["0", "0.25", "0.5", "0.75", "1"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--capacity", type=float, default=1.0)
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--server-epochs", type=int, default=50, help="of PPFC-GAN's network, alone and with clusters")
+    parser.add_argument("--set", nargs="*", default=[], help="more keys of the experiment, as of `fedkin run`")
+    given = parser.parse_args(arguments)
+    for seed in given.seeds:
+        for data in given.data:
+            for share in given.shares:
+                settings = {
+                    "seed": seed, "data.source": data, "scenario.name": "own-class", "scenario.share": float(share),
+                    "evaluation.map": "none", "method.capacity": given.capacity, "method.epochs": given.epochs,
+                }  # fmt: skip
+                more = [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *given.set]
+                server = [f"method.{phase}_epochs={given.server_epochs}" for phase in ("pretrain", "cluster")]
+                folders = [given.runs / f"{data}-{label}-p{share}-a0-s{seed}" for label in LABELS]
+                kmeans, fuzzy, ppfc = folders
+                trained = kmeans.with_name(f"trained-{kmeans.name}")
+                _once(kmeans, "sda-fc", more, _Keep(kmeans, trained, given.epochs))
+                _go_on(trained, fuzzy, "sda-fc", [*more, 'method.grouping="fuzzy"'])
+                _go_on(trained, ppfc, "ppfc-gan", [*more, *server])
+                for folder in folders:
+                    found = records(folder)[-1]["metrics"]
+                    print(f"{folder.name}: NMI {found['nmi']:.3f}, kappa {found['kappa']:.3f}", flush=True)
+
+
+class _Keep(Progress):
+    """Copies the run in `folder` to `to` once its sites have trained for `epochs`."""
+
+    def __init__(self, folder: Path, to: Path, epochs: int) -> None:
+        self.folder, self.to, self.epochs = folder, to, epochs
+
+    def step(self, line: Line, seconds: float) -> None:
+        """See `Progress`; the step is on disk."""
+        if line["step"] == self.epochs:
+            shutil.rmtree(self.to, ignore_errors=True)
+            shutil.copytree(self.folder, self.to)
+
+
+def _once(folder: Path, method: str, more: Sequence[str], progress: Progress) -> None:
+    if (folder / "result.json").exists():
+        return
+    if (folder / CONFIG).exists():
+        resume(folder, progress)
+    else:
+        execute(load_config(method, more), folder, progress)
+
+
+def _go_on(trained: Path, folder: Path, method: str, more: Sequence[str]) -> None:
+    """Run `method` in `folder` from where the run in `trained` stands."""
+    if (folder / "result.json").exists():
+        return
+    config = load_config(method, more)
+    tree: dict[str, Any] = load_tree(trained / CHECKPOINT)
+    kind = config.method.state_type
+    fields = {field.name for field in dataclasses.fields(kind)}
+    tree["state"] = kind(**{name: value for name, value in tree["state"].items() if name in fields}).tree()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in (RECORDS, TIMING):
+        shutil.copy(trained / name, folder)
+    save_tree(folder / CHECKPOINT, tree)
+    (folder / CONFIG).write_text(config.to_toml())
+    resume(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Going on from shared networks gives what every method gives when it trains its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from fedkin.config import load_config
+from fedkin.run import RECORDS, execute
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SMALL = ["scenario.fraction=0.2", "method.min_steps=2", "engine.workers=1"]
+
+
+def test_every_method_finds_what_it_finds_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    spec = importlib.util.spec_from_file_location("generative_table", BENCHMARKS / "generative_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    sizes = ["--capacity", "0.05", "--epochs", "2", "--server-epochs", "1"]
+    table.main([str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL])
+    written = {folder: (folder / RECORDS).read_bytes() for folder in tmp_path.glob("digits-*")}
+    assert len(written) == 3
+    table.main([str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL])  # nothing is left to do
+    for label, method, more in (
+        ("sda-fc-kmeans", "sda-fc", []),
+        ("sda-fc-fuzzy", "sda-fc", ['method.grouping="fuzzy"']),
+        ("ppfc-gan", "ppfc-gan", ["method.pretrain_epochs=1", "method.cluster_epochs=1"]),
+    ):
+        folder = tmp_path / f"digits-{label}-p0.5-a0-s0"
+        assert (folder / RECORDS).read_bytes() == written[folder]
+        settings = ["data.source=digits", "scenario.name=own-class", "scenario.share=0.5", "evaluation.map=none"]
+        trained = ["method.capacity=0.05", "method.epochs=2", *SMALL, *more]
+        alone = execute(load_config(method, [*settings, *trained]), tmp_path / "alone" / label)
+        assert alone.records[-1]["metrics"] == json.loads(written[folder].splitlines()[-1])["metrics"]
