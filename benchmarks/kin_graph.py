@@ -1,7 +1,8 @@
-"""Seconds, bytes and peak memory of kin-graph as the federation grows, what differential privacy costs, and shapes.
+"""Seconds, bytes and peak memory of kin-graph as the federation grows, what privacy costs, few samples, and shapes.
 
     python benchmarks/kin_graph.py growth --sites 10 100 1000 --samples 10000
     python benchmarks/kin_graph.py privacy --data mnist --epsilons 1 2 4 10
+    python benchmarks/kin_graph.py few --data digits --fractions 0.1 0.2 0.4 1
     python benchmarks/kin_graph.py shapes --samples 1000 3000 10000
 
 `growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
@@ -10,6 +11,9 @@ at work; peak memory is that of the server, of those few, and of what each site 
 them is part of the seconds. Each size is a process of its own.
 
 `privacy` clusters a data set dealt out at random to ten sites, 10 groups given, with each epsilon.
+
+`few` clusters a part of a data set dealt out at random to ten sites, by how many samples a small cluster has at least,
+and by whether sites are told all nodes.
 
 `shapes` clusters made-up samples of few columns at two sites, the number of groups not given.
 """
@@ -24,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from statistics import mean, pstdev
 from typing import Any
 
 import numpy as np
@@ -35,8 +40,11 @@ from torch import Tensor
 import fedkin
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
+from fedkin.data.own_class import OwnClass
+from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.federated_clustering.kingraph import KinGraph
+from fedkin.methods.federated_clustering.kingraph import KinGraph, KinGraphState
+from fedkin.metrics import adjusted_rand, normalized_mutual_information, pooled
 
 Shape = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
 """From size and seed to samples and the group of each."""
@@ -92,12 +100,19 @@ def main() -> None:
     privacy.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 10])
     privacy.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
     privacy.add_argument("--seeds", type=int, default=3)
+    few = commands.add_parser("few")
+    few.add_argument("--data", default="digits")
+    few.add_argument("--fractions", nargs="+", type=float, default=[0.1, 0.2, 0.4, 1])
+    few.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
+    few.add_argument("--seeds", type=int, default=6)
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
     shapes.add_argument("--seeds", type=int, default=4)
     given = parser.parse_args()
     if given.command == "shapes":
         print_shapes(given.samples, given.seeds)
+    elif given.command == "few":
+        print_few(given.data, given.fractions, given.share, given.seeds)
     elif given.command == "privacy":
         print_privacy(given.data, given.epsilons, given.share, given.seeds)
     elif given.one:
@@ -148,26 +163,52 @@ def grown(sites: int, samples: int) -> dict[str, Any]:
 
 def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) -> None:
     """One line per epsilon: mean and standard deviation of NMI."""
-    from statistics import mean, pstdev
-
-    from fedkin.data.own_class import OwnClass
-    from fedkin.metrics import normalized_mutual_information, pooled
-
     print("| epsilon | NMI | centres kept | components | MB received |")
     print("|---|---|---|---|---|")
     for epsilon in [None, *sorted(epsilons, reverse=True)]:
         found = []
         for seed in range(seeds):
             population = OwnClass(data, share=share).build(seed)
-            fed, method = LocalFederation(population.clients, seed), KinGraph(n_clusters=GROUPS, epsilon=epsilon)
-            state = method.init(fed)
-            while not state.finished:
-                state, _ = method.step(fed, state)
-            groups = [client.state["groups"] for client in population.clients]
-            found.append(normalized_mutual_information(pooled(population.truth), pooled(groups)))
+            fed, state = _clustered(KinGraph(n_clusters=GROUPS, epsilon=epsilon), population, seed)
+            found.append(_agreement(normalized_mutual_information, population))
         spread = f"{mean(found):.3f} ± {pstdev(found):.3f}"
         sizes = f"{len(state.counts):,} | {len(state.variances)} | {fed.traffic.received / 1e6:.1f}"
         print(f"| {'none' if epsilon is None else f'{epsilon:g}'} | {spread} | {sizes} |", flush=True)
+
+
+def print_few(data: str, fractions: list[float], share: float, seeds: int) -> None:
+    """One line per fraction and floor: mean ARI with the number of groups found and given, nodes told or not."""
+    kinds = [(told, wanted) for told in (True, False) for wanted in ("auto", GROUPS)]
+    print("| samples at a site | `least_members` | nodes | groups found | " + " | ".join(
+        f"ARI, {'told' if told else 'not told'}, {wanted}" for told, wanted in kinds) + " |")  # fmt: skip
+    print("|---" * 8 + "|")
+    for fraction in fractions:
+        for least in (5, 2, 1):
+            cells, groups, nodes, size = [], [], 0, 0
+            for told, wanted in kinds:
+                found = []
+                for seed in range(seeds):
+                    population = OwnClass(data, share=share, fraction=fraction).build(seed)
+                    method = KinGraph(n_clusters=wanted, least_members=least, tell_nodes=told)
+                    _, state = _clustered(method, population, seed)
+                    found.append(_agreement(adjusted_rand, population))
+                    size, nodes = len(population.clients[0]), len(state.counts)
+                    groups += [int(state.groups.max()) + 1] if told and wanted == "auto" else []
+                cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
+            print(f"| {size} | {least} | {nodes} | {min(groups)} to {max(groups)} | {' | '.join(cells)} |", flush=True)
+
+
+def _clustered(method: KinGraph, population: Population, seed: int) -> tuple[LocalFederation, KinGraphState]:
+    """The federation after the method has run, and its last state."""
+    fed = LocalFederation(population.clients, seed)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return fed, state
+
+
+def _agreement(measure: Callable[..., float], population: Population) -> float:
+    return measure(pooled(population.truth), pooled([client.state["groups"] for client in population.clients]))
 
 
 def print_shapes(sizes: list[int], seeds: int) -> None:

@@ -12,6 +12,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.learning import components
 from fedkin.learning.features import extract
 from fedkin.methods.federated_clustering.kingraph import KinGraph
+from fedkin.methods.federated_clustering.kingraph_tasks import voted
 
 CENTRES = 20 * torch.eye(6, 20)
 
@@ -100,6 +101,33 @@ def test_a_site_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_n
     assert adjusted_rand_score(torch.cat(y), torch.cat(found)) == 1.0
     assert method.embed(method.result(state), new[0].x).shape == (120, state.directions.shape[1])
     assert method.predict(method.result(state), new[0].x[:0]).shape == (0,)
+
+
+def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.MonkeyPatch):
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.from_numpy(x).float().view(-1, 1, 8, 8) / 16, torch.from_numpy(y)
+    clients = [Client(i, x[i::10]) for i in range(10)]
+    truth = [y[i::10] for i in range(10)]
+
+    def found(**options: Any) -> tuple[float, int, list[torch.Tensor]]:
+        fed, _, _ = run(KinGraph(n_clusters=10, **options), clients)
+        return agreement(clients, truth), fed.traffic.sent, [client.state["groups"] for client in clients]
+
+    told, own = found(), found(tell_nodes=False)
+    assert told[0] > own[0] + 0.02
+    assert told[1] > own[1]
+    assert all(map(torch.equal, told[2], found(tell_nodes=True)[2]))
+    monkeypatch.setattr("fedkin.methods.federated_clustering.kingraph._FEW_NODES", 50)
+    assert all(map(torch.equal, own[2], found()[2]))
+
+
+def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
+    centroids = torch.tensor([[0.0, 0.0], [3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0], [1.0, 9.0]])
+    result = {"n_groups": 2, "centroids": centroids, "groups": torch.tensor([0, 1, 1, 1, 1, 0])}
+    points = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.4, 1.2], [1.0, 9.0]])
+    assert voted(result, points).tolist() == [0, 0, 1, 0]
+    assert voted({**result, "centroids": centroids[:1], "groups": torch.tensor([1])}, points).tolist() == [1] * 4
+    assert voted(result, points[:0]).shape == (0,)
 
 
 def test_a_site_with_too_few_samples_sends_nothing_and_gets_groups():

@@ -34,14 +34,16 @@ from fedkin.methods.federated_clustering.kingraph_private import (
 )
 from fedkin.methods.federated_clustering.kingraph_summary import condensed
 from fedkin.methods.federated_clustering.kingraph_tasks import (
-    nearest_groups,
     points_of,
     send_moments,
     send_summary,
     take_groups,
+    voted,
 )
 
 _ATTEMPTS, _SMOOTHING = 20, 10
+_FEW_NODES = 2_000
+"""As many are told to all sites; groups of more samples are no better for it."""
 _UNIT = 1e-6
 """A bound below which no features are: all get length 1."""
 _OVERSUPPLY = 5
@@ -140,6 +142,11 @@ class KinGraph(SampleMethod):
         Nearest nodes that a node of the graph is linked to, at most; fewer in small graphs, see `neighbour_graph`.
     most_nodes : int
         Nodes of the graph; small clusters beyond this number are clustered once more, weighted by their counts.
+    tell_nodes : bool or "auto"
+        Whether sites are told all nodes, means of other sites' samples among them, and each of their samples gets the
+        group that the nodes nearest to it vote for, smoothed once. Else it has the group of its small cluster, and only
+        sites without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
+        clusters of another group than their own.
     epsilon, delta : float or None, float
         With an epsilon, all that leaves a site is (epsilon, delta)-differentially private with regard to any one of its
         samples, there or not, see `kingraph_private`. Centres are then common to all sites, at most 400 in 25
@@ -160,6 +167,7 @@ class KinGraph(SampleMethod):
     least_members: Count = 5
     neighbours: Count = 15
     most_nodes: Count = 20_000
+    tell_nodes: bool | Literal["auto"] = "auto"
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
 
@@ -205,8 +213,8 @@ class KinGraph(SampleMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that of the nearest node; int64 ``(n,)``."""
-        return nearest_groups(result, x)
+        """Group of samples ``(n, *shape)``: that which the nearest nodes vote for; int64 ``(n,)``."""
+        return voted(result, points_of(result["space"], x))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -253,8 +261,9 @@ class KinGraph(SampleMethod):
         after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
         sizes = [len(reply["counts"]) for reply in sent.values()]
         own = dict(zip(sent, after.groups[nodes.labels].split(sizes), strict=True))
-        unknown = self._told(after)
-        tell(fed, take_groups, {i: {"groups": own[i]} if i in own else unknown for i in fed.present})
+        whole = self._told(after, rounds=1)
+        all_told = len(nodes.counts) <= _FEW_NODES if self.tell_nodes == "auto" else self.tell_nodes
+        tell(fed, take_groups, {i: {"groups": own[i]} if i in own and not all_told else whole for i in fed.present})
         return after, Record(list(replies), missing, {**values, "small_clusters": len(pooled)})
 
     def _private_components(
@@ -277,7 +286,7 @@ class KinGraph(SampleMethod):
                 "samples; it takes more samples or a greater epsilon."
             )
         after, values = self._cut(fed, state, centroids, counts)
-        tell(fed, take_groups, fed.all(**self._told(after)))
+        tell(fed, take_groups, fed.all(**self._told(after, self.smoothing_rounds)))
         return after, Record(found.answered, found.missing, {**values, "epsilon": budget.epsilon})
 
     def _cut(
@@ -292,9 +301,9 @@ class KinGraph(SampleMethod):
         values = {"phase": "graph", "nodes": len(groups), "edges": int(graph.nnz // 2)}
         return after, {**values, "groups": int(groups.max()) + 1, **evidence}
 
-    def _told(self, state: KinGraphState) -> Payload:
-        """What a site is told to find its groups by that has no small clusters in the graph."""
-        return {"result": self.result(state), "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
+    def _told(self, state: KinGraphState, rounds: int) -> Payload:
+        """What a site is told to find its groups by, other than those of its small clusters."""
+        return {"result": self.result(state), "smoothing": state.smoothing, "rounds": rounds}
 
     def _asked(self, state: KinGraphState, sites: int) -> Payload:
         """What a site is told to make its summary by."""

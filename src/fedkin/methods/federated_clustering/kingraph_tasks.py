@@ -12,9 +12,14 @@ from torch import Tensor
 from fedkin.core import Client, Payload, task
 from fedkin.learning.components import PROJECTED, moments, random_projection
 from fedkin.learning.features import extract
-from fedkin.methods.federated_clustering.kingraph_summary import assigned, smoothed, summarised
+from fedkin.methods.federated_clustering.kingraph_summary import smoothed, summarised
 
 _BATCH = 2048
+_VOTERS = 5
+_PAIRS = 1 << 24
+"""Distances held at a time."""
+_ATOP = 1e-30
+"""A squared distance below which a point lies on a node."""
 
 
 @task
@@ -46,13 +51,13 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task
 def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group: that of its small cluster if the server knows it, else of the node nearest to it."""
+    """Every sample's group: that of its small cluster, or that which the nodes vote for if all of them came."""
     for client, payload in zip(clients, payloads, strict=True):
         if "result" in payload:
             result = payload["result"]
             points = points_of(result["space"], client.x)
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-            client.state["groups"] = result["groups"][assigned(points, result["centroids"])]
+            client.state["groups"] = voted(result, points)
         else:
             client.state["groups"] = payload["groups"][client.state["clusters"]]
     return [{} for _ in clients]
@@ -79,7 +84,16 @@ def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     return torch.cat([directions.new_zeros(0, directions.shape[1]), *parts])
 
 
-def nearest_groups(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Group of the small cluster nearest to each sample, int64 ``(n,)``."""
-    groups: Tensor = result["groups"]
-    return groups[assigned(points_of(result["space"], x), result["centroids"])]
+def voted(result: Mapping[str, Any], points: Tensor) -> Tensor:
+    """Group that the five nodes nearest to each point vote for, by the inverse of its squared distance: int64 ``(n,)``.
+
+    A point's own node outvotes four others that are more than twice as far away, so that a group of one is not lost.
+    """
+    centroids, groups = result["centroids"], result["groups"]
+    found = [groups.new_zeros(0)]
+    for part in points.split(max(1, _PAIRS // len(centroids))):
+        distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
+        weights = 1 / distances.square().clamp_min(_ATOP)
+        votes = weights.new_zeros(len(part), result["n_groups"]).scatter_add_(1, groups[nearest], weights)
+        found.append(votes.argmax(1))
+    return torch.cat(found)
