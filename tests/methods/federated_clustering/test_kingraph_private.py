@@ -115,6 +115,14 @@ def run(method: KinGraph, clients: list[Client], **options: Any) -> tuple[LocalF
     return fed, state
 
 
+def test_sites_that_have_spent_their_budgets_say_so():
+    clients, _ = blobs()
+    for client in clients:
+        client.state["spent"] = torch.tensor(100.0, dtype=torch.float64)
+    with pytest.raises(FedkinError, match="spent their budgets"):
+        run(KinGraph(epsilon=2.0), clients)
+
+
 @pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
 def test_groups_are_found_through_the_noise(options: dict[str, Any]):
     clients, truth = blobs()

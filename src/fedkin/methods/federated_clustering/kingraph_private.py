@@ -191,6 +191,11 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     most : int
         Components at most; never more than 25.
     budget : Budget
+
+    Raises
+    ------
+    FedkinError
+        If all sites have spent what they may.
     """
     asked = {
         "space": space, "width": width, "deviation": budget.moments_deviation, "mu": budget.moments_mu,
@@ -198,6 +203,8 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     }  # fmt: skip
     replies = fed.ask(send_noisy_moments, fed.all(**asked))
     missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
+    if replies and not sent and not missing:
+        raise FedkinError(f"All sites have spent their budgets of method.epsilon = {budget.epsilon:g}: nothing leaves.")
     if not sent:
         return Found(None, list(replies), missing)
     count = max(1.0, sum(reply["count"] for reply in sent))
