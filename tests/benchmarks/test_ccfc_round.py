@@ -1,6 +1,5 @@
 """What is compared is what it seems, with a code of somebody else's in the place of the authors'."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -34,16 +33,6 @@ for _ in range(100):
         assert image.shape == (1, 28, 28)
         bar.set_description("learning")
 """
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ccfc_round_benchmark", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def measured(folder: Path, contestant: str, phase: str) -> dict[str, float]:

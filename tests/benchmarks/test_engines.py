@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
@@ -20,44 +19,31 @@ import pytest
 import torch
 from torch import nn
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
 
-@pytest.fixture(scope="module")
-def engines() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)
-        spec = importlib.util.spec_from_file_location("engines_benchmark", BENCHMARKS / "engines.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-
-
 @pytest.fixture
-def small(engines: ModuleType, tmp_path: Path) -> Callable[..., Any]:
+def small(benchmark: ModuleType, tmp_path: Path) -> Callable[..., Any]:
     """Makes toy workloads and writes the data of each to a file of its own."""
     number = count()
 
     def make(regime: str = "overhead", **sizes: int) -> Any:
         chosen = {"clients": 3, "rounds": 3, "samples": 40, **sizes}
-        work = engines.Workload(regime, str(tmp_path / f"images-{next(number)}"), **chosen)
-        engines.write_data(work)
+        work = benchmark.Workload(regime, str(tmp_path / f"images-{next(number)}"), **chosen)
+        benchmark.write_data(work)
         return work
 
     return make
 
 
-def test_models_have_the_sizes_that_are_compared(engines: ModuleType) -> None:
-    sizes = {name: sum(p.numel() for p in regime.model().parameters()) for name, regime in engines.REGIMES.items()}
+def test_models_have_the_sizes_that_are_compared(benchmark: ModuleType) -> None:
+    sizes = {name: sum(p.numel() for p in regime.model().parameters()) for name, regime in benchmark.REGIMES.items()}
     assert sizes == {"overhead": 159_010, "compute": 85_822}
 
 
-def test_models_are_those_of_the_library(engines: ModuleType) -> None:
+def test_models_are_those_of_the_library(benchmark: ModuleType) -> None:
     models = pytest.importorskip("fedkin.models")
-    for regime in engines.REGIMES.values():
+    for regime in benchmark.REGIMES.values():
         ours, theirs = models.build(regime.name, (1, 28, 28), 10), regime.model()
         assert [type(layer) for layer in ours] == [type(layer) for layer in theirs]
         assert [p.shape for p in ours.parameters()] == [p.shape for p in theirs.parameters()]
@@ -76,25 +62,25 @@ def test_data_depend_on_the_seed_alone_and_differ_between_clients(small: Callabl
 @pytest.mark.parametrize(
     ("regime", "samples", "steps"), [("overhead", 40, 5), ("compute", 40, 10), ("compute", 600, 95)]
 )
-def test_steps_of_a_round(engines: ModuleType, regime: str, samples: int, steps: int) -> None:
-    assert engines.Workload(regime, "", samples=samples).local_steps == steps
+def test_steps_of_a_round(benchmark: ModuleType, regime: str, samples: int, steps: int) -> None:
+    assert benchmark.Workload(regime, "", samples=samples).local_steps == steps
 
 
 @pytest.mark.parametrize("regime", ["overhead", "compute"])
 def test_plain_loop_does_the_steps_of_every_client(
-    engines: ModuleType, small: Callable[..., Any], regime: str, monkeypatch: pytest.MonkeyPatch
+    benchmark: ModuleType, small: Callable[..., Any], regime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
     step = torch.optim.SGD.step
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self: (done.append(1), step(self)))
     work = small(regime, rounds=2)
-    report = engines.plain_loop(work)
+    report = benchmark.plain_loop(work)
     assert len(done) == 2 * 3 * work.local_steps
     assert len(report["seconds"]) == 2
 
 
 def test_plain_loop_averages_the_clients_models(
-    engines: ModuleType, small: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    benchmark: ModuleType, small: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One step on one batch of all samples: the mean of the models is one step along the mean gradient."""
     work = small(rounds=1, samples=32)
@@ -105,25 +91,25 @@ def test_plain_loop_averages_the_clients_models(
         steps -= work.learning_rate / work.clients * nn.utils.parameters_to_vector(gradients)
     with torch.no_grad():
         nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.parameters()) + steps, model.parameters())
-    monkeypatch.setitem(engines.REGIMES, "overhead", replace(engines.REGIMES["overhead"], steps=1))
-    assert engines.plain_loop(work)["loss"] == pytest.approx(work.loss(model), rel=1e-6)
+    monkeypatch.setitem(benchmark.REGIMES, "overhead", replace(benchmark.REGIMES["overhead"], steps=1))
+    assert benchmark.plain_loop(work)["loss"] == pytest.approx(work.loss(model), rel=1e-6)
 
 
 @pytest.mark.parametrize("regime", ["overhead", "compute"])
 @pytest.mark.parametrize(("samples", "tolerance"), [(32, 1e-3), (40, 0.1)])  # one batch, or two in another order
 def test_local_engine_learns_what_the_plain_loop_learns(
-    engines: ModuleType, small: Callable[..., Any], regime: str, samples: int, tolerance: float
+    benchmark: ModuleType, small: Callable[..., Any], regime: str, samples: int, tolerance: float
 ) -> None:
     work = small(regime, samples=samples, rounds=4)
     before = work.loss(work.first_model())
-    plain, ours = engines.plain_loop(work), engines.local_engine(work)
+    plain, ours = benchmark.plain_loop(work), benchmark.local_engine(work)
     assert len(ours["seconds"]) == work.rounds
     assert min(ours["seconds"]) > 0
     assert plain["loss"] < before
     assert before - ours["loss"] == pytest.approx(before - plain["loss"], rel=tolerance)
 
 
-def test_flowers_client_learns_what_the_plain_loop_learns(engines: ModuleType, small: Callable[..., Any]) -> None:
+def test_flowers_client_learns_what_the_plain_loop_learns(benchmark: ModuleType, small: Callable[..., Any]) -> None:
     pytest.importorskip("flwr")
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -132,25 +118,25 @@ def test_flowers_client_learns_what_the_plain_loop_learns(engines: ModuleType, s
     work = small(rounds=1, clients=1, samples=32)
     model = work.first_model()
     app.fit(model, DataLoader(TensorDataset(*work.client_data(0)), batch_size=32, shuffle=True), work)
-    assert work.loss(model) == pytest.approx(engines.plain_loop(work)["loss"], rel=1e-5)
+    assert work.loss(model) == pytest.approx(benchmark.plain_loop(work)["loss"], rel=1e-5)
 
 
-def test_speed_is_that_of_the_later_rounds(engines: ModuleType) -> None:
-    work = engines.Workload("overhead", "", clients=10, rounds=3)
+def test_speed_is_that_of_the_later_rounds(benchmark: ModuleType) -> None:
+    work = benchmark.Workload("overhead", "", clients=10, rounds=3)
     runs = [{"seconds": [9.0, s, s], "loss": 1.0, "peak_memory": 100.0} for s in (0.5, 1.0, 2.0)]
-    slow = engines.summary(work, runs)
+    slow = benchmark.summary(work, runs)
     assert (slow["clients_per_second"], slow["first_round"], slow["later_round"]) == (10.0, 9.0, 1.0)
     fast = {**slow, "clients_per_second": 40.0, "peak_memory": 25.0}
-    assert engines.ratios({"fedkin": fast, "flower": slow}) == {"flower": {"speed": 4.0, "memory": 0.25}}
-    assert engines.ratios({"flower": slow}) == {}
+    assert benchmark.ratios({"fedkin": fast, "flower": slow}) == {"flower": {"speed": 4.0, "memory": 0.25}}
+    assert benchmark.ratios({"flower": slow}) == {}
 
 
 @linux
 def test_comparison_prints_a_table_and_one_line_of_json(
-    engines: ModuleType, capsys: pytest.CaptureFixture[str]
+    benchmark: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--clients", "2", "--rounds", "2", "--samples", "33", "--contestants", "plain-1", "flower"]
-    engines.main(arguments)
+    benchmark.main(arguments)
     output, error = capsys.readouterr()
     assert error == "Flower is left out: --flower-python was not given.\n"
     *table, line = output.splitlines()
@@ -164,10 +150,10 @@ def test_comparison_prints_a_table_and_one_line_of_json(
 
 
 @linux
-def test_contestant_that_fails_is_quoted(engines: ModuleType, small: Callable[..., Any], tmp_path: Path) -> None:
-    wrong = engines.Workload(**{**asdict(small()), "data": str(tmp_path / "absent")})
+def test_contestant_that_fails_is_quoted(benchmark: ModuleType, small: Callable[..., Any], tmp_path: Path) -> None:
+    wrong = benchmark.Workload(**{**asdict(small()), "data": str(tmp_path / "absent")})
     with pytest.raises(SystemExit, match=r"(?s)plain loop, 1 thread failed with exit status 1.*absent"):
-        engines.in_processes("plain-1", wrong, tmp_path, None, timeout=300)
+        benchmark.in_processes("plain-1", wrong, tmp_path, None, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +164,10 @@ def test_contestant_that_fails_is_quoted(engines: ModuleType, small: Callable[..
     ],
 )
 def test_wrong_arguments_are_refused(
-    engines: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+    benchmark: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     with pytest.raises(SystemExit):
-        engines.main(arguments)
+        benchmark.main(arguments)
     assert sentence in capsys.readouterr().err
 
 
@@ -190,11 +176,11 @@ PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r
 
 
 @linux
-def test_tree_counts_children_and_kills_orphans(engines: ModuleType) -> None:
+def test_tree_counts_children_and_kills_orphans(benchmark: ModuleType) -> None:
     child = CHILD.format(bytes=64 * 2**20)
     parent = [sys.executable, "-c", PARENT.format(child=child)]
     with subprocess.Popen(parent, stdout=subprocess.PIPE, text=True) as process:
-        tree = engines.ProcessTree(process.pid)
+        tree = benchmark.ProcessTree(process.pid)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         held = tree.measure()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -15,19 +13,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedkin.core import Client
 from fedkin.learning.stack import Training
 from fedkin.models.autoencoder import Autoencoder
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fedcref_iteration.py"
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fedcref_iteration", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_quick_run_prints_and_writes_the_same_report(

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-
-import pytest
+from types import ModuleType
 
 from fedkin.config import load_config
 from fedkin.run import RECORDS, execute
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SMALL = ["scenario.fraction=0.2", "method.min_steps=2", "engine.workers=1"]
 
 
-def test_every_method_finds_what_it_finds_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    spec = importlib.util.spec_from_file_location("generative_table", BENCHMARKS / "generative_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    table = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(table)
+def test_every_method_finds_what_it_finds_alone(benchmark: ModuleType, tmp_path: Path) -> None:
     sizes = ["--capacity", "0.05", "--epochs", "2", "--server-epochs", "1"]
-    table.main([str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL])
+    arguments = [str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL]
+    benchmark.main(arguments)
     written = {folder: (folder / RECORDS).read_bytes() for folder in tmp_path.glob("digits-*")}
     assert len(written) == 3
-    table.main([str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL])  # nothing is left to do
+    benchmark.main(arguments)  # nothing is left to do
     for label, method, more in (
         ("sda-fc-kmeans", "sda-fc", []),
         ("sda-fc-fuzzy", "sda-fc", ['method.grouping="fuzzy"']),
