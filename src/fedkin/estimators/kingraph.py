@@ -37,7 +37,10 @@ class KinGraph(SiteClusterer, method=kingraph.KinGraph):
         the columns themselves for tables; or a trained module or function that turns float32 ``(n, *shape)`` into ``(n,
         width)``. A module is copied and used in evaluation mode.
     small_clusters, least_members : int
-        Most small clusters of a site, and least samples in one.
+        Most small clusters of a site, and least samples in one: 5, and where samples are few, far more is found with 2
+        or 1, if so little cover will do.
+    tell_nodes : bool or "auto"
+        Whether all sites are told all small clusters, and the nearest vote on each sample; "auto" if these are few.
     epsilon : float or None
         Differential privacy of all that leaves a site. It takes many samples; see the method.
     scaling : {"auto", "standard", "none"}
