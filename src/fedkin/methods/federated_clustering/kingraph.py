@@ -109,8 +109,8 @@ class KinGraph(SampleMethod):
     """kin-graph.
 
     Two steps: "components", in which sites send moments of their features, and "graph", in which they send their small
-    clusters and are told the groups of these, or of all. A site that did not answer in the second, or joined later, takes the
-    groups of the nearest small clusters. Steps in which nobody answers are repeated, up to twenty in all.
+    clusters and are told the groups of these, or of all. A site that did not answer in the second, or joined later,
+    takes the groups of the nearest small clusters. Steps in which nobody answers are repeated, up to twenty in all.
 
     Attributes
     ----------
