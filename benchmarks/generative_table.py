@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkin.config import load_config
 from fedkin.core.trees import load_tree, save_tree
-from fedkin.run import CHECKPOINT, CONFIG, RECORDS, TIMING, Line, Progress, execute, resume
-from grid import records
+from fedkin.run import CHECKPOINT, CONFIG, RECORDS, TIMING, Line, Progress, resume
+from grid import overrides, records, run
 
 LABELS = ("sda-fc-kmeans", "sda-fc-fuzzy", "ppfc-gan")
 
@@ -46,14 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     "seed": seed, "data.source": data, "scenario.name": "own-class", "scenario.share": float(share),
                     "evaluation.map": "none", "method.capacity": given.capacity, "method.epochs": given.epochs,
                 }  # fmt: skip
-                more = [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *given.set]
-                server = [f"method.{phase}_epochs={given.server_epochs}" for phase in ("pretrain", "cluster")]
+                server = {f"method.{phase}_epochs": given.server_epochs for phase in ("pretrain", "cluster")}
                 folders = [given.runs / f"{data}-{label}-p{share}-a0-s{seed}" for label in LABELS]
                 kmeans, fuzzy, ppfc = folders
                 trained = kmeans.with_name(f"trained-{kmeans.name}")
-                _once(kmeans, "sda-fc", more, _Keep(kmeans, trained, given.epochs))
-                _go_on(trained, fuzzy, "sda-fc", [*more, 'method.grouping="fuzzy"'])
-                _go_on(trained, ppfc, "ppfc-gan", [*more, *server])
+                run(kmeans, "sda-fc", settings, given.set, _Keep(kmeans, trained, given.epochs))
+                _go_on(trained, fuzzy, "sda-fc", {**settings, "method.grouping": "fuzzy"}, given.set)
+                _go_on(trained, ppfc, "ppfc-gan", {**settings, **server}, given.set)
                 for folder in folders:
                     found = records(folder)[-1]["metrics"]
                     print(f"{folder.name}: NMI {found['nmi']:.3f}, kappa {found['kappa']:.3f}", flush=True)
@@ -72,20 +70,11 @@ class _Keep(Progress):
             shutil.copytree(self.folder, self.to)
 
 
-def _once(folder: Path, method: str, more: Sequence[str], progress: Progress) -> None:
-    if (folder / "result.json").exists():
-        return
-    if (folder / CONFIG).exists():
-        resume(folder, progress)
-    else:
-        execute(load_config(method, more), folder, progress)
-
-
-def _go_on(trained: Path, folder: Path, method: str, more: Sequence[str]) -> None:
+def _go_on(trained: Path, folder: Path, method: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
     """Run `method` in `folder` from where the run in `trained` stands."""
     if (folder / "result.json").exists():
         return
-    config = load_config(method, more)
+    config = load_config(method, [*overrides(settings), *more])
     tree: dict[str, Any] = load_tree(trained / CHECKPOINT)
     kind = config.method.state_type
     fields = {field.name for field in dataclasses.fields(kind)}

@@ -9,17 +9,24 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedkin.config import load_config
-from fedkin.run import CONFIG, RECORDS, execute, resume
+from fedkin.run import CONFIG, RECORDS, Progress, execute, resume
 
 
-def run(folder: Path, method: str, settings: Mapping[str, Any], more: Sequence[str] = ()) -> None:
+def run(
+    folder: Path, method: str, settings: Mapping[str, Any], more: Sequence[str] = (), progress: Progress | None = None
+) -> None:
     """One run, unless it is there already; one that was stopped goes on."""
     if (folder / "result.json").exists():
         return
     if (folder / CONFIG).exists():
-        resume(folder)
-        return
-    execute(load_config(method, [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *more]), folder)
+        resume(folder, progress)
+    else:
+        execute(load_config(method, [*overrides(settings), *more]), folder, progress)
+
+
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as ``fedkin run --set`` takes them."""
+    return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ class KinGraph(SampleMethod):
         Whether sites are told all nodes, means of other sites' samples among them, and each of their samples gets the
         group that the nodes nearest to it vote for, smoothed once. Else it has the group of its small cluster, and only
         sites without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
-        clusters of another group than their own.
+        clusters of another group than their own. With an epsilon all sites are told the nodes, which are noisy then.
     epsilon, delta : float or None, float
         With an epsilon, all that leaves a site is (epsilon, delta)-differentially private with regard to any one of its
         samples, there or not, see `kingraph_private`. Centres are then common to all sites, at most 400 in 25
