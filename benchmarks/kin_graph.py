@@ -4,6 +4,7 @@
     python benchmarks/kin_graph.py privacy --data mnist --epsilons 1 2 4 10
     python benchmarks/kin_graph.py few --data digits --fractions 0.1 0.2 0.4 1
     python benchmarks/kin_graph.py shapes --samples 1000 3000 10000
+    python benchmarks/kin_graph.py latents RUN
 
 `growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
 same, whenever a site is asked, so that 1,000 sites with ten million samples need no more memory than the few that are
@@ -16,6 +17,9 @@ them is part of the seconds. Each size is a process of its own.
 and by whether sites are told all nodes.
 
 `shapes` clusters made-up samples of few columns at two sites, the number of groups not given.
+
+`latents` clusters the samples of a finished run, which is that of a method with a representation, by their usual
+features and by this representation.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any
 
@@ -38,13 +43,17 @@ from sklearn.datasets import make_blobs, make_circles, make_moons, make_s_curve
 from torch import Tensor
 
 import fedkin
+from fedkin.config import load_config
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.data.own_class import OwnClass
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
+from fedkin.learning import features
 from fedkin.methods.federated_clustering.kingraph import KinGraph, KinGraphState
 from fedkin.metrics import adjusted_rand, normalized_mutual_information, pooled
+from fedkin.outputs import load_found
+from fedkin.run import CONFIG
 
 Shape = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
 """From size and seed to samples and the group of each."""
@@ -108,8 +117,13 @@ def main() -> None:
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
     shapes.add_argument("--seeds", type=int, default=4)
+    latents = commands.add_parser("latents")
+    latents.add_argument("run", type=Path)
+    latents.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
-    if given.command == "shapes":
+    if given.command == "latents":
+        print_latents(given.run, given.seeds)
+    elif given.command == "shapes":
         print_shapes(given.samples, given.seeds)
     elif given.command == "few":
         print_few(given.data, given.fractions, given.share, given.seeds)
@@ -196,6 +210,24 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
                     groups += [int(state.groups.max()) + 1] if told and wanted == "auto" else []
                 cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
             print(f"| {size} | {least} | {nodes} | {min(groups)} to {max(groups)} | {' | '.join(cells)} |", flush=True)
+
+
+def print_latents(run: Path, seeds: int) -> None:
+    """One line per kind of features: groups found and NMI, with the number of groups found and given."""
+    found, scenario = load_found(run), load_config(run / CONFIG).scenario
+    features.register("latents", lambda x: found.method.embed(found.result, found.scaling.apply(x)))
+    print("| features | groups found | NMI | NMI, number given |\n|---|---|---|---|")
+    for name in ("auto", "latents"):
+        groups, cells = set(), []
+        for wanted in ("auto", GROUPS):
+            agreements = []
+            for seed in range(seeds):
+                population = scenario.build(seed)
+                _, state = _clustered(KinGraph(n_clusters=wanted, features=name), population, seed)
+                agreements.append(_agreement(normalized_mutual_information, population))
+                groups |= {int(state.groups.max()) + 1} if wanted == "auto" else set()
+            cells.append(f"{mean(agreements):.3f} ± {pstdev(agreements):.3f}")
+        print(f"| {name} | {', '.join(map(str, sorted(groups)))} | {' | '.join(cells)} |", flush=True)
 
 
 def _clustered(method: KinGraph, population: Population, seed: int) -> tuple[LocalFederation, KinGraphState]:

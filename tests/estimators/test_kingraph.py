@@ -51,6 +51,18 @@ def test_features_may_be_a_module_or_a_function(given):
     np.testing.assert_array_equal(np.concatenate(clone(model).fit(SITES).labels_), np.concatenate(model.labels_))
 
 
+def test_features_may_be_what_another_estimator_has_learnt():
+    first = KinGraph(components=3, random_state=0).fit(SITES)
+    assert [points.shape for points in first.transform(SITES)] == [(len(site), 3) for site in SITES]
+    np.testing.assert_array_equal(first.transform(X), np.concatenate([first.transform(x) for x in np.split(X, 3)]))
+    with pytest.raises(FedkinError, match=r"shape \(7,\), but the model was made for \(8,\)"):
+        first.transform(X[:, :7])
+
+    model = KinGraph(features=first.transform, scaling="none", random_state=0).fit(SITES)
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    np.testing.assert_array_equal(clone(model).fit(SITES).predict(X), model.predict(X))
+
+
 def test_a_module_that_is_gone_is_forgotten():
     before = set(features._FEATURES)
     model = KinGraph(features=nn.Linear(8, 4), random_state=0).fit(SITES)

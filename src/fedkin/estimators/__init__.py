@@ -20,7 +20,7 @@ from fedkin.estimators.clients import (
 from fedkin.estimators.deep import CCFC, DEC, PPFCGAN, SCFC, SDAFC, UIFCA
 from fedkin.estimators.kingraph import KinGraph
 from fedkin.estimators.one_shot import LADD, Embedding
-from fedkin.estimators.samples import FedCRef, SiteClusterer
+from fedkin.estimators.samples import FedCRef, LatentClusterer, SiteClusterer
 
 __all__ = [
     "CCFC",
@@ -44,6 +44,7 @@ __all__ = [
     "KFed",
     "KMeans",
     "KinGraph",
+    "LatentClusterer",
     "Local",
     "Sattler",
     "SiteClusterer",

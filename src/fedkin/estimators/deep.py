@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedkin.estimators.samples import SiteClusterer
+from fedkin.estimators.samples import LatentClusterer, SiteClusterer
 from fedkin.methods.federated_clustering import ccfc, dec, ppfc_gan, sda_fc, uifca
 
 
-class UIFCA(SiteClusterer, method=uifca.UIFCA):
+class UIFCA(LatentClusterer, method=uifca.UIFCA):
     """Let samples choose among normalising flows that all sites train together (Chung, Lee, Ramchandran 2022).
 
     See `fedkin.methods.federated_clustering.uifca.UIFCA` for all parameters. The most useful ones:
@@ -58,7 +58,7 @@ class UIFCA(SiteClusterer, method=uifca.UIFCA):
     """
 
 
-class DEC(SiteClusterer, method=dec.DEC):
+class DEC(LatentClusterer, method=dec.DEC):
     """Deep embedded clustering of all samples together or of every site's alone (Xie, Girshick, Farhadi 2016).
 
     A yardstick: by default **the data are moved** to one place. See `fedkin.methods.federated_clustering.dec.DEC` for
@@ -154,7 +154,7 @@ class SDAFC(SiteClusterer, method=sda_fc.SDAFC):
     """
 
 
-class PPFCGAN(SiteClusterer, method=ppfc_gan.PPFCGAN):
+class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGAN):
     """A deep clustering network of synthetic samples from each site's generative network (PPFC-GAN; Yan et al. 2022).
 
     **Synthetic samples leave the sites, and can resemble or repeat real ones.** Where no copies of samples may leave a
@@ -185,7 +185,7 @@ class PPFCGAN(SiteClusterer, method=ppfc_gan.PPFCGAN):
     """
 
 
-class CCFC(SiteClusterer, method=ccfc.CCFC):
+class CCFC(LatentClusterer, method=ccfc.CCFC):
     """Train a contrastive network together, by views of a sample and then by clusters (CCFC; Liu, Yan, Zhang 2024).
 
     See `fedkin.methods.federated_clustering.ccfc.CCFC` for all parameters. The most useful ones:
@@ -237,7 +237,7 @@ class CCFC(SiteClusterer, method=ccfc.CCFC):
     """
 
 
-class SCFC(SiteClusterer, method=ccfc.SCFC):
+class SCFC(LatentClusterer, method=ccfc.SCFC):
     """Train a network together by views of a sample alone, then cluster (section 4.4 of CCFC; Liu, Yan, Zhang 2024).
 
     Parameters and attributes are those of `CCFC`; `cluster_rounds` is 0.

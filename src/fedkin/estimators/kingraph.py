@@ -8,21 +8,21 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, finalize
 
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
-from fedkin.estimators.samples import Groups, SiteClusterer
+from fedkin.estimators.samples import LatentClusterer
 from fedkin.learning.features import forget, register
 from fedkin.methods.federated_clustering import kingraph
 
-Given = str | nn.Module | Callable[[Tensor], Tensor]
+Given = str | nn.Module | Callable[[Tensor], Any]
 
 _numbers = itertools.count(1)
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
-class KinGraph(SiteClusterer, method=kingraph.KinGraph):
+class KinGraph(LatentClusterer, method=kingraph.KinGraph):
     """Find the groups across sites, and how many there are, by a graph of their small clusters.
 
     Nothing need be set. Each site sends sums of its samples' features, and means and sizes of many small clusters. See
@@ -35,7 +35,8 @@ class KinGraph(SiteClusterer, method=kingraph.KinGraph):
     features : str, torch.nn.Module or callable
         What samples are compared by: a name of `fedkin.learning.features`; "auto", which is "gradients" for images and
         the columns themselves for tables; or a trained module or function that turns float32 ``(n, *shape)`` into ``(n,
-        width)``. A module is copied and used in evaluation mode.
+        width)``, such as `transform` of another estimator. A module is copied and used in evaluation mode. They are
+        given scaled samples: with `transform` of one that scales by itself, set `scaling` to "none".
     small_clusters, least_members : int
         Most small clusters of a site, and least samples in one: 5, and where samples are few, far more is found with 2
         or 1, if so little cover will do.
@@ -78,10 +79,10 @@ class KinGraph(SiteClusterer, method=kingraph.KinGraph):
         options = super()._hyper_parameters()
         return {**options, "features": name_of(options["features"])}
 
-    def _predict_site(self, x: ArrayLike, where: str) -> Groups:
+    def _of_site(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
         if not isinstance(self.features, str):  # after unpickling it has another name
             self.result_["space"]["features"] = name_of(self.features)
-        return super()._predict_site(x, where)
+        return super()._of_site(x, function, where)
 
 
 def name_of(given: Given) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.arrays import as_tensor
@@ -18,6 +19,7 @@ from fedkin.estimators.base import Estimator, common_columns
 from fedkin.methods.federated_clustering import fedcref
 
 Groups = NDArray[np.int64]
+Latents = NDArray[np.float32]
 
 
 class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -65,15 +67,41 @@ class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         FedkinError
             If the samples cannot be used or differ in shape or columns from those of `fit`.
         """
-        check_is_fitted(self, "result_")
-        if isinstance(X, list | tuple) and len(X) and _dimensions(X[0]) > 1:
-            return [self._predict_site(x, f"Site {i}") for i, x in enumerate(X)]
-        return self._predict_site(X, "The data to predict")
-
-    def _predict_site(self, x: Any, where: str) -> Groups:
-        self._check_known_columns(x, where)
-        groups: Groups = self._method.predict(self.result_, self.scaling_.apply(as_tensor(x, where))).numpy()
+        groups: Groups | list[Groups] = self._of_each(X, self._method.predict, "The data to predict")
         return groups
+
+    def _of_each(self, given: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> Any:
+        """What `function` makes of the result and samples, or of each site's samples."""
+        check_is_fitted(self, "result_")
+        if isinstance(given, list | tuple) and len(given) and _dimensions(given[0]) > 1:
+            return [self._of_site(x, function, f"Site {i}") for i, x in enumerate(given)]
+        return self._of_site(given, function, where)
+
+    def _of_site(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
+        self._check_known_columns(x, where)
+        return function(self.result_, self.scaling_.apply(as_tensor(x, where))).numpy()
+
+
+class LatentClusterer(SiteClusterer):
+    """Base of those whose groups are found in a representation of their own making, which serves other ends as well."""
+
+    def transform(self, X: ArrayLike | Sequence[ArrayLike]) -> Latents | list[Latents]:  # noqa: N803
+        """The representation of samples in which groups are found.
+
+        A function that `KinGraph` takes as `features`, for one: ``KinGraph(features=model.transform)``.
+
+        Returns
+        -------
+        array or list of array
+            float32 ``(n, width)`` for one array of samples, a list of them for a list of sites.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used or differ in shape or columns from those of `fit`.
+        """
+        latents: Latents | list[Latents] = self._of_each(X, self._method.embed, "The data to transform")
+        return latents
 
 
 class FedCRef(SiteClusterer, method=fedcref.FedCRef):

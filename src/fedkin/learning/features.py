@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -16,8 +17,8 @@ from fedkin.learning.gradients import LEAST, gradients
 from fedkin.learning.hog import hog
 from fedkin.learning.scattering import scattering
 
-Extractor = Callable[[Tensor], Tensor]
-"""From samples, float32 ``(n, *shape)``, to ``(n, ...)``: one row of numbers for each, whoever else is among them."""
+Extractor = Callable[[Tensor], Any]
+"""From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each, whoever else is there."""
 
 
 def extract(name: str, x: Tensor) -> Tensor:
@@ -50,7 +51,8 @@ def extract(name: str, x: Tensor) -> Tensor:
     if name not in _FEATURES:
         raise unknown_name("features", name, _FEATURES)
     if name in known:
-        return _FEATURES[name](x)
+        own: Tensor = _FEATURES[name](x)
+        return own
     return _checked(name, _FEATURES[name], x)
 
 
@@ -123,9 +125,11 @@ def _checked(name: str, extractor: Extractor, x: Tensor) -> Tensor:
     """What a user's own extractor makes of samples, if it is one row of finite numbers for each."""
     try:
         with torch.no_grad():
-            found: Any = extractor(x)
+            found = extractor(x)
     except Exception as error:
         raise FedkinError(f"Features '{name}' fail on samples of shape {tuple(x.shape[1:])}: {error!r}.") from error
+    if isinstance(found, np.ndarray):
+        found = torch.as_tensor(found)
     if not isinstance(found, Tensor) or found.ndim < 1 or len(found) != len(x) or not found[:1].numel() >= len(x[:1]):
         gave = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
         raise FedkinError(f"Features '{name}' turn {len(x)} samples into {gave}; it must be ({len(x)}, width).")
