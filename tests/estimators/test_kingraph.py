@@ -25,7 +25,7 @@ def test_it_needs_no_argument():
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
     assert adjusted_rand_score(Y, model.predict(X)) == 1.0
-    assert [entry["phase"] for entry in model.history_] == ["components", "graph"]
+    assert [entry["phase"] for entry in model.history_] == ["components", "differences", "graph"]
 
 
 def test_images_are_told_apart_with_no_argument_either():

@@ -44,9 +44,9 @@ def test_planted_groups_are_found_where_no_site_holds_them_all(options: dict[str
     _, state, records = run(method, clients)
     assert method.result(state)["n_groups"] == 6
     assert agreement(clients, truth) > 0.99
-    assert [record.values["phase"] for record in records] == ["components", "graph"]
-    assert records[1].values["groups"] == 6
-    assert records[1].values["nodes"] <= options.get("most_nodes", 20_000)
+    assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
+    assert records[2].values["groups"] == 6
+    assert records[2].values["nodes"] <= options.get("most_nodes", 20_000)
 
 
 def test_groups_may_have_any_shape():
@@ -82,19 +82,19 @@ def test_wide_noise_does_not_part_the_sites():
 def test_moments_cross_once_and_then_small_clusters():
     clients, _ = planted()
     fed, state, _ = run(KinGraph(small_clusters=10), clients)
-    assert fed.exchange == 4  # shapes, moments, small clusters, groups
+    assert fed.exchange == 5  # shapes, moments, differences, small clusters, groups
     assert len(state.counts) <= 60
     assert state.counts.min() >= 5
     assert state.counts.sum() == 720
-    moments, clusters = 20 * 8 + 210 * 4, 10 * (20 * 4 + 8)
-    assert fed.traffic.received < 6 * (moments + clusters + 300)
+    moments, differences, clusters = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
+    assert fed.traffic.received < 6 * (moments + differences + clusters + 400)
 
 
 def test_a_site_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
     clients, truth = planted()
     method = KinGraph()
-    _, state, records = run(method, clients, failures=[(3, 2)])
-    assert records[1].missing == {2: "lost on purpose"}
+    _, state, records = run(method, clients, failures=[(3, 2), (4, 2)])
+    assert [record.missing for record in records[1:]] == [{2: "lost on purpose"}] * 2
     assert agreement(clients, truth) > 0.98
     new, y = planted(seed=1)
     found = [method.predict(method.result(state), client.x) for client in new]
@@ -143,7 +143,11 @@ def test_a_site_with_too_few_samples_sends_nothing_and_gets_groups():
 def test_nobody_there_is_no_end_and_nobody_ever_is_one():
     clients, truth = planted()
     _, _, records = run(KinGraph(), clients, failures=[(2, i) for i in range(6)])
-    assert [len(record.answered) for record in records] == [0, 6, 6]
+    assert [len(record.answered) for record in records] == [0, 6, 6, 6]
+    assert agreement(clients, truth) > 0.98
+    _, state, records = run(KinGraph(), clients, failures=[(3, i) for i in range(6)])
+    assert [len(record.answered) for record in records] == [6, 0, 6, 6]
+    assert state.whitened
     assert agreement(clients, truth) > 0.98
     with pytest.raises(FedkinError, match="No site answered"):
         run(KinGraph(), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(6)])

@@ -76,7 +76,7 @@ def test_points_move_to_the_mean_of_their_neighbours():
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch: pytest.MonkeyPatch):
     x = points(600)
-    monkeypatch.setattr(kingraph_summary, "_SEARCHED", 20)
+    monkeypatch.setattr(kingraph_summary, "SEARCHED", 20)
     drawn = torch.randperm(600, generator=generator(5))[:20].sort().values
     apart = torch.cdist(x, x[drawn])
     apart[drawn, torch.arange(20)] = torch.inf

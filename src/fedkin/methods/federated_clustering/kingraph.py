@@ -1,10 +1,10 @@
 """kin-graph: one graph of all sites' small clusters, cut into groups; fedkin's own method.
 
 A site's samples become many small clusters, in the space of the leading principal components of features that need no
-training. Their means and sizes leave the site once. The server links each to its nearest ones, of whatever site, and
-cuts the graph where few links cross. Small clusters are pure even where the classes within a site are not apart, and a
-chain of neighbours follows the shape of a group where a centroid cannot, so that it does not matter how classes are
-spread over sites.
+training, scaled by how much neighbours differ in them. Their means and sizes leave the site once. The server links each
+to its nearest ones, of whatever site, and cuts the graph where few links cross. Small clusters are pure even where the
+classes within a site are not apart, and a chain of neighbours follows the shape of a group where a centroid cannot, so
+that it does not matter how classes are spread over sites.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ from fedkin.methods.federated_clustering.kingraph_private import (
 from fedkin.methods.federated_clustering.kingraph_summary import condensed
 from fedkin.methods.federated_clustering.kingraph_tasks import (
     points_of,
+    send_differences,
     send_moments,
     send_summary,
     take_groups,
     voted,
 )
+from fedkin.methods.federated_clustering.kingraph_whiten import whitened
 
 _ATTEMPTS, _SMOOTHING = 20, 10
 _FEW_NODES = 2_000
@@ -72,6 +74,8 @@ class KinGraphState(State):
         With differential privacy, the noisy number of all sites' samples.
     mean, directions, variances : Tensor
         The components, once they are known; see `fedkin.learning.components.Components`.
+    whitened : bool
+        Whether directions have been divided by how much neighbours differ in them.
     centroids : Tensor
         float32 ``(m, d)``: nodes of the graph.
     counts, groups : Tensor
@@ -88,6 +92,7 @@ class KinGraphState(State):
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     variances: Tensor = field(default_factory=lambda: torch.zeros(0))
+    whitened: bool = False
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     groups: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
@@ -108,8 +113,9 @@ class KinGraphState(State):
 class KinGraph(SampleMethod):
     """kin-graph.
 
-    Two steps: "components", in which sites send moments of their features, and "graph", in which they send their small
-    clusters and are told the groups of these, or of all. A site that did not answer in the second, or joined later,
+    Three steps: "components", in which sites send moments of their features; "differences", in which they send how
+    neighbours differ; and "graph", in which they send their small clusters and are told the groups of these, or of all.
+    A site that did not answer in the second, or joined later,
     takes the groups of the nearest small clusters. Steps in which nobody answers are repeated, up to twenty in all.
 
     Attributes
@@ -125,6 +131,10 @@ class KinGraph(SampleMethod):
         Whether features are divided by their standard deviations first; "auto" does it for tables.
     whitening : float
         Each component is divided by this power, in [0, 1], of its standard deviation.
+    local_whitening : float
+        Then all directions are divided by this power, in [0, 1], of the standard deviation of the differences between
+        neighbours at the same site, see `kingraph_whiten`: what tells neighbours apart tells no groups apart. With 0
+        there is no such step, nor is there with an epsilon.
     smoothing : int or "auto"
         Before a site looks for small clusters, each of its points moves to the mean of itself and of so many nearest
         ones at the site; of fewer at a site of less than 6,400 samples, an eighth of the root of its samples. 0 leaves
@@ -161,6 +171,7 @@ class KinGraph(SampleMethod):
     components: Count = 60
     standardise: bool | Literal["auto"] = "auto"
     whitening: Share = 0.0
+    local_whitening: Share = 1.0
     smoothing: Annotated[int, Ge(0)] | Literal["auto"] = "auto"
     smoothing_rounds: Count = 3
     small_clusters: Count = 600
@@ -193,9 +204,12 @@ class KinGraph(SampleMethod):
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        """Find the components; then the groups."""
+        """Find the components; how neighbours differ in them; then the groups."""
         if self.epsilon is None:
-            return self._graph(fed, state) if len(state.mean) else self._components(fed, state)
+            if not len(state.mean):
+                return self._components(fed, state)
+            waits = self.local_whitening > 0 and not state.whitened
+            return self._whitened(fed, state) if waits else self._graph(fed, state)
         budget = Budget(self.epsilon, self.delta)
         if not len(state.mean):
             return self._private_components(fed, state, budget)
@@ -249,6 +263,21 @@ class KinGraph(SampleMethod):
         leading = components(found, self.components, state.standardise, self.whitening)
         record.values.update(components=len(leading.variances), explained=leading.share_of(found, state.standardise))
         return state.next(**leading.tree()), record
+
+    def _whitened(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
+        width = len(state.variances)
+        scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
+        for client, reply in fed.stream(send_differences, fed.all(space=state.space, least=self.least_members)):
+            answered.append(client)
+            if reply:
+                scatter += reply["scatter"] * reply["samples"]
+                samples += reply["samples"]
+        record = Record(answered, dict(fed.missing), {"phase": "differences"})
+        if not answered:
+            return self._again(state, record)
+        mean = scatter / max(samples, 1)
+        directions = whitened(state.directions, mean, samples, self.local_whitening)
+        return state.next(whitened=True, directions=directions), record
 
     def _graph(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         replies = fed.ask(send_summary, fed.all(**self._asked(state, len(fed.ids))))

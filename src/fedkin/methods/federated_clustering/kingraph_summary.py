@@ -13,10 +13,11 @@ from fedkin.methods.federated_clustering.centroids import closest
 _ITERATIONS, _FEW_ITERATIONS = 12, 5
 _FITTED = 100
 """Samples per cluster that centres are fitted to; more make them no better, and others are only assigned."""
-_SEARCHED = 10_000
-"""Points among which neighbours are looked for."""
 _PAIRS = 1 << 24
 """Distances held at a time."""
+
+SEARCHED = 10_000
+"""Points among which neighbours are looked for."""
 
 
 class Summary(NamedTuple):
@@ -57,9 +58,9 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
     if neighbours < 1:
         return points
     drawn = torch.arange(len(points))
-    if len(points) > _SEARCHED:
-        drawn = torch.randperm(len(points), generator=rng)[:_SEARCHED].sort().values
-    near = _nearest(points, drawn, neighbours)
+    if len(points) > SEARCHED:
+        drawn = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
+    near = nearest_of(points, torch.arange(len(points)), drawn, neighbours)
     for _ in range(rounds - 1):
         moved = (points[drawn] + _sum_of(points, drawn[near[drawn]])) / (neighbours + 1)
         points = points.index_copy(0, drawn, moved)
@@ -152,6 +153,21 @@ def assigned(points: Tensor, centres: Tensor) -> Tensor:
     return torch.cat([closest(part, centres) for part in points.split(batch)])
 
 
+def nearest_of(points: Tensor, rows: Tensor, drawn: Tensor, neighbours: int) -> Tensor:
+    """Places in `drawn` of the nearest drawn points to each point in `rows` but itself: int64 ``(r, neighbours)``."""
+    among = points[drawn]
+    lengths = among.square().sum(1)
+    place = torch.full((len(points),), -1)
+    place[drawn] = torch.arange(len(drawn))
+    found = []
+    for part in rows.split(max(1, _PAIRS // len(drawn))):
+        distances = lengths - 2 * points[part] @ among.T
+        known = (place[part] >= 0).nonzero()[:, 0]
+        distances[known, place[part][known]] = torch.inf
+        found.append(distances.topk(neighbours, largest=False).indices)
+    return torch.cat(found)
+
+
 def _lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
     weighted = points * weights[:, None]
     for _ in range(iterations):
@@ -160,21 +176,6 @@ def _lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) ->
         sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
         centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
     return centres
-
-
-def _nearest(points: Tensor, drawn: Tensor, neighbours: int) -> Tensor:
-    """Places in `drawn` of the nearest drawn points to each point but itself: int64 ``(n, neighbours)``."""
-    among = points[drawn]
-    lengths = among.square().sum(1)
-    place = torch.full((len(points),), -1)
-    place[drawn] = torch.arange(len(drawn))
-    found = []
-    for rows in torch.arange(len(points)).split(max(1, _PAIRS // len(drawn))):
-        distances = lengths - 2 * points[rows] @ among.T
-        known = (place[rows] >= 0).nonzero()[:, 0]
-        distances[known, place[rows][known]] = torch.inf
-        found.append(distances.topk(neighbours, largest=False).indices)
-    return torch.cat(found)
 
 
 def _sum_of(points: Tensor, rows: Tensor) -> Tensor:
