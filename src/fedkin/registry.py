@@ -31,7 +31,7 @@ METHODS = {
             (
                 "kin-graph",
                 "kingraph:KinGraph",
-                "Finds the groups across sites, and how many, in two exchanges: a graph of small local clusters.",
+                "Finds the groups across sites, and how many, in three exchanges: a graph of small local clusters.",
             ),
             ("kfed", "kfed:KFed", "k-means at every site, and again over the sites' centroids; one round."),
             ("ffcm", "ffcm:FFCM", "Fuzzy c-means at every site from common centroids, round after round."),

@@ -73,13 +73,14 @@ def test_columns_of_noise_hide_no_groups(power: float, least: float, most: float
     assert least <= found <= most
 
 
-def test_sites_with_single_samples_have_no_neighbours_and_are_no_obstacle():
-    x = torch.randn(12, 3, generator=generator())
-    clients = [Client(i, x[i : i + 1]) for i in range(12)]
-    method, fed = KinGraph(least_members=1), LocalFederation(clients, 0)
+@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (63, 5, False), (64, 5, True)])
+def test_sites_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
+    x = torch.randn(12 * samples, 3, generator=generator())
+    clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
+    method, fed = KinGraph(least_members=least), LocalFederation(clients, 0)
     state = method.init(fed)
     while not state.finished:
         before, (state, _) = state, method.step(fed, state)
         if state.whitened and not before.whitened:
-            assert torch.equal(state.directions, before.directions)
-    assert len(state.counts) == 12
+            assert torch.equal(state.directions, before.directions) is not whitened
+    assert state.counts.sum() == 12 * samples

@@ -133,8 +133,8 @@ class KinGraph(SampleMethod):
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         Then all directions are divided by this power, in [0, 1], of the standard deviation of the differences between
-        neighbours at the same site, see `kingraph_whiten`: what tells neighbours apart tells no groups apart. With 0
-        there is no such step, nor is there with an epsilon.
+        neighbours at the same site, see `kingraph_whiten`: what tells neighbours apart tells no groups apart. Sites
+        with fewer than 64 samples have no say. With 0 there is no such step, nor is there with an epsilon.
     smoothing : int or "auto"
         Before a site looks for small clusters, each of its points moves to the mean of itself and of so many nearest
         ones at the site; of fewer at a site of less than 6,400 samples, an eighth of the root of its samples. 0 leaves

@@ -13,7 +13,7 @@ from fedkin.core import Client, Payload, task
 from fedkin.learning.components import PROJECTED, moments, random_projection
 from fedkin.learning.features import extract
 from fedkin.methods.federated_clustering.kingraph_summary import smoothed, summarised
-from fedkin.methods.federated_clustering.kingraph_whiten import local_scatter
+from fedkin.methods.federated_clustering.kingraph_whiten import FEW, local_scatter
 
 _BATCH = 2048
 _VOTERS = 5
@@ -35,10 +35,10 @@ def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task
 def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """How a site's samples differ from their neighbours, and how many they are; of too few samples, nothing."""
+    """How a site's samples differ from their neighbours, and how many they are; of fewer than 64, nothing."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        if len(client) < max(payload["least"], 2):
+        if len(client) < max(payload["least"], FEW):
             replies.append({})
             continue
         scatter = local_scatter(points_of(payload["space"], client.x), client.rng)

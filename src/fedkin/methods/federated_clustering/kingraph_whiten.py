@@ -12,6 +12,9 @@ from torch import Tensor
 
 from fedkin.methods.federated_clustering.kingraph_summary import SEARCHED, nearest_of
 
+FEW = 64
+"""Samples below which a site says nothing: neighbours among so few are often of different groups."""
+
 _MOST = 15
 _ASKED = 1_000
 """Points whose neighbours are looked for."""
