@@ -4,6 +4,7 @@
     python benchmarks/kin_graph.py privacy --data mnist --epsilons 1 2 4 10
     python benchmarks/kin_graph.py few --data digits --fractions 0.1 0.2 0.4 1
     python benchmarks/kin_graph.py shapes --samples 1000 3000 10000
+    python benchmarks/kin_graph.py tables
     python benchmarks/kin_graph.py latents RUN
 
 `growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
@@ -17,6 +18,9 @@ them is part of the seconds. Each size is a process of its own.
 and by whether sites are told all nodes.
 
 `shapes` clusters made-up samples of few columns at two sites, the number of groups not given.
+
+`tables` clusters scikit-learn's tables, and one of which most columns are noise, at three sites, with and without the
+step that finds out how neighbours differ.
 
 `latents` clusters the samples of a finished run, which is that of a method with a representation, by their usual
 features and by this representation.
@@ -39,7 +43,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import make_blobs, make_circles, make_moons, make_s_curve
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_wine,
+    make_blobs,
+    make_circles,
+    make_moons,
+    make_s_curve,
+)
 from torch import Tensor
 
 import fedkin
@@ -117,12 +129,16 @@ def main() -> None:
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
     shapes.add_argument("--seeds", type=int, default=4)
+    tables = commands.add_parser("tables")
+    tables.add_argument("--seeds", type=int, default=5)
     latents = commands.add_parser("latents")
     latents.add_argument("run", type=Path)
     latents.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
     if given.command == "latents":
         print_latents(given.run, given.seeds)
+    elif given.command == "tables":
+        print_tables(given.seeds)
     elif given.command == "shapes":
         print_shapes(given.samples, given.seeds)
     elif given.command == "few":
@@ -210,6 +226,41 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
                     groups += [int(state.groups.max()) + 1] if told and wanted == "auto" else []
                 cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
             print(f"| {size} | {least} | {nodes} | {min(groups)} to {max(groups)} | {' | '.join(cells)} |", flush=True)
+
+
+def print_tables(seeds: int) -> None:
+    """One line per table: mean ARI with the number of groups found and given, with and without differences."""
+    kinds = [(power, given) for power in (0.0, 1.0) for given in (False, True)]
+    heads = [f"`local_whitening` {power:g}, {'given' if given else 'found'}" for power, given in kinds]
+    print(f"| ARI | {' | '.join(heads)} |")
+    print("|---" * 5 + "|")
+    for name, load in TABLES.items():
+        cells = []
+        for power, given in kinds:
+            found = []
+            for seed in range(seeds):
+                x, truth = load(seed)
+                parts = np.array_split(np.random.default_rng(seed).permutation(len(x)), 3)
+                groups = len(set(truth.tolist())) if given else "auto"
+                model = fedkin.KinGraph(n_clusters=groups, local_whitening=power, random_state=seed)
+                model.fit([x[part].astype(np.float32) for part in parts])
+                found.append(adjusted_rand(truth[np.concatenate(parts)], np.concatenate(model.labels_)))
+            cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def _noisy(seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    x, truth = make_blobs(1500, 5, centers=6, cluster_std=1.6, random_state=seed)[:2]
+    return np.column_stack([x, np.random.default_rng(seed).normal(size=(len(x), 15))]), truth
+
+
+TABLES: dict[str, Callable[[int], tuple[NDArray[Any], NDArray[Any]]]] = {
+    "wine, 13 columns": lambda _: load_wine(return_X_y=True),
+    "breast cancer, 30 columns": lambda _: load_breast_cancer(return_X_y=True),
+    "digits as 64 columns": lambda _: load_digits(return_X_y=True),
+    "six round groups in 5 columns, 15 of noise": _noisy,
+    "five round groups in 8 columns": lambda seed: make_blobs(1500, 8, centers=5, random_state=seed)[:2],
+}
 
 
 def print_latents(run: Path, seeds: int) -> None:

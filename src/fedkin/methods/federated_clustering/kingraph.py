@@ -137,9 +137,10 @@ class KinGraph(SampleMethod):
         with fewer than 64 samples have no say. With 0 there is no such step, nor is there with an epsilon.
     smoothing : int or "auto"
         Before a site looks for small clusters, each of its points moves to the mean of itself and of so many nearest
-        ones at the site; of fewer at a site of less than 6,400 samples, an eighth of the root of its samples. 0 leaves
-        points alone. "auto" is 10 for images and 0 for tables: where many components are mere noise, neighbours in it
-        are the same few for all, and every site's share of a group becomes one of its own.
+        ones at the site; of fewer at a site of less than 6,400 samples, an eighth of the root of its samples, and none
+        at one of less than 256. 0 leaves points alone. "auto" is 10 for images and 0 for tables: where many components
+        are mere noise, neighbours in it are the same few for all, and every site's share of a group becomes one of its
+        own.
     smoothing_rounds : int
         How often they do, with the neighbours of the beginning.
     small_clusters : int

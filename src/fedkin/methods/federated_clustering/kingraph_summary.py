@@ -47,16 +47,17 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
         float32 ``(n, d)``.
     neighbours : int
         Nearest points that count beside the point itself, at most, and no more than an eighth of the root of n, so that
-        few points are not all moved together; 0 changes nothing. Who they are is decided once. Of more than 10,000
-        points as many are drawn, and neighbours are looked for among these alone.
+        few points are not all moved together; 0 changes nothing, and neither does n below 256. Who they are is decided
+        once. Of more than 10,000 points as many are drawn, and neighbours are looked for among these alone.
     rounds : int
         How often.
     rng : torch.Generator
         Draws among many.
     """
-    neighbours = min(neighbours, int(math.sqrt(len(points)) / 8))
-    if neighbours < 1:
+    most = int(math.sqrt(len(points)) / 8)
+    if neighbours < 1 or most < 2:  # with one neighbour two points become one
         return points
+    neighbours = min(neighbours, most)
     drawn = torch.arange(len(points))
     if len(points) > SEARCHED:
         drawn = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
