@@ -129,6 +129,11 @@ MEASURES = {
     "start": Measure(
         "First site", "whose local centroids the server began with", "count", headline=False, chart=False
     ),
+    "of_one_site": Measure(
+        "Held by one site",
+        "how much of a group its largest site holds, as a mean over samples; near 100 % each site has groups of its "
+        "own, or records the same things in a way of its own, which smoothing makes stand out", "percent", chart=False,
+    ),
     "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
     "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
     "small_clusters": Measure("Small clusters", "sent by all sites together", "count", headline=False, chart=False),

@@ -46,6 +46,7 @@ def test_planted_groups_are_found_where_no_site_holds_them_all(options: dict[str
     assert agreement(clients, truth) > 0.99
     assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
     assert records[2].values["groups"] == 6
+    assert 0.5 <= records[2].values["of_one_site"] < 0.53  # every group is at two sites
     assert records[2].values["nodes"] <= options.get("most_nodes", 20_000)
 
 

@@ -10,7 +10,12 @@ from sklearn.neighbors import NearestNeighbors
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.methods.federated_clustering.kingraph_cut import RESOLUTIONS, communities, neighbour_graph
+from fedkin.methods.federated_clustering.kingraph_cut import (
+    RESOLUTIONS,
+    communities,
+    neighbour_graph,
+    share_of_one_site,
+)
 
 
 def blobs(groups, each=40, spread=0.5, seed=0):
@@ -173,3 +178,11 @@ def test_a_node_without_links_is_alone_unless_fewer_groups_are_asked_for():
 def test_refuses_no_groups():
     with pytest.raises(FedkinError, match="n_groups is 0"):
         cut(*blobs(2)[:2], n_groups=0)
+
+
+def test_how_much_of_its_group_the_largest_site_holds():
+    groups, sites = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 1, 2, 0])
+    counts = torch.tensor([5, 2, 4, 8, 1])
+    assert share_of_one_site(groups, sites, counts) == (6 + 8) / 20
+    assert share_of_one_site(groups, groups, counts) == 1.0
+    assert share_of_one_site(groups, sites * 0, counts) == 1.0

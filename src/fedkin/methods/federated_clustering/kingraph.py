@@ -24,7 +24,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.learning import features as named
 from fedkin.learning.components import PROJECTED, WIDEST, Moments, components
 from fedkin.methods.federated_clustering.common import SampleMethod, described, tell
-from fedkin.methods.federated_clustering.kingraph_cut import communities, neighbour_graph
+from fedkin.methods.federated_clustering.kingraph_cut import communities, neighbour_graph, share_of_one_site
 from fedkin.methods.federated_clustering.kingraph_join import FEW_DIMENSIONS
 from fedkin.methods.federated_clustering.kingraph_private import (
     Budget,
@@ -290,7 +290,10 @@ class KinGraph(SampleMethod):
         nodes = condensed(pooled, counts, self.most_nodes, fed.rng("condensed"))
         after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
         sizes = [len(reply["counts"]) for reply in sent.values()]
-        own = dict(zip(sent, after.groups[nodes.labels].split(sizes), strict=True))
+        groups = after.groups[nodes.labels]
+        owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
+        values["of_one_site"] = share_of_one_site(groups, owners, counts)
+        own = dict(zip(sent, groups.split(sizes), strict=True))
         whole = self._told(after, rounds=1)
         all_told = len(nodes.counts) <= _FEW_NODES if self.tell_nodes == "auto" else self.tell_nodes
         tell(fed, take_groups, {i: {"groups": own[i]} if i in own and not all_told else whole for i in fed.present})

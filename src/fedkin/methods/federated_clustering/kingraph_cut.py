@@ -159,6 +159,24 @@ def communities(
     return groups, evidence
 
 
+def share_of_one_site(groups: Tensor, sites: Tensor, counts: Tensor) -> float:
+    """How much of its group the site that holds most of it holds, as a mean over samples.
+
+    Parameters
+    ----------
+    groups, sites, counts : Tensor
+        int64 ``(m,)``: of each small cluster its group, its site, numbered from 0, and its samples.
+
+    Returns
+    -------
+    float
+        In (0, 1]. Where all sites are alike, one over their number or little more; 1 where no group is at two sites.
+    """
+    table = torch.zeros(int(groups.max()) + 1, int(sites.max()) + 1, dtype=torch.int64)
+    table.index_put_((groups, sites), counts, accumulate=True)
+    return int(table.max(1).values.sum()) / int(counts.sum())
+
+
 def _nearest(points: Tensor, neighbours: int) -> Labels:
     """The nearest other points of each, int64 ``(m, neighbours)``."""
     lengths = points.square().sum(1)
