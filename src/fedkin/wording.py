@@ -130,9 +130,8 @@ MEASURES = {
         "First site", "whose local centroids the server began with", "count", headline=False, chart=False
     ),
     "of_one_site": Measure(
-        "Held by one site",
-        "how much of a group its largest site holds, as a mean over samples; near 100 % each site has groups of its "
-        "own, or records the same things in a way of its own, which smoothing makes stand out", "percent", chart=False,
+        "Held by one site", "of a sample's group, by the site that has most of it; near 100 % groups follow sites",
+        "percent", chart=False,
     ),
     "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
     "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
