@@ -25,8 +25,9 @@ _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 class KinGraph(LatentClusterer, method=kingraph.KinGraph):
     """Find the groups across sites, and how many there are, by a graph of their small clusters.
 
-    Nothing need be set. Each site sends sums of its samples' features, and means and sizes of many small clusters. See
-    `fedkin.methods.federated_clustering.kingraph.KinGraph` for all parameters. The most useful ones:
+    Nothing need be set. Each site sends sums of its samples' features, how neighbours differ, and means and sizes of
+    many small clusters. See `fedkin.methods.federated_clustering.kingraph.KinGraph` for all parameters. The most useful
+    ones:
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraph):
     result_ : dict
         Among others ``centroids`` ``(m, d)``, ``counts`` and ``groups`` ``(m,)`` of the graph's nodes.
     history_ : list of dict
-        Two entries: what was found of the components and of the graph, with the bytes sent and received.
+        Three entries: what was found of the components, of differences and of the graph, with the bytes sent and received.
 
     Examples
     --------

@@ -115,8 +115,8 @@ class KinGraph(SampleMethod):
 
     Three steps: "components", in which sites send moments of their features; "differences", in which they send how
     neighbours differ; and "graph", in which they send their small clusters and are told the groups of these, or of all.
-    A site that did not answer in the second, or joined later,
-    takes the groups of the nearest small clusters. Steps in which nobody answers are repeated, up to twenty in all.
+    A site that did not answer in the last, or joined later, takes the groups of the nearest small clusters. Steps in
+    which nobody answers are repeated, up to twenty in all.
 
     Attributes
     ----------
