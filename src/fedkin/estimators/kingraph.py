@@ -61,7 +61,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraph):
     result_ : dict
         Among others ``centroids`` ``(m, d)``, ``counts`` and ``groups`` ``(m,)`` of the graph's nodes.
     history_ : list of dict
-        Three entries: what was found of the components, of differences and of the graph, with the bytes sent and received.
+        Three entries: what was found of the components, of differences and of the graph, with the bytes that crossed.
 
     Examples
     --------
