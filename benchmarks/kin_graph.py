@@ -153,17 +153,18 @@ def main() -> None:
 
 def print_growth(sizes: list[int], samples: int) -> None:
     """One line per number of sites."""
-    print("| sites | samples | components, s | graph, s | processor s | of sites | nodes | groups | ARI | "
-          "MB received | MB sent | peak memory, MB |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| sites | samples | components, s | differences, s | graph, s | processor s | of sites | nodes | groups "
+          "| ARI | MB received | MB sent | peak memory, MB |")  # fmt: skip
+    print("|---" * 13 + "|")
     for sites in sizes:
         command = [sys.executable, __file__, "growth", "--sites", str(sites), "--samples", str(samples), "--one"]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = json.loads(text.splitlines()[-1])
         print(
-            f"| {sites:,} | {sites * samples:,} | {found['components']:.1f} | {found['graph']:.1f} | "
-            f"{found['processor']:.1f} | {found['busy']:.1f} | {found['nodes']:,} | {found['groups']} | "
-            f"{found['ari']:.3f} | {found['received']:.1f} | {found['sent']:.1f} | {found['memory']:.0f} |",
+            f"| {sites:,} | {sites * samples:,} | {found['components']:.1f} | {found['differences']:.1f} "
+            f"| {found['graph']:.1f} | {found['processor']:.1f} | {found['busy']:.1f} | {found['nodes']:,} "
+            f"| {found['groups']} | {found['ari']:.3f} | {found['received']:.1f} | {found['sent']:.1f} "
+            f"| {found['memory']:.0f} |",
             flush=True,
         )
 
@@ -185,7 +186,8 @@ def grown(sites: int, samples: int) -> dict[str, Any]:
     truth = torch.cat([client.truth for client in clients])
     groups = torch.cat([client.state["groups"] for client in clients])
     return {
-        "components": seconds[0], "graph": seconds[1], "processor": processor, "busy": fed.seconds,
+        **dict(zip(("components", "differences", "graph"), seconds, strict=True)),
+        "processor": processor, "busy": fed.seconds,
         "nodes": record.values["nodes"], "groups": record.values["groups"], "ari": adjusted_rand_score(truth, groups),
         "received": fed.traffic.received / 1e6, "sent": fed.traffic.sent / 1e6, "memory": memory,
     }  # fmt: skip
