@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -186,3 +188,15 @@ def test_how_much_of_its_group_the_largest_site_holds():
     assert share_of_one_site(groups, sites, counts) == (6 + 8) / 20
     assert share_of_one_site(groups, groups, counts) == 1.0
     assert share_of_one_site(groups, sites * 0, counts) == 1.0
+
+
+def test_nodes_that_are_near_to_all_take_no_more_memory():
+    rng = torch.Generator().manual_seed(0)
+    points = torch.randn(6000, 100, generator=rng)
+    points[:20] *= 0.1  # of everybody's nearest, these are most
+    tracemalloc.start()
+    graph = neighbour_graph(points, torch.ones(6000, dtype=torch.int64), 15)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.diff(graph.indptr).max() > 5000
+    assert peak < 100e6  # all pairs that share a node would be four times as much

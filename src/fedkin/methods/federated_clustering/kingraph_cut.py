@@ -78,13 +78,12 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     around = np.column_stack([np.arange(count), _nearest(points, nearest)])
     rows = np.repeat(np.arange(count), nearest + 1)
     near = sparse.csr_matrix((np.ones(around.size), (rows, around.ravel())), shape=(count, count))
-    linked = near.maximum(near.T)
-    shared = (near @ near.T).multiply(linked).tocoo()
+    linked = sparse.triu(near.maximum(near.T), k=1).tocoo()
+    common = _in_common(around, linked.row, linked.col)
     samples = counts.double().numpy() / counts.double().mean().item()
-    apart = shared.row != shared.col
-    row, column, common = shared.row[apart], shared.col[apart], shared.data[apart]
-    weights = common / (2 * (nearest + 1) - common) * np.sqrt(samples[row] * samples[column])
-    return sparse.csr_matrix((weights, (row, column)), shape=(count, count))
+    weights = common / (2 * (nearest + 1) - common) * np.sqrt(samples[linked.row] * samples[linked.col])
+    graph = sparse.csr_matrix((weights, (linked.row, linked.col)), shape=(count, count))
+    return (graph + graph.T).tocsr()
 
 
 def communities(
@@ -187,6 +186,16 @@ def _nearest(points: Tensor, neighbours: int) -> Labels:
         parts.append(distance.topk(neighbours, largest=False).indices)
     near: Labels = torch.cat(parts).numpy()
     return near
+
+
+def _in_common(around: Labels, first: Labels, second: Labels) -> Labels:
+    """How many of the nodes around two are the same, for pairs of nodes: int64 ``(pairs,)``.
+
+    A product of matrices would have all pairs that share a node, and where one is near to all that is all pairs.
+    """
+    parts = max(1, len(first) * around.shape[1] ** 2 // _PAIRS + 1)
+    pairs = zip(np.array_split(first, parts), np.array_split(second, parts), strict=True)
+    return np.concatenate([(around[a][:, :, None] == around[b][:, None, :]).sum((1, 2)) for a, b in pairs])
 
 
 def _order(graph: Any, size: NDArray[np.float64]) -> Labels:
