@@ -199,4 +199,4 @@ def test_nodes_that_are_near_to_all_take_no_more_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.diff(graph.indptr).max() > 5000
-    assert peak < 100e6  # all pairs that share a node would be four times as much
+    assert peak < 100e6  # all pairs that share a node take nine times as much
