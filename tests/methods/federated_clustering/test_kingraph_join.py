@@ -34,9 +34,22 @@ def ladder(length, rungs=()):
 
 
 def test_a_single_sheet_is_one_group():
-    groups, record = found(make_s_curve(10_000, noise=0.05, random_state=0)[0])
+    groups, _ = found(make_s_curve(10_000, noise=0.05, random_state=0)[0])
     assert set(groups.tolist()) == {0}
-    assert record["groups_found"][record["resolutions"].index(record["resolution"])] > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_square_is_one_group(seed):
+    groups, _ = found(np.random.default_rng(seed).random((3000, 2)), seed)
+    assert set(groups.tolist()) == {0}
+
+
+def test_many_small_groups_on_a_grid_are_not_joined():
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(5.0)), -1).reshape(-1, 2)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(len(grid), size=4000)
+    groups, _ = found(grid[truth] + rng.normal(scale=0.15, size=(4000, 2)))
+    assert adjusted_rand_score(truth, groups) > 0.95
 
 
 def test_in_many_dimensions_nothing_is_joined():
@@ -75,17 +88,26 @@ def test_many_nodes_are_halved_as_few_are():
         assert _thinnest(ladder(length, [(length // 3, 0.5)]), everyone) == pytest.approx(2.0)
 
 
+def test_partitions_are_joined_one_by_one():
+    graph = ladder(20, [(9, 0.4)])
+    halves, quarters = np.repeat([0, 1], 20), np.repeat(range(4), 10)
+    together = join_alike(graph, [quarters, halves, quarters])
+    alone = [join_alike(graph, [labels])[0] for labels in (quarters, halves, quarters)]
+    for a, b in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_stretches_of_one_line_are_joined_unless_links_are_missing_between():
     halves = np.repeat([0, 1], 20)
-    assert join_alike(ladder(20), halves).tolist() == [0] * 40
-    assert join_alike(ladder(20, [(9, 0.6)]), halves).tolist() == [0] * 40
-    assert join_alike(ladder(20, [(9, 0.4)]), halves).tolist() == halves.tolist()
+    assert join_alike(ladder(20), [halves])[0].tolist() == [0] * 40
+    assert join_alike(ladder(20, [(9, 0.6)]), [halves])[0].tolist() == [0] * 40
+    assert join_alike(ladder(20, [(9, 0.4)]), [halves])[0].tolist() == halves.tolist()
 
 
 def test_a_few_nodes_have_no_halves_to_compare_with():
     graph = ladder(20)
     few = np.repeat([0, 1], [37, 3])
-    assert join_alike(graph, few).tolist() == few.tolist()
+    assert join_alike(graph, [few])[0].tolist() == few.tolist()
     assert np.isinf(_thinnest(graph, few == 1))
 
 
@@ -93,16 +115,16 @@ def test_joined_groups_are_measured_anew():
     graph = ladder(40, [(9, 0.6), (29, 0.45)])
     quarters = np.repeat([0, 1, 2, 3], 20)
     # The first join makes a group whose thinnest place is as thin as that between it and the last.
-    assert join_alike(graph, quarters).tolist() == [0] * 80
-    assert join_alike(ladder(40, [(29, 0.45)]), quarters).tolist() == [0] * 60 + [1] * 20
+    assert join_alike(graph, [quarters])[0].tolist() == [0] * 80
+    assert join_alike(ladder(40, [(29, 0.45)]), [quarters])[0].tolist() == [0] * 60 + [1] * 20
 
 
 def test_what_falls_apart_by_itself_is_joined_with_whatever_it_is_linked_to():
     apart = sparse.block_diag([ladder(5), ladder(5), ladder(10)]).tolil()
     apart[0, 39] = apart[39, 0] = 0.9
-    assert join_alike(apart.tocsr(), np.repeat([0, 1], 20)).tolist() == np.repeat([0, 1], 20).tolist()
+    assert join_alike(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == np.repeat([0, 1], 20).tolist()
     apart[0, 39] = apart[39, 0] = 1.6
-    assert join_alike(apart.tocsr(), np.repeat([0, 1], 20)).tolist() == [0] * 40
+    assert join_alike(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == [0] * 40
 
 
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6))
@@ -112,7 +134,7 @@ def test_joining_only_joins(seed, communities_before, wanted):
     links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
     graph = sparse.csr_matrix(links + links.T)
     labels = np.concatenate([np.arange(communities_before), rng.integers(communities_before, size=60)])[:60]
-    for after in (join_alike(graph, labels), join_to(graph, labels, wanted)):
+    for after in (*join_alike(graph, [labels]), join_to(graph, labels, wanted)):
         assert sorted(set(after.tolist())) == list(range(after.max() + 1))
         for community in range(communities_before):
             assert len(set(after[labels == community].tolist())) == 1
