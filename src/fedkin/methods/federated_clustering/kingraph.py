@@ -24,8 +24,9 @@ from fedkin.core.seeds import draw_seed
 from fedkin.learning import features as named
 from fedkin.learning.components import PROJECTED, WIDEST, Moments, components
 from fedkin.methods.federated_clustering.common import SampleMethod, described, tell
-from fedkin.methods.federated_clustering.kingraph_cut import communities, neighbour_graph, share_of_one_site
+from fedkin.methods.federated_clustering.kingraph_cut import communities, share_of_one_site
 from fedkin.methods.federated_clustering.kingraph_join import FEW_DIMENSIONS
+from fedkin.methods.federated_clustering.kingraph_links import neighbour_graph
 from fedkin.methods.federated_clustering.kingraph_private import (
     Budget,
     common_shape,
