@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core import Client, FedkinError
+from fedkin.data.own_class import OwnClass
 from fedkin.engines.local import LocalFederation
 from fedkin.learning import components
 from fedkin.learning.features import extract
@@ -24,8 +25,10 @@ def planted(each: int = 60, seed: int = 0) -> tuple[list[Client], list[torch.Ten
     return [Client(i, CENTRES[y] + torch.randn(len(y), 20, generator=rng)) for i, y in enumerate(truth)], truth
 
 
-def run(method: KinGraph, clients: list[Client], **options: Any) -> tuple[LocalFederation, Any, list[Any]]:
-    fed = LocalFederation(clients, 0, workers=1, **options)
+def run(
+    method: KinGraph, clients: list[Client], seed: int = 0, **options: Any
+) -> tuple[LocalFederation, Any, list[Any]]:
+    fed = LocalFederation(clients, seed, workers=1, **options)
     state, records = method.init(fed), []
     while not state.finished:
         state, record = method.step(fed, state)
@@ -67,6 +70,13 @@ def test_digits_are_found_however_they_are_spread(share: float, least: float):
     run(KinGraph(), clients)
     found = torch.cat([client.state["groups"] for client in clients])
     assert normalized_mutual_info_score(torch.cat([y[own] for own in rows]), found) > least
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_number_of_digits_is_found_where_sites_hold_few_of_many_classes(seed: int):
+    population = OwnClass("digits", share=0.5).build(seed)
+    _, _, records = run(KinGraph(), population.clients, seed)
+    assert 9 <= records[-1].values["groups"] <= 12
 
 
 def test_wide_noise_does_not_part_the_sites():

@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
+from fedkin.methods.federated_clustering import kingraph_cut
 from fedkin.methods.federated_clustering.kingraph_cut import RESOLUTIONS, communities, share_of_one_site
 from fedkin.methods.federated_clustering.kingraph_links import neighbour_graph
 
@@ -122,6 +123,18 @@ def test_groups_are_numbered_by_their_samples():
 def test_blurred_groups_are_less_stable_than_clear_ones():
     clear, blurred = (cut(*blobs(5, spread=spread)[:2])[1]["stabilities"][8] for spread in (0.5, 6.0))
     assert blurred < clear - 0.1
+
+
+def test_spread_counts_against_a_resolution_if_nodes_are_left_out_often(monkeypatch):
+    points, counts, _ = blobs(5, spread=6.0)
+    careful = cut(points, counts)[1]["stabilities"]
+    monkeypatch.setattr(kingraph_cut, "_CAUTION", 0.0)
+    means = cut(points, counts)[1]["stabilities"]
+    assert all(a < b for a, b in zip(careful, means, strict=True) if b < 1)
+    monkeypatch.setattr(kingraph_cut, "_FEW", len(points) - 1)
+    five = cut(points, counts)[1]["stabilities"]
+    monkeypatch.setattr(kingraph_cut, "_CAUTION", 0.5)
+    assert cut(points, counts)[1]["stabilities"] == five
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
