@@ -89,8 +89,9 @@ def communities(
         int64 ``(m,)``, from 0, the group with most samples first. A node without links is a group of its own, unless
         fewer groups are asked for.
     evidence : dict
-        "resolution", the one taken; "stability", its agreement, 1 at most; "modularity", links within groups less
-        those by chance, as shares of all; and lists "resolutions", "groups_found" and "stabilities" of all tried.
+        "resolution", the one taken; "stability", the agreement it is taken for, 1 at most; "modularity", links within
+        groups less those by chance, as shares of all; and lists "resolutions", "groups_found", of flat points after
+        joining, and "stabilities" of all tried.
 
     Raises
     ------
