@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin import __version__
 from fedkin.cli import main
 
 TESTS = Path(__file__).parents[1]
@@ -27,7 +28,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: None) -> 
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("argument", ["--help", "list"])
+@pytest.mark.parametrize("argument", ["--help", "--version", "list"])
 def test_light_commands_import_nothing_heavy(argument: str) -> None:
     code = f"""
 import sys
@@ -39,7 +40,19 @@ except SystemExit as end:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "0 []\n"
-    assert ("fedcref" if argument == "list" else "predict") in done.stdout
+    assert {"--help": "predict", "--version": __version__, "list": "fedcref"}[argument] in done.stdout
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("--version") == 0
+    assert capsys.readouterr().out == f"fedkin {__version__}\n"
+
+
+def test_help_cuts_no_command_short(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("--help") == 0
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert "reproduce" in commands
+    assert "..." not in commands
 
 
 def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:

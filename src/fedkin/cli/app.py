@@ -13,9 +13,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from fedkin import __version__
+
 app = typer.Typer(
     name="fedkin",
-    help="Find who is kin in a federation, without moving the data.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -23,6 +24,21 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"fedkin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Find who is kin in a federation, without moving the data."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ import typer
 from fedkin.cli.app import app, stop
 
 
-@app.command("list")
+@app.command("list", short_help="List methods, data, scenarios and models, one line each.")
 def list_names(
     section: Annotated[
         str | None,

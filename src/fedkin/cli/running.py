@@ -68,7 +68,7 @@ def resume(folder: Folder) -> None:
         print_outcome(outcome)
 
 
-@app.command()
+@app.command(short_help="Train an encoder for the method `embedding` on other data.")
 def pretrain(
     data: Annotated[
         str, typer.Argument(help="Data other than the clients': anything --data takes.", show_default=False)

@@ -19,7 +19,7 @@ def report(folder: Folder) -> None:
     print(f"Report: {write_again(folder)}")
 
 
-@app.command()
+@app.command(short_help="Send the records of runs to tools that track them.")
 def track(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
     to: Annotated[
@@ -42,7 +42,7 @@ def track(
         stop("Interrupted; the same command sends what is missing.", 130)
 
 
-@app.command()
+@app.command(short_help="Tell what runs cost: bytes and seconds, by phase.")
 def costs(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
     target: Annotated[
@@ -58,7 +58,7 @@ def costs(
     print(accounts.as_json(found, wanted) if as_json else accounts.as_text(found, wanted))
 
 
-@app.command()
+@app.command(short_help="Tell what an `embedding` run's messages give away.")
 def attack(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default, the run's.")] = None,
@@ -69,7 +69,7 @@ def attack(
     print(attacked(folder, out))
 
 
-@app.command()
+@app.command(short_help="Tell the group, or the predicted class, of new samples.")
 def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
@@ -89,7 +89,7 @@ def predict(
         sys.stdout.write(text)
 
 
-@app.command()
+@app.command(short_help="Tell the group of a client that a run has never seen.")
 def assign(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],

@@ -10,7 +10,7 @@ import typer
 from fedkin.cli.app import app, stop
 
 
-@app.command()
+@app.command(short_help="Run the methods that suit some data, and recommend one.")
 def compare(
     what: Annotated[
         str,
@@ -64,7 +64,7 @@ def compare(
         print_comparison(found)
 
 
-@app.command()
+@app.command(short_help="Run tables of the papers, and set ours beside theirs.")
 def reproduce(
     names: Annotated[
         list[str] | None,
