@@ -115,6 +115,15 @@ def write_inputs(folder: Path) -> None:
         ("--set scenario.overlap=2", "overlap is 2"),
         ("--set scenario.dirtiness=-0.5 --set scenario.initial=dirty", "dirtiness is -0.5; "),
         ("--set engine.chunk=0", "'engine.chunk' is 0 on the command line; it should be greater than 0 or 'auto'."),
+        # devices
+        (
+            "--set engine.device=cuda",
+            "'engine.device' is 'cuda', and method 'fedcref' computes on the processor alone; leave it out.",
+        ),
+        (
+            "--set method.name=ccfc --set engine.device=abacus",
+            "'engine.device' is 'abacus'; it should be auto or a device of this machine: cpu",
+        ),
         # more than there is
         ("--set scenario.n_classes=11", "n_classes is 11; allowed: 1 to 10, the number of classes in 'digits'."),
         ("--data wine --set scenario.n_classes=4", "n_classes is 4; allowed: 1 to 3, the number of classes in 'wine'."),

@@ -28,6 +28,7 @@ from pydantic import (
 from fedkin import registry
 from fedkin.core import FedkinError, Method
 from fedkin.core.errors import unknown_name
+from fedkin.core.method import has_device
 from fedkin.core.sums import sums_suffice
 from fedkin.sections import STRICT, Data, Engine, Evaluation, Target, Tracking
 
@@ -192,6 +193,11 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
         raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
+    if checked.engine.device not in ("cpu", "auto") and not has_device(method):
+        raise FedkinError(
+            f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
+            "processor alone; leave it out."
+        )
     if checked.engine.secure_sums:
         _check_sums(method, checked)
     return Config(

@@ -29,14 +29,16 @@ class Data(BaseModel):
 class Engine(BaseModel):
     """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower`.
 
-    A share `absent` of the clients never takes part. On Flower, a client that has not replied after `timeout` seconds
-    is missing; a real federation begins when `sites` of them are there, for which it waits `patience` seconds at most.
-    `chunk`, `drop_rate` and `failures` are the local engine's alone. With `secure_sums`, the server learns sums over
-    clients only, see `fedkin.core.sums`.
+    Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
+    real site's own file says which. A share `absent` of clients never takes part. On Flower, a client that has not
+    replied after `timeout` seconds is missing; a real federation begins when `sites` of them are there, for which it
+    waits `patience` seconds at most. `chunk`, `drop_rate` and `failures` are the local engine's alone. With
+    `secure_sums`, the server learns sums over clients only, see `fedkin.core.sums`.
     """
 
     model_config = STRICT
     name: Literal["local", "flower"] = "local"
+    device: _Name = "cpu"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0

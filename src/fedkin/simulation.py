@@ -92,7 +92,8 @@ class _Sites:
     def __call__(self, context: Context) -> Site:
         torch.set_num_threads(1)
         at = int(context.node_config["partition-id"])
-        population = _population(config_of(self.tables))
+        config = config_of(self.tables)
+        population = _population(config)
         client = population.clients[at]
         return Site(
             _name(at),
@@ -105,6 +106,7 @@ class _Sites:
             restore_scaling,
             simulated=True,
             packages=None,
+            device=config.engine.device,
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
 from fedkin.config import Config
 from fedkin.core import Federation
+from fedkin.core.device import device_named, on
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 
@@ -23,7 +24,20 @@ class Told(Protocol):
 
 @contextmanager
 def world_of(config: Config, folder: Path, told: Told, to_work: bool = True) -> Iterator[tuple[Population, Federation]]:
-    """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts."""
+    """Who takes part, read and dealt out, and the engine that reaches them, for as long as the context lasts.
+
+    Networks compute on the run's device, unless nothing is to be worked on.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such device, or the data are refused.
+    """
+    with on(device_named(config.engine.device, "'engine.device'")) if to_work else nullcontext():
+        yield from _worlds(config, folder, told, to_work)
+
+
+def _worlds(config: Config, folder: Path, told: Told, to_work: bool) -> Iterator[tuple[Population, Federation]]:
     told.phase(f"Reading {config.data.source}")
     population: Population = config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
     if config.engine.name == "flower":

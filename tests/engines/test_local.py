@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import Client, task
+from fedkin.core.device import device, on
 from fedkin.engines.local import LocalFederation
 
 
@@ -14,6 +15,11 @@ def draw(clients, payloads):
     for client in clients:
         client.state["asked"] = client.state.get("asked", torch.tensor(0)) + 1
     return [{"x": torch.rand(3, generator=client.rng), "threads": torch.get_num_threads()} for client in clients]
+
+
+@task
+def place(clients, payloads):
+    return [{"device": str(device())} for _ in clients]
 
 
 @task
@@ -43,6 +49,13 @@ def test_who_else_is_asked_changes_nothing():
     alone = LocalFederation(clients(), 3).ask(draw, {4: {}})
     together = LocalFederation(clients(), 3)
     assert torch.equal(alone[4]["x"], together.ask(draw, together.all())[4]["x"])
+
+
+def test_tasks_compute_on_the_device_that_the_federation_was_made_on():
+    with on(torch.device("meta")):
+        fed = LocalFederation(clients(), workers=2)
+    places = [each.ask(place, each.all()) for each in (fed, LocalFederation(clients(), workers=2))]
+    assert [{reply["device"] for reply in replies.values()} for replies in places] == [{"meta"}, {"cpu"}]
 
 
 def test_failures_are_lost_and_named():

@@ -108,7 +108,7 @@ def test_all_estimators_are_told_of() -> None:
 def test_the_signature_is_the_methods() -> None:
     parameters = inspect.signature(fedkin.OCFL).parameters
     method = inspect.signature(ocfl.OCFL).parameters
-    assert set(parameters) == set(method) | {"scaling", "random_state", "verbose"}
+    assert set(parameters) == set(method) | {"scaling", "random_state", "device", "verbose"}
     assert all(parameters[name].default == method[name].default for name in method)
     assert repr(fedkin.OCFL(rounds=8, grouper="kmeans")) == "OCFL(grouper='kmeans', rounds=8)"
 

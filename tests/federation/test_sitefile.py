@@ -47,6 +47,10 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
         ('name = 3\ndata = "a"\nfolder = "b"', "'name' in .*should be a valid string"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nfolde = "c"', "Unknown key in .*'folde'; did you mean 'folder'"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nthreads = 0', "'threads' in .*greater than 0"),
+        (
+            'name = "a"\ndata = "a"\nfolder = "b"\ndevice = "abacus"',
+            "'device' in .*site.toml is 'abacus'; it should be auto or a device of this machine: cpu",
+        ),
         ("name = ", "is not a TOML file"),
     ],
 )

@@ -66,6 +66,11 @@ class Method(Protocol[S]):
         ...
 
 
+def has_device(method: type[Any]) -> bool:
+    """Whether a method's networks compute on `fedkin.core.device.device`, as its class variable `has_device` says."""
+    return getattr(method, "has_device", False)
+
+
 @runtime_checkable
 class Concluding(Protocol):
     """A method whose sites are told something at its end, such as the groups of their samples.

@@ -18,6 +18,7 @@ from threading import Lock
 import torch
 
 from fedkin.core import Client, Federation, Payload, Task
+from fedkin.core.device import device, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
 _LEAST, _MOST, _SECONDS = 2, 64, 0.02
@@ -61,7 +62,7 @@ def give_back_memory() -> None:
 
 
 class LocalFederation(Federation):
-    """Clients that live in this process.
+    """Clients that live in this process, and whose networks compute on the device of the thread that makes it.
 
     Clients are handed to a task a few at a time, so that their models train as small stacks, and chunks run on
     one single-threaded worker per core: with models this small, torch's own threads cost more than they give.
@@ -104,6 +105,7 @@ class LocalFederation(Federation):
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
         self.chunk = chunk
+        self.device = device()
         self.workers = workers or cores()
         # One pool for all exchanges: new threads would fault all their memory in again.
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
@@ -125,7 +127,8 @@ class LocalFederation(Federation):
                 self.clients[i].noise = self.clients[i].rng
                 self.clients[i].secret = partial(self._secret, i)
             spent = -time.thread_time()
-            replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
+            with on(self.device):
+                replies = task.run([self.clients[i] for i in ids], [payloads[i] for i in ids])
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
@@ -16,6 +17,8 @@ from sklearn.utils import check_random_state
 
 from fedkin.config import checked_method
 from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core.device import device_named, on
+from fedkin.core.method import has_device
 from fedkin.data.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.terminal import Bar, Quiet
@@ -23,9 +26,10 @@ from fedkin.terminal import Bar, Quiet
 _OWN = {
     "scaling": (Literal["auto", "standard", "none"], "auto"),
     "random_state": (int | np.random.RandomState | None, None),
+    "device": (str, "cpu"),
     "verbose": (bool, False),
 }
-"""Parameters every estimator has: types and defaults."""
+"""Parameters every estimator has, but for `device` where the method has none: types and defaults."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """The parameters that are the method's."""
         return {name: value for name, value in self.get_params().items() if name not in _OWN}
 
+    def _on_device(self) -> AbstractContextManager[None]:
+        """Within it, networks compute where the estimator says."""
+        return on(device_named(getattr(self, "device", "cpu"), "'device'"))
+
     def _run(self, clients: Sequence[Client], options: dict[str, Any]) -> Outcome:
         """Scale the clients' data and take the method, with `options` for its fields, to its end."""
         method: Method[Any] = checked_method(self._method, options)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         history: list[dict[str, Any]] = []
-        with one_thread(), Bar() if self.verbose else Quiet() as progress:
+        with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
             scaling = scale(fed, self.scaling)
             state = method.init(fed)
@@ -122,7 +130,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 def _initialiser(name: str, method: type[Any], kinds: Mapping[str, Any]) -> Any:
     """An ``__init__`` with keywords for the fields of `method` that a user can give, types and defaults included."""
     of_fields = {**get_type_hints(method), **kinds}
-    known = {f.name: (of_fields[f.name], _default(f)) for f in dataclasses.fields(method) if f.name != "oracle"} | _OWN
+    known = {f.name: (of_fields[f.name], _default(f)) for f in dataclasses.fields(method) if f.name != "oracle"}
+    known |= {parameter: own for parameter, own in _OWN.items() if parameter != "device" or has_device(method)}
     defaults = {parameter: default for parameter, (_, default) in known.items()}
 
     def __init__(self: Any, **options: Any) -> None:  # noqa: N807

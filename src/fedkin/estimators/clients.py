@@ -41,6 +41,8 @@ class ClientClusterer(Estimator):
         "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
     random_state : int, RandomState or None
         Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
         Show progress on stderr.
 
@@ -169,7 +171,7 @@ class ClientClusterer(Estimator):
         samples = self._samples(x)
         labels = self._labels(y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
         newcomer = Client(0, samples, labels, rng=derive_generator(self._seed, "assign"))
-        with one_thread():
+        with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
 
     def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
@@ -193,8 +195,9 @@ class ClientClusterer(Estimator):
         return self.scaling_.apply(as_tensor(x, _NEW))
 
     def _logits(self, x: Any, client: int | None, group: int | None) -> Tensor:
-        model = self._model(client, group)
-        return self._classifier().logits(model, self._samples(x))
+        model, samples = self._model(client, group), self._samples(x)
+        with self._on_device():
+            return self._classifier().logits(model, samples)
 
     def _model(self, client: int | None, group: int | None) -> Tensor:
         """The vector of the model that is asked for."""

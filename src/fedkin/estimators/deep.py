@@ -31,6 +31,8 @@ class UIFCA(LatentClusterer, method=uifca.UIFCA):
         "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
     random_state : int, RandomState or None
         Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
         Show progress on stderr.
 
@@ -128,6 +130,8 @@ class SDAFC(SiteClusterer, method=sda_fc.SDAFC):
         "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
     random_state : int, RandomState or None
         Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
         Show progress on stderr.
 
@@ -169,7 +173,7 @@ class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGAN):
         Groups to find.
     pretrain_epochs, cluster_epochs : int
         Of the server's network: of reconstruction alone, and then with the clusters.
-    epochs, synthetic_samples, capacity, scaling, random_state, verbose
+    epochs, synthetic_samples, capacity, scaling, random_state, device, verbose
         As of `SDAFC`.
 
     Examples
@@ -210,6 +214,8 @@ class CCFC(LatentClusterer, method=ccfc.CCFC):
         "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
     random_state : int, RandomState or None
         Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
         Show progress on stderr.
 

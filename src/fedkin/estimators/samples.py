@@ -79,7 +79,9 @@ class SiteClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _of_site(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
         self._check_known_columns(x, where)
-        return function(self.result_, self.scaling_.apply(as_tensor(x, where))).numpy()
+        samples = self.scaling_.apply(as_tensor(x, where))
+        with self._on_device():
+            return function(self.result_, samples).numpy()
 
 
 class LatentClusterer(SiteClusterer):

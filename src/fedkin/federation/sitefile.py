@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from fedkin.core import FedkinError
+from fedkin.core.device import device_named
 from fedkin.core.errors import unknown_name
 from fedkin.data.load import load
 from fedkin.data.scaling import restore_scaling
@@ -22,6 +23,7 @@ class _File(BaseModel):
     folder: str = Field(min_length=1)
     label: str | None = None
     threads: PositiveInt = 1
+    device: str = Field(default="cpu", min_length=1)
     packages: list[str] = ["fedkin"]
 
 
@@ -41,6 +43,8 @@ class SiteFile:
         The column of labels, where the usual names do not tell; "none" for data whose labels are not to be used.
     threads : int
         Torch's, for each task.
+    device : str
+        What networks compute on, see `fedkin.core.device.device_named`.
     packages : tuple of str
         Where tasks may come from.
     """
@@ -50,6 +54,7 @@ class SiteFile:
     folder: Path
     label: str | None
     threads: int
+    device: str
     packages: tuple[str, ...]
 
     def site(self) -> Site:
@@ -71,6 +76,7 @@ class SiteFile:
             read.features,
             prepare=restore_scaling,
             packages=self.packages,
+            device=self.device,
         )
 
 
@@ -80,7 +86,7 @@ def read_site(path: Path) -> SiteFile:
     Raises
     ------
     FedkinError
-        If it cannot be read, or a key or value is not allowed.
+        If it cannot be read, a key or value is not allowed, or there is no such device here.
     """
     try:
         told = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -94,6 +100,7 @@ def read_site(path: Path) -> SiteFile:
         raise FedkinError(f"'{key}' in {path}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error
     except ValueError as error:
         raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+    device_named(told.device, f"'device' in {path}")
     here = path.parent
     data = here / Path(told.data).expanduser()
     return SiteFile(
@@ -102,5 +109,6 @@ def read_site(path: Path) -> SiteFile:
         here / Path(told.folder).expanduser(),
         told.label,
         told.threads,
+        told.device,
         tuple(told.packages),
     )

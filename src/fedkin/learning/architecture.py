@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedkin.core.device import device
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.learning.resident import Criterion, Resident, parts_of, vector_of
@@ -54,7 +55,7 @@ class Architecture(ABC):
         self.parameters = sum(part.numel() for part in self._prototype.parameters())
         self.floats = self.parameters + sum(part.numel() for part in buffers if part.is_floating_point())
         self.size = self.parameters + sum(part.numel() for part in buffers)
-        self._idle: deque[Resident] = deque()
+        self._idle: defaultdict[torch.device, deque[Resident]] = defaultdict(deque)
         self._channels_last = self._takes_channels_last()
 
     @abstractmethod
@@ -88,15 +89,16 @@ class Architecture(ABC):
 
     @contextmanager
     def resident(self) -> Iterator[Resident]:
-        """A module to work with, nobody else's while the context lasts."""
+        """A module on this thread's device to work with, nobody else's while the context lasts."""
+        idle = self._idle[device()]
         try:
-            resident = self._idle.pop()
+            resident = idle.pop()
         except IndexError:
             resident = self._new_resident()
         try:
             yield resident
         finally:
-            self._idle.append(resident)
+            idle.append(resident)
 
     def _new_resident(self) -> Resident:
         return Resident(self._prototype, self._channels_last, self.criterion)

@@ -67,7 +67,7 @@ class Augmentation:
         Returns
         -------
         Tensor
-            float32 ``(n, *shape)``. What lies outside of an image is 0.
+            float32 ``(n, *shape)``, on the device of `x`. What lies outside of an image is 0.
         """
         if x.dim() != 4:
             return _replaced(x, self.replaced, rng)
@@ -85,7 +85,8 @@ class Augmentation:
         cosine, sine = angle.cos(), angle.sin()
         across = torch.stack([wide * mirrored * cosine, -wide * mirrored * sine * (height / width), right], dim=1)
         along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
-        grid = affine_grid(torch.stack([across, along], dim=1), list(x.shape), align_corners=False)
+        maps = torch.stack([across, along], dim=1).to(x.device)
+        grid = affine_grid(maps, list(x.shape), align_corners=False)
         return grid_sample(x, grid, align_corners=False)
 
     def _kept(self, n: int, rng: torch.Generator) -> Tensor:
@@ -104,7 +105,7 @@ class Augmentation:
     def _blurred(self, x: Tensor, rng: torch.Generator) -> Tensor:
         n, channels, height, width = x.shape
         spread = _between(*_BLUR, n, rng) * (min(height, width) / _BLUR_SIDE)
-        spread = torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR)
+        spread = torch.where(torch.rand(n, generator=rng) < self.blur, spread, _NO_BLUR).to(x.device)
         rows, columns = _smoothing(spread, height), _smoothing(spread, width)
         flat = x.transpose(0, 1).reshape(channels * n, height, width)
         blurred = rows.repeat(channels, 1, 1) @ flat @ columns.repeat(channels, 1, 1).mT
@@ -115,10 +116,10 @@ class Augmentation:
         n = len(x)
         chosen = (torch.rand(n, generator=rng) < self.jittered).float()
         factors = 1 + chosen * _between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
-        brightness, contrast, saturation = factors.view(3, n, 1, 1, 1)
+        brightness, contrast, saturation = factors.view(3, n, 1, 1, 1).to(x.device)
         x = (x * brightness).clamp(0, 1)
         x = (_luma(x).mean(dim=(2, 3), keepdim=True).lerp(x, contrast)).clamp(0, 1)
-        colourless = torch.rand(n, 1, 1, 1, generator=rng) < self.grey
+        colourless = (torch.rand(n, 1, 1, 1, generator=rng) < self.grey).to(x.device)
         return _luma(x).expand_as(x).lerp(x, torch.where(colourless, 0.0, saturation)).clamp(0, 1)
 
 
@@ -139,8 +140,9 @@ def augmentation_for(shape: tuple[int, ...]) -> Augmentation:
 
 def _replaced(x: Tensor, share: float, rng: torch.Generator) -> Tensor:
     """Each number of a sample is, with the chance `share`, the one that another sample of the batch has there."""
-    others = torch.randint(len(x), x.shape, generator=rng)
-    return torch.where(torch.rand(x.shape, generator=rng) < share, x.gather(0, others), x)
+    others = torch.randint(len(x), x.shape, generator=rng).to(x.device)
+    chosen = (torch.rand(x.shape, generator=rng) < share).to(x.device)
+    return torch.where(chosen, x.gather(0, others), x)
 
 
 def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
@@ -149,10 +151,10 @@ def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:
     """Matrices ``(n, side, side)`` that take a weighted mean around each place; at an edge of what there is."""
-    at = torch.arange(side, dtype=torch.float32)
+    at = torch.arange(side, dtype=torch.float32, device=spread.device)
     weights = (-0.5 * ((at[:, None] - at) / spread.view(-1, 1, 1)).square()).exp()
     return weights / weights.sum(2, keepdim=True)
 
 
 def _luma(x: Tensor) -> Tensor:
-    return (x * x.new_tensor(_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    return (x * torch.tensor(_LUMA).view(1, 3, 1, 1).to(x.device)).sum(1, keepdim=True)

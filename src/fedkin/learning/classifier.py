@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedkin.core.device import device
 from fedkin.learning.architecture import Architecture
 from fedkin.learning.perceptron import PerceptronResident, is_perceptron
 from fedkin.learning.resident import Resident
@@ -60,7 +61,7 @@ class Classifier(Architecture):
         with self.resident() as resident:
             resident.load(vector)
             resident.module.eval()
-            parts = [resident.output(part) for part in x.split(_BATCH)]
+            parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
     def loss(self, vector: Tensor, x: Tensor, y: Tensor) -> float:
@@ -68,7 +69,7 @@ class Classifier(Architecture):
         return float(cross_entropy(self.logits(vector, x), y))
 
     def _new_resident(self) -> Resident:
-        if is_perceptron(self._prototype):
+        if device().type == "cpu" and is_perceptron(self._prototype):
             return PerceptronResident(self._prototype)
         return super()._new_resident()
 

@@ -8,7 +8,7 @@ the first, and the mean is over those that are left.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
+from fedkin.core.device import device
 from fedkin.learning.adam import Moments
 from fedkin.learning.architecture import Architecture
 from fedkin.learning.augmentation import Augmentation
-from fedkin.learning.resident import Resident, channels_last
+from fedkin.learning.resident import channels_last
 from fedkin.models.contrastive import ContrastiveNetwork, Design
 
 Form = Literal["paper", "code"]
@@ -59,7 +60,7 @@ class Training:
 
     def products(self) -> AbstractContextManager[Any]:
         """Within it, products have the precision asked for."""
-        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.precision == "bfloat16")
+        return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
 
 
 def apart(predicted: Tensor, other: Tensor) -> Tensor:
@@ -148,11 +149,11 @@ class Contrastive(Architecture):
         with self.resident() as common:
             common.load(start)
             common.module.eval()
-            network = cast(ContrastiveNetwork, common.module)
+            network, samples = cast(ContrastiveNetwork, common.module), common.placed(x)
 
             def loss_of(rows: Tensor, student: ContrastiveNetwork) -> Tensor:
-                chosen = x[rows]
-                first, second = (_laid(how.views(chosen, rng), common) for _ in range(2))
+                chosen = samples[rows]
+                first, second = (common.laid(how.views(chosen, rng)) for _ in range(2))
                 z1, z2 = student.encoder(first), student.encoder(second)
                 p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
                 loss = (apart(p1, z2.float()) + apart(p2, z1.float())) / 2
@@ -184,14 +185,15 @@ class Contrastive(Architecture):
             As of `learn_views`, and so is what is returned.
         """
         clusters = int(groups.max()) + 1
+        samples, own, goals = (part.to(device()) for part in (x, groups, anchors))
 
         def loss_of(rows: Tensor, student: ContrastiveNetwork) -> Tensor:
-            z = student.encoder(channels_last(x[rows]) if self._channels_last else x[rows])
+            z = student.encoder(channels_last(samples[rows]) if self._channels_last else samples[rows])
             p, z = student.predictor(z).float(), z.float()
-            members = one_hot(groups[rows], clusters).float()
+            members = one_hot(own[rows], clusters).float()
             loss = by_clusters(p, z, members, training.form)
             if training.model_weight:
-                loss = loss + training.model_weight * held_to(p, anchors[rows], members, training.form)
+                loss = loss + training.model_weight * held_to(p, goals[rows], members, training.form)
             return loss
 
         return self._descended(start, len(x), rng, moments, training, loss_of)
@@ -203,23 +205,25 @@ class Contrastive(Architecture):
         losses, counts = [], []
         with self.resident() as resident:
             resident.load(start, rng)
+            moving = moments.to(resident.device)
             student = cast(ContrastiveNetwork, resident.module.train())
             values = resident.values[: len(resident.slopes)]
             for _ in range(training.local_epochs):
-                for rows in torch.randperm(n, generator=rng).split(training.batch_size):
+                for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
                     if len(rows) > 1:
                         resident.slopes.zero_()
                         with training.products():
                             loss = loss_of(rows, student)
                         loss.backward()
-                        moments.step(values, resident.slopes, training.learning_rate)
+                        moving.step(values, resident.slopes, training.learning_rate)
                         losses.append(loss.detach())
                         counts.append(len(rows))
             model = resident.vector()
+            moments.become(moving)
         if not losses:
             return model, None
         weights = torch.tensor(counts, dtype=torch.float32)
-        return model, float(torch.stack(losses) @ weights / weights.sum())
+        return model, float(torch.stack(losses).cpu() @ weights / weights.sum())
 
     @torch.no_grad()
     def _both(self, vector: Tensor, x: Tensor, with_predictions: bool) -> tuple[Tensor, Tensor]:
@@ -228,10 +232,10 @@ class Contrastive(Architecture):
             resident.load(vector)
             network = cast(ContrastiveNetwork, resident.module.eval())
             for part in x.split(_BATCH) if len(x) else ():
-                z = network.encoder(_laid(part, resident))
-                latents.append(z.float())
+                z = network.encoder(resident.laid(part))
+                latents.append(z.float().cpu())
                 if with_predictions:
-                    predictions.append(network.predictor(z).float())
+                    predictions.append(network.predictor(z).float().cpu())
         return torch.cat(latents), torch.cat(predictions)
 
 
@@ -287,10 +291,6 @@ def held_to(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> 
     away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
     sizes = members.sum(0)
     return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
-
-
-def _laid(x: Tensor, resident: Resident) -> Tensor:
-    return channels_last(x) if resident.channels_last else x
 
 
 @lru_cache(maxsize=8)

@@ -122,17 +122,18 @@ class DeepClustering:
         model, _ = descend(encoder, encoder.initial(rng), x, x, rng, descent)
         start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()
-        clusters = _Clusters(start.centres, start.labels, sizes)
         with encoder.resident() as resident:
             resident.load(model)
+            x = resident.placed(x)
+            clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
             resident.module.train()
             trainable = resident.values[: len(resident.slopes)]
             trainable.grad = resident.slopes
             optimizer = torch.optim.Adam([trainable], lr=self.learning_rate, fused=True)
             for _ in range(self.epochs * passes):
-                for rows in torch.randperm(len(x), generator=rng).split(self.batch_size):
+                for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
                     self._step(resident, optimizer, x[rows], rows, clusters)
-            return resident.vector(), clusters.centroids
+            return resident.vector(), clusters.centroids.cpu()
 
     def _step(
         self, resident: Resident, optimizer: torch.optim.Optimizer, x: Tensor, rows: Tensor, clusters: _Clusters

@@ -99,7 +99,8 @@ class _SGD:
     """Gradient descent on the trainable part of a resident's vector."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
-        self.resident, self.slopes, self.start, self.descent = resident, resident.slopes, start, descent
+        self.resident, self.slopes, self.descent = resident, resident.slopes, descent
+        self.start = resident.placed(start)
         self.values = resident.values[: len(resident.slopes)]
         self.velocity = torch.zeros_like(self.slopes) if descent.momentum else None
         self.plain = not (descent.momentum or descent.weight_decay or descent.proximal or resident.frozen)
@@ -138,7 +139,7 @@ class _Adam(_SGD):
         super().__init__(resident, start, descent)
         self.plain = False
         self.mean, self.square = torch.zeros_like(self.slopes), torch.zeros_like(self.slopes)
-        self.count = torch.zeros(())
+        self.count = self.slopes.new_zeros(())
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         loss = self.regularised(x, y)

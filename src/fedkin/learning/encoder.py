@@ -16,7 +16,6 @@ from torch.nn.functional import mse_loss
 from fedkin.core.errors import FedkinError
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.learning.architecture import Architecture
-from fedkin.learning.resident import channels_last
 from fedkin.models.autoencoders import Autoencoding, Output, build_autoencoder
 
 _BATCH = 500
@@ -82,7 +81,7 @@ class Encoder(Architecture):
             resident.load(vector)
             module = cast(Autoencoding, resident.module).train(batch_statistics)
             parts = x.split(len(x) if batch_statistics else _BATCH) if len(x) else []
-            made = [module.encoder(channels_last(part) if resident.channels_last else part) for part in parts]
+            made = [module.encoder(resident.laid(part)).cpu() for part in parts]
         return torch.cat(made) if made else torch.zeros(0, self.width)
 
     @torch.no_grad()
@@ -91,7 +90,7 @@ class Encoder(Architecture):
         with self.resident() as resident:
             resident.load(vector)
             module = cast(Autoencoding, resident.module).eval()
-            made = [module.decoder(part) for part in codes.split(_BATCH)]
+            made = [module.decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
         return torch.cat(made).contiguous() if made else torch.zeros(0, *self.shape)
 
     def errors(self, vector: Tensor, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from fedkin.learning.architecture import Architecture
-from fedkin.learning.resident import Resident, channels_last
+from fedkin.learning.resident import Resident
 from fedkin.models.autoencoders import Output
 from fedkin.models.gan import build_discriminator, build_generator
 
@@ -171,9 +171,10 @@ class Adversaries:
             while len(losses) < min_steps:
                 for rows in torch.randperm(len(x), generator=rng).split(batch_size):
                     if len(rows) > 1:
-                        losses.append(game.play(x[rows], *(self.latents(len(rows), rng) for _ in range(2))))
+                        latents = (maker.placed(self.latents(len(rows), rng)) for _ in range(2))
+                        losses.append(game.play(judge.placed(x[rows]), *latents))
                         weights.append(float(len(rows)))
-            return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses) / sum(weights)
+            return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses).cpu() / sum(weights)
 
     @torch.no_grad()
     def samples(self, generator: Tensor, count: int, rng: torch.Generator) -> Tensor:
@@ -181,7 +182,7 @@ class Adversaries:
         with self.generator.resident() as maker:
             maker.load(generator)
             maker.module.eval()
-            made = [maker.output(part).contiguous() for part in self.latents(count, rng).split(_BATCH)]
+            made = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(_BATCH)]
         return torch.cat(made)
 
 
@@ -197,24 +198,21 @@ class _Game:
 
     def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
         """One step of each on a batch, and on samples made of these latents: their losses before it, ``(2,)``."""
-        yes, no = torch.ones(len(real)), torch.zeros(len(real))
+        yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
         with torch.no_grad():
-            shown = self._laid(self.maker.output(to_judge))
+            shown = self.judge.laid(self.maker.output(to_judge))
         self.judge.slopes.zero_()
-        doubt = self._loss(self._laid(real), yes) + self._loss(shown, no)
+        doubt = self._loss(self.judge.laid(real), yes) + self._loss(shown, no)
         doubt.backward()
         self.judging.step()
         made = self.maker.output(to_make)
-        shown = self._laid(made.detach()).requires_grad_()
+        shown = self.judge.laid(made.detach()).requires_grad_()
         loss = self._loss(shown, yes)
         (towards,) = torch.autograd.grad(loss, shown)
         self.maker.slopes.zero_()
         made.backward(towards)
         self.making.step()
         return torch.stack([loss.detach(), doubt.detach() / 2])
-
-    def _laid(self, x: Tensor) -> Tensor:
-        return channels_last(x) if self.judge.channels_last else x
 
     def _loss(self, x: Tensor, target: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(self.judge.module(x), target)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedkin.core.device import device
 from fedkin.models.layers import set_generator, with_own_dropout
 
 Losses = tuple[Tensor, Tensor]
@@ -28,7 +29,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Resident:
-    """One module, ready to take any model of its architecture.
+    """One module, ready to take any model of its architecture, on the `device` of whoever makes it.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class Resident:
 
     Attributes
     ----------
+    device : torch.device
+        Where its module computes, and `values` and `slopes` are.
     values, slopes : Tensor
         float32: the model as one vector ``(size,)``, and the gradient of its parameters ``(parameters,)``.
     frozen : list of slice
@@ -48,12 +51,13 @@ class Resident:
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
-        self.module = with_own_dropout(pool_first(copy.deepcopy(module)))
+        self.device = device()
+        self.module = with_own_dropout(pool_first(copy.deepcopy(module))).to(self.device)
         self.channels_last, self.criterion = channels_last, criterion
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
         self.values = vector_of(self.module)
-        self.slopes = torch.zeros(sum(parameter.numel() for parameter in self.module.parameters()))
+        self.slopes = self.values.new_zeros(sum(parameter.numel() for parameter in self.module.parameters()))
         self.frozen: list[slice] = []
         at = 0
         for parameter in self.module.parameters():
@@ -79,23 +83,32 @@ class Resident:
             set_generator(self.module, rng)
 
     def vector(self) -> Tensor:
-        """A copy of the present model as one vector ``(size,)``."""
-        vector = self.values.clone()
+        """A copy of the present model as one vector ``(size,)``, on the processor."""
+        vector = self.values.to("cpu", copy=True)
         at = len(vector) - sum(counter.numel() for counter in self._counters)
         for counter in self._counters:
-            vector[at : at + counter.numel()] = counter.flatten()
+            vector[at : at + counter.numel()] = counter.flatten().cpu()
             at += counter.numel()
         return vector
 
+    def placed(self, x: Tensor) -> Tensor:
+        """`x` on the device."""
+        return x.to(self.device)
+
+    def laid(self, x: Tensor) -> Tensor:
+        """Samples ``(n, *shape)`` on the device, and in memory as the module likes them best."""
+        x = self.placed(x)
+        return channels_last(x) if self.channels_last else x
+
     def output(self, x: Tensor) -> Tensor:
-        """What the module makes of samples ``(n, *shape)``, such as logits, in its present mode."""
-        made: Tensor = self.module(channels_last(x) if self.channels_last else x)
+        """What the module makes of samples ``(n, *shape)``, such as logits, in its present mode; on the device."""
+        made: Tensor = self.module(self.laid(x))
         return made
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the batch's mean loss into `slopes`; returns that loss, a scalar."""
+        """Write the gradient of the batch's mean loss into `slopes`; returns that loss, a scalar on the device."""
         self.slopes.zero_()
-        loss = self.criterion(self.output(x), y)
+        loss = self.criterion(self.output(x), self.placed(y))
         loss.backward()
         return loss.detach()
 
@@ -114,8 +127,8 @@ class Resident:
         Returns
         -------
         losses, counts : Tensor, (batches,)
-            Each batch's loss before its step, and its number of samples; without batches of one sample if the module
-            cannot learn from them.
+            Each batch's loss before its step, and its number of samples, on the processor; without batches of one
+            sample if the module cannot learn from them.
         """
         trainable = self.values[: len(self.slopes)]
 
@@ -131,11 +144,12 @@ class Resident:
     ) -> Losses:
         """Call `step` with every batch of `order`; what it returns, and the batches' lengths, as in `descend`."""
         losses, counts = [], []
+        x, y, order = self.placed(x), self.placed(y), self.placed(order)
         for rows in order.split(batch_size):
             if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
                 losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
                 counts.append(len(rows))
-        return torch.stack(losses) if losses else torch.zeros(0), torch.tensor(counts, dtype=torch.float32)
+        return torch.stack(losses).cpu() if losses else torch.zeros(0), torch.tensor(counts, dtype=torch.float32)
 
 
 def batch_lengths(samples: int, batch_size: int) -> Tensor:

@@ -109,10 +109,10 @@ class RealNVP(nn.Module):
         return self._joined(parts)
 
     def _parted(self, x: Tensor) -> list[Tensor]:
-        return [x.index_select(1, half) for half in self.halves]
+        return [x.index_select(1, half.to(x.device)) for half in self.halves]
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        places = torch.cat(self.halves).argsort()
+        places = torch.cat(self.halves).argsort().to(parts[0].device)
         return torch.cat(list(parts), dim=1).index_select(1, places)
 
 

@@ -95,6 +95,7 @@ class GroupMethod:
     server_learning_rate: Positive = 1.0
 
     state_type: ClassVar[type[GroupState]] = GroupState
+    has_device: ClassVar[bool] = True
 
     def classifier(self, fed: Federation) -> Classifier:
         """The architecture, made to the clients' data.

@@ -186,7 +186,7 @@ def _gradients(
         resident.module.train()
         for model in models:
             resident.load(model, rng)
-            losses.append(resident.gradient(x, y).clone())
-            slopes.append(resident.slopes.clone())
+            losses.append(resident.gradient(x, y).cpu().clone())
+            slopes.append(resident.slopes.to("cpu", copy=True))
             after.append(resident.vector())
     return torch.stack(losses), torch.stack(slopes), torch.stack(after)

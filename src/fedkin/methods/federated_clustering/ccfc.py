@@ -126,6 +126,7 @@ class CCFC(SampleMethod):
     precision: Precision = "float32"
 
     state_type: ClassVar[type[State]] = CCFCState
+    has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> CCFCState:
         """Line 1, but for the models, which are drawn when they are first sent."""

@@ -87,6 +87,7 @@ class SyntheticMethod(SampleMethod):
     capacity: Positive = 1.0
 
     state_type: ClassVar[type[State]] = SyntheticState
+    has_device: ClassVar[bool] = True
 
     @abstractmethod
     def grouped(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:

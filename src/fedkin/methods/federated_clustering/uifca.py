@@ -110,6 +110,7 @@ class UIFCA(SampleMethod):
     start: Literal["centroids", "random"] = "centroids"
 
     state_type: ClassVar[type[State]] = UIFCAState
+    has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> UIFCAState:
         """K flows, all drawn differently, and what samples choose by at first."""

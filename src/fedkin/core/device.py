@@ -1,0 +1,63 @@
+"""Where networks compute: the processor, or an accelerator such as a GPU.
+
+What a client holds, what it remembers and what crosses is in the processor's memory in any case. Code that trains or
+applies a network moves what it needs to `device()`, and its results back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+
+from fedkin.core.errors import FedkinError
+
+_PROCESSOR = torch.device("cpu")
+_device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
+
+
+def device() -> torch.device:
+    """The device that this thread's networks are to compute on; the processor, unless `on` says otherwise."""
+    return _device.get()
+
+
+@contextmanager
+def on(where: torch.device) -> Iterator[None]:
+    """Have this thread's networks compute there; a thread that is started inside begins with the processor."""
+    token = _device.set(where)
+    try:
+        yield
+    finally:
+        _device.reset(token)
+
+
+def device_named(name: str, told: str) -> torch.device:
+    """The device called "cpu", or as torch calls a GPU, such as "cuda" or "cuda:1"; "auto" is a GPU if there is one.
+
+    Parameters
+    ----------
+    name : str
+    told : str
+        What the name was given as, for the sentence, such as ``'engine.device'`` in quotes.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such device here.
+    """
+    there = {str(one): one for one in (_PROCESSOR, *_accelerators())}
+    if name == "auto":
+        return list(there.values())[:2][-1]
+    if name not in there:
+        raise FedkinError(f"{told} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
+    return there[name]
+
+
+def _accelerators() -> list[torch.device]:
+    """Those that work, the one that torch takes by itself first."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if found is None:
+        return []
+    return [torch.device(found.type), *(torch.device(found.type, at) for at in range(torch.accelerator.device_count()))]

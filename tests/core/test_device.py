@@ -1,0 +1,64 @@
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.core.device import device, device_named, on
+
+TESTS = Path(__file__).parents[1]
+CPU, META = torch.device("cpu"), torch.device("meta")
+
+
+def test_a_device_is_named_for_a_while() -> None:
+    assert device() == CPU
+    with on(META):
+        assert device() == META
+        with on(CPU):
+            assert device() == CPU
+        assert device() == META
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(device).result() == CPU
+    with pytest.raises(ZeroDivisionError), on(META):
+        raise ZeroDivisionError
+    assert device() == CPU
+
+
+def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    names = {"cpu": "cpu", "cuda": "cuda", "auto": "cuda", "cuda:0": "cuda:0", "cuda:1": "cuda:1"}
+    assert {name: str(device_named(name, "'device'")) for name in names} == names
+    with pytest.raises(FedkinError, match=r"machine: cpu, cuda, cuda:0, cuda:1\."):
+        device_named("cuda:2", "'device'")
+
+
+def test_without_an_accelerator_there_is_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    assert device_named("auto", "'device'") == CPU
+    with pytest.raises(
+        FedkinError, match=r"^'device' is 'cuda'; it should be auto or a device of this machine: cpu\.$"
+    ):
+        device_named("cuda", "'device'")
+
+
+def test_estimators_have_a_device_if_their_networks_use_it() -> None:
+    made = {name: getattr(fedkin, name) for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)}
+    with_one = {name for name, one in made.items() if "device" in one().get_params()}
+    assert set(made) - with_one == {"DEC", "FFCM", "FedCRef", "FuzzyCMeans", "KFed", "KMeans", "KinGraph"}
+    with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
+        fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
+
+
+def test_training_on_a_device() -> None:
+    """In a process of its own, for the device that is made up there would be seen by all tests."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "on_elsewhere.py"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

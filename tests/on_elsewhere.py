@@ -1,0 +1,178 @@
+"""Tests of what computes on a device, run by `core/test_device.py` in a process of their own: see `elsewhere`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import elsewhere
+import fedkin
+from fedkin.cli import main
+from fedkin.core.device import on
+from fedkin.learning.adam import Moments
+from fedkin.learning.augmentation import augmentation_for
+from fedkin.learning.classifier import Classifier
+from fedkin.learning.contrastive import Contrastive, Training
+from fedkin.learning.dcn import DeepClustering, DeepEncoder
+from fedkin.learning.descent import Descent, descend
+from fedkin.learning.encoder import Encoder
+from fedkin.learning.flow import Flow
+from fedkin.learning.gan import Adversaries, Blueprint, Rates
+from fedkin.models.contrastive import Design
+
+ELSEWHERE = torch.device(elsewhere.NAME, 0)
+IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
+
+
+def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
+    network = Contrastive.of(Design(shape, latent=16, projector_units=32, predictor_units=8).decided().spec())
+    training = Training(batch_size=16)
+    rng, x = drawn(shape, 40)
+    moments = Moments.new(network.parameters)
+    model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
+    latents, anchors = network.anchors(model, x, training)
+    groups = torch.arange(40) % 3
+    after, other = network.learn_clusters(model, x, groups, anchors, rng, moments, training)
+    remembered = [moments.mean, moments.square, moments.steps]
+    return [model, torch.tensor([loss, other]), latents, anchors, after, *remembered, network.latents(after, x)]
+
+
+def classifier(module: str, shape: tuple[int, ...], **descent: Any) -> list[Tensor]:
+    network = Classifier.of({"name": module, "shape": shape, "classes": 3})
+    rng, x = drawn(shape, 20)
+    y = torch.arange(20) % 3
+    model, loss = descend(network, network.initial(rng), x, y, rng, Descent(epochs=2, batch_size=8, **descent))
+    return [model, torch.tensor(loss), network.logits(model, x)]
+
+
+def encoder() -> list[Tensor]:
+    network = Encoder.of({"name": "conv-autoencoder", "shape": IMAGES, "output": "sigmoid"})
+    rng, x = drawn(IMAGES, 20)
+    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    codes = [network.codes(model, x, batch_statistics) for batch_statistics in (False, True)]
+    return [model, torch.tensor(loss), *codes, network.errors(model, x)]
+
+
+def adversaries() -> list[Tensor]:
+    networks = Adversaries.of(Blueprint(IMAGES, capacity=0.05))
+    rng, x = drawn(IMAGES, 20)
+    first = (networks.generator.initial(rng), networks.discriminator.initial(rng))
+    maker, judge, losses = networks.epoch(*first, x, rng, Rates(1e-3, 1e-3), batch_size=8)
+    return [maker, judge, losses, networks.samples(maker, 5, rng)]
+
+
+def flow() -> list[Tensor]:
+    network = Flow.of({"shape": VECTORS, "width": 8, "depth": 2, "couplings": 2})
+    rng, x = drawn(VECTORS, 20)
+    model, loss = descend(network, network.initial(rng), x, x, rng, Descent(optimizer="adam", batch_size=8))
+    return [model, torch.tensor(loss), network.log_likelihoods(torch.stack([model, model]), x)]
+
+
+def deep_clustering() -> list[Tensor]:
+    rng, x = drawn(VECTORS, 40)
+    how = DeepClustering(pretrain_epochs=2, epochs=2, batch_size=16)
+    return list(how.fit(DeepEncoder(VECTORS, code=3), x, 3, rng))
+
+
+def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return rng, torch.rand(count, *shape, generator=rng)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda: contrastive(IMAGES), id="contrastive, grey"),
+        pytest.param(lambda: contrastive(COLOURS), id="contrastive, colour"),
+        pytest.param(lambda: contrastive(VECTORS), id="contrastive, vectors"),
+        pytest.param(lambda: classifier("lenet5", IMAGES), id="gradient descent"),
+        pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
+        pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
+        pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
+        pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
+        pytest.param(encoder, id="encoder"),
+        pytest.param(adversaries, id="adversaries"),
+        pytest.param(flow, id="flow"),
+        pytest.param(deep_clustering, id="deep clustering"),
+    ],
+)
+def test_training_is_the_same(made: Callable[[], list[Tensor]]) -> None:
+    ours = made()
+    with on(ELSEWHERE):
+        theirs = made()
+    for one, other in zip(ours, theirs, strict=True):
+        assert type(other) is Tensor
+        assert torch.allclose(one, other, rtol=0, atol=1e-6)
+
+
+CONTRAST = {"latent": 16, "projector_units": 32, "batch_size": 16, "pretrain_rounds": 1}
+NETWORKS = {"synthetic_samples": 20, "epochs": 1, "min_steps": 2, "capacity": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("CCFC", {**CONTRAST, "cluster_rounds": 1}),
+        ("SCFC", CONTRAST),
+        ("SDAFC", NETWORKS),
+        ("PPFCGAN", {**NETWORKS, "pretrain_epochs": 1, "cluster_epochs": 1}),
+        ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8}),
+    ],
+)
+def test_samples_are_grouped_alike(name: str, options: dict[str, Any]) -> None:
+    sites = [drawn((8, 8), 30)[1].numpy() + np.float32(at) / 10 for at in range(2)]
+    here, there = fitted(name, sites, options)
+    assert all(map(np.array_equal, here.labels_, there.labels_))
+    assert np.array_equal(here.predict(sites[0]), there.predict(sites[0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("FedAvg", {}),
+        ("FedOpt", {}),
+        ("Local", {}),
+        ("IFCA", {"n_clusters": 2}),
+        ("GradientLoss", {"n_clusters": 2}),
+        ("OCFL", {}),
+        ("Sattler", {}),
+        ("Hierarchical", {}),
+        ("Embedding", {"pretraining_epochs": 1, "pretraining_steps": 2}),
+        ("LADD", {}),
+    ],
+)
+def test_clients_are_grouped_alike(name: str, options: dict[str, Any]) -> None:
+    clients = [(drawn((16, 16), 20)[1].numpy(), np.roll(np.arange(20) % 3, at)) for at in range(6)]
+    here, there = fitted(name, clients, {"module": "lenet5", "rounds": 2, "batch_size": 8, **options})
+    assert np.array_equal(here.client_labels_, there.client_labels_)
+    assert np.allclose(here.result_["models"], there.result_["models"], atol=1e-6)
+    assert np.array_equal(here.predict(clients[0][0], client=0), there.predict(clients[0][0], client=0))
+
+
+def fitted(name: str, data: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    made = getattr(fedkin, name)
+    return [made(**options, random_state=0, device=device).fit(data) for device in ("cpu", elsewhere.NAME)]
+
+
+def test_a_run_names_its_device(tmp_path: Path) -> None:
+    def run(device: str) -> bytes:
+        folder = tmp_path / device
+        settings = ["data.source=wine", "method.pretrain_rounds=1", "method.cluster_rounds=1", "method.latent=8"]
+        settings += ["method.batch_size=16", "evaluation.map=none", f"engine.device={device}"]
+        with pytest.raises(SystemExit) as end:
+            main(["run", "ccfc", "--out", str(folder), *(word for one in settings for word in ("--set", one))])
+        assert not end.value.code
+        return (folder / "models.safetensors").read_bytes()
+
+    assert run("cpu") == run("auto") == run(elsewhere.NAME)
+
+
+def test_a_forgotten_tensor_is_noticed() -> None:
+    there = torch.ones(2, 2).to(ELSEWHERE)
+    assert torch.equal((there @ there).cpu(), torch.full((2, 2), 2.0))
+    with pytest.raises(AssertionError, match="two devices"):
+        there @ torch.ones(2, 2)
