@@ -81,6 +81,12 @@ def test_what_came_before_the_first_step_is_no_time_in_steps(
     assert "  1.5 s\n" in capsys.readouterr().out
 
 
+def test_what_a_method_warns_of_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [LINE, {**LINE, "values": {"warning": "Too few."}}, {**LINE, "values": {"warning": "Too few."}}]
+    print_outcome(Outcome(Path("runs/x"), State(), lines, load_config("fedcref")))
+    assert capsys.readouterr().out.endswith("\nNote: Too few.\nReport: runs/x/report.html\n")
+
+
 def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     phases = ["pre-training", "embedding", "training", "training"]
     records = [

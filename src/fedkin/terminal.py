@@ -6,7 +6,19 @@ import json
 import sys
 
 from fedkin.run import TIMING, Line, Outcome, Progress
-from fedkin.wording import Measure, formed, many, measures, phased, phases, reached, size, training_rounds, written
+from fedkin.wording import (
+    Measure,
+    formed,
+    many,
+    measures,
+    phased,
+    phases,
+    reached,
+    size,
+    training_rounds,
+    warnings_of,
+    written,
+)
 
 
 class Bar(Progress):
@@ -85,6 +97,8 @@ def print_outcome(outcome: Outcome) -> None:
     else:
         width = max(len(name) for name, _ in rows)
         print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    for text in warnings_of(outcome.records):
+        print(f"Note: {text}")
     print(f"Report: {outcome.report}")
 
 

@@ -238,6 +238,11 @@ def phased(records: Sequence[Line]) -> str:
     return listed([f"{count:,} of {phase}" for phase, count in phases(records).items()])
 
 
+def warnings_of(records: Iterable[Line]) -> list[str]:
+    """What the method warns of, each once."""
+    return list(dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"]))
+
+
 def formed(records: Sequence[Line]) -> int | None:
     """The step at which a method's trigger fired and groups were formed, by the value ``fired``.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
-from typing import Any, ClassVar
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary, finalize
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
@@ -75,6 +76,14 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraph):
     """
 
     _kinds: ClassVar[dict[str, Any]] = {"features": Given}
+
+    def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
+        """As of all estimators; warns (`UserWarning`) if there are too few small clusters to tell groups apart."""
+        super().fit(X, y)
+        for entry in self.history_:
+            if "warning" in entry:
+                warnings.warn(entry["warning"], stacklevel=2)
+        return self
 
     def _hyper_parameters(self) -> dict[str, Any]:
         options = super()._hyper_parameters()

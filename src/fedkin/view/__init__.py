@@ -36,6 +36,7 @@ from fedkin.wording import (
     scaled,
     size,
     training_rounds,
+    warnings_of,
     written,
 )
 
@@ -227,9 +228,8 @@ def _notes(records: Sequence[Line], unit: str, of_clients: bool) -> list[str]:
 
     First comes what numbers are compared with, which depends on whether groups are of clients.
     """
-    warnings = dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"])
     missing = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
-    notes = [*warnings, *missing]
+    notes = [*warnings_of(records), *missing]
     if not records or not records[-1]["metrics"]:
         return notes
     if not of_clients:

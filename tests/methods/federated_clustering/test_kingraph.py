@@ -193,3 +193,16 @@ def test_a_floor_that_no_site_reaches_is_refused_before_anything_begins():
     fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
     with pytest.raises(FedkinError, match=r"method\.least_members is 13, and no site has more than 12 samples"):
         KinGraph(least_members=13).init(fed)
+
+
+def test_one_group_among_few_small_clusters_is_warned_of():
+    rng = torch.Generator().manual_seed(0)
+    few, many = ([Client(i, torch.randn(n, 20, generator=rng)) for i in range(2)] for n in (40, 800))
+    _, _, records = run(KinGraph(), few)
+    assert records[-1].values["groups"] == 1
+    nodes = records[-1].values["nodes"]
+    assert records[-1].values["warning"].startswith(f"One group was found among {nodes} small clusters, too few")
+    for method, clients in ((KinGraph(n_clusters=1), few), (KinGraph(), many)):
+        _, _, records = run(method, clients)
+        assert records[-1].values["groups"] == 1
+        assert "warning" not in records[-1].values

@@ -47,6 +47,8 @@ from fedkin.methods.federated_clustering.kingraph_whiten import whitened
 _ATTEMPTS, _SMOOTHING = 20, 10
 _FEW_NODES = 2_000
 """As many are told to all sites; groups of more samples are no better for it."""
+_TOO_FEW_NODES = 100
+"""Below so many, ten groups are often taken for one."""
 _UNIT = 1e-6
 """A bound below which no features are: all get length 1."""
 _OVERSUPPLY = 5
@@ -333,7 +335,13 @@ class KinGraph(SampleMethod):
         groups, evidence = communities(graph, counts, wanted, fed.rng("communities"), flat=flat)
         after = state.next(finished=True, centroids=centroids, counts=counts, groups=groups)
         values = {"phase": "graph", "nodes": len(groups), "edges": int(graph.nnz // 2)}
-        return after, {**values, "groups": int(groups.max()) + 1, **evidence}
+        values |= {"groups": int(groups.max()) + 1, **evidence}
+        if wanted is None and values["groups"] == 1 and len(groups) < _TOO_FEW_NODES:
+            values["warning"] = (
+                f"One group was found among {len(groups)} small clusters, too few to tell groups apart; n_clusters "
+                "gives their number, and a lower least_members makes more small clusters."
+            )
+        return after, values
 
     def _told(self, state: KinGraphState, rounds: int) -> Payload:
         """What a site is told to find its groups by, other than those of its small clusters."""
