@@ -12,7 +12,9 @@ from torch import Tensor
 import elsewhere
 import fedkin
 from fedkin.cli import main
-from fedkin.core.device import on
+from fedkin.core import Client, Payload, task
+from fedkin.core.device import device, on
+from fedkin.engines.site import Request, Site
 from fedkin.learning.adam import Moments
 from fedkin.learning.augmentation import augmentation_for
 from fedkin.learning.classifier import Classifier
@@ -76,6 +78,11 @@ def deep_clustering() -> list[Tensor]:
     rng, x = drawn(VECTORS, 40)
     how = DeepClustering(pretrain_epochs=2, epochs=2, batch_size=16)
     return list(how.fit(DeepEncoder(VECTORS, code=3), x, 3, rng))
+
+
+@task
+def place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    return [{"device": device().type} for _ in clients]
 
 
 def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
@@ -169,6 +176,13 @@ def test_a_run_names_its_device(tmp_path: Path) -> None:
         return (folder / "models.safetensors").read_bytes()
 
     assert run("cpu") == run("auto") == run(elsewhere.NAME)
+
+
+def test_a_site_computes_on_its_own_device(tmp_path: Path) -> None:
+    site = Site("a", tmp_path, torch.zeros(2, 3), packages=None, device=elsewhere.NAME)
+    reply, _ = site.answer(Request("f00d", 0, 0, 1, 0, place.name), {})
+    assert reply == {"device": elsewhere.NAME}
+    assert device().type == "cpu"
 
 
 def test_a_forgotten_tensor_is_noticed() -> None:
