@@ -17,7 +17,7 @@ them is part of the seconds. Each size is a process of its own.
 `few` clusters a part of a data set dealt out at random to ten sites, by how many samples a small cluster has at least,
 and by whether sites are told all nodes.
 
-`shapes` clusters made-up samples of few columns at two sites, the number of groups not given.
+`shapes` clusters made-up samples of few columns at two sites or more, the number of groups not given.
 
 `tables` clusters scikit-learn's tables, and one of which most columns are noise, at three sites, with and without the
 step that finds out how neighbours differ.
@@ -129,6 +129,7 @@ def main() -> None:
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
     shapes.add_argument("--seeds", type=int, default=10)
+    shapes.add_argument("--sites", type=int, default=2)
     tables = commands.add_parser("tables")
     tables.add_argument("--seeds", type=int, default=5)
     latents = commands.add_parser("latents")
@@ -140,7 +141,7 @@ def main() -> None:
     elif given.command == "tables":
         print_tables(given.seeds)
     elif given.command == "shapes":
-        print_shapes(given.samples, given.seeds)
+        print_shapes(given.samples, given.seeds, given.sites)
     elif given.command == "few":
         print_few(given.data, given.fractions, given.share, given.seeds)
     elif given.command == "privacy":
@@ -297,7 +298,7 @@ def _agreement(measure: Callable[..., float], population: Population) -> float:
     return measure(pooled(population.truth), pooled([client.state["groups"] for client in population.clients]))
 
 
-def print_shapes(sizes: list[int], seeds: int) -> None:
+def print_shapes(sizes: list[int], seeds: int, sites: int) -> None:
     """One line per shape: with how many seeds the number was right, all numbers found, and mean ARI, of each size."""
     from sklearn.metrics import adjusted_rand_score
 
@@ -309,7 +310,7 @@ def print_shapes(sizes: list[int], seeds: int) -> None:
             found, agreement = [], []
             for seed in range(seeds):
                 x, truth = make(size, seed)
-                parts = np.array_split(np.random.default_rng(seed).permutation(size), 2)
+                parts = np.array_split(np.random.default_rng(seed).permutation(size), sites)
                 model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
                 found.append(model.n_clusters_)
                 agreement.append(adjusted_rand_score(truth[np.concatenate(parts)], np.concatenate(model.labels_)))

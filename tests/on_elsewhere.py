@@ -179,7 +179,7 @@ def test_a_run_names_its_device(tmp_path: Path) -> None:
 
 
 def test_a_site_computes_on_its_own_device(tmp_path: Path) -> None:
-    site = Site("a", tmp_path, torch.zeros(2, 3), packages=None, device=elsewhere.NAME)
+    site = Site("a", tmp_path, torch.zeros(2, 3), packages=None, device=ELSEWHERE)
     reply, _ = site.answer(Request("f00d", 0, 0, 1, 0, place.name), {})
     assert reply == {"device": elsewhere.NAME}
     assert device().type == "cpu"

@@ -13,6 +13,7 @@ import torch
 
 from fedkin.config import Config, config_of
 from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.device import device_named
 from fedkin.data.population import Population
 from fedkin.data.scaling import restore_scaling
 from fedkin.engines.local import cores
@@ -106,7 +107,7 @@ class _Sites:
             restore_scaling,
             simulated=True,
             packages=None,
-            device=config.engine.device,
+            device=device_named(config.engine.device, "'engine.device'"),
         )
 
 

@@ -9,7 +9,7 @@ import typer
 from fedkin.cli.app import app, stop
 
 
-@app.command("list", short_help="List methods, data, scenarios and models, one line each.")
+@app.command("list")
 def list_names(
     section: Annotated[
         str | None,
@@ -20,7 +20,7 @@ def list_names(
         str | None, typer.Option(help="Data set for --preview; by default, digits.", show_default=False)
     ] = None,
 ) -> None:
-    """List methods, data, scenarios, models and autoencoders, one line each."""
+    """List methods, data, scenarios and models, one line each."""
     from fedkin import registry
     from fedkin.data import catalogue
     from fedkin.models.names import AUTOENCODERS, MODELS

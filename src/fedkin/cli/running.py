@@ -68,7 +68,7 @@ def resume(folder: Folder) -> None:
         print_outcome(outcome)
 
 
-@app.command(short_help="Train an encoder for the method `embedding` on other data.")
+@app.command()
 def pretrain(
     data: Annotated[
         str, typer.Argument(help="Data other than the clients': anything --data takes.", show_default=False)
@@ -80,7 +80,7 @@ def pretrain(
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
-    """Train an encoder for the method `embedding` on other data than the clients'."""
+    """Train an encoder for the method `embedding` on other data."""
     try:
         from fedkin.pretrain import pretrain as trained
         from fedkin.terminal import show_progress

@@ -19,7 +19,7 @@ def report(folder: Folder) -> None:
     print(f"Report: {write_again(folder)}")
 
 
-@app.command(short_help="Send the records of runs to tools that track them.")
+@app.command()
 def track(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
     to: Annotated[
@@ -32,7 +32,7 @@ def track(
         bool, typer.Option("--new", help="Start a new tracked run, even where a tool knows the run.")
     ] = False,
 ) -> None:
-    """Send the records of runs to tools that track them, as far as they do not have them yet."""
+    """Send the records of runs to tools that track them. What these have already is left out."""
     try:
         from fedkin.track import track as told
 
@@ -42,7 +42,7 @@ def track(
         stop("Interrupted; the same command sends what is missing.", 130)
 
 
-@app.command(short_help="Tell what runs cost: bytes and seconds, by phase.")
+@app.command()
 def costs(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
     target: Annotated[
@@ -50,7 +50,7 @@ def costs(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Tell what runs cost, by phase: bytes, and seconds; and as multiples of the first run's."""
+    """Tell what runs cost: bytes and seconds, by phase. More runs are told as multiples of the first, too."""
     from fedkin import costs as accounts
 
     wanted = accounts.parsed_target(target) if target is not None else None
@@ -58,18 +58,18 @@ def costs(
     print(accounts.as_json(found, wanted) if as_json else accounts.as_text(found, wanted))
 
 
-@app.command(short_help="Tell what an `embedding` run's messages give away.")
+@app.command()
 def attack(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default, the run's.")] = None,
 ) -> None:
-    """Tell what the messages of a run of 'embedding' give away: samples, and who was a member."""
+    """Tell what an `embedding` run's messages give away. That is samples, and who was a member."""
     from fedkin.attack import attack as attacked
 
     print(attacked(folder, out))
 
 
-@app.command(short_help="Tell the group, or the predicted class, of new samples.")
+@app.command()
 def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
@@ -78,7 +78,7 @@ def predict(
     group: Annotated[int | None, typer.Option(help="The group of a new client instead, see `fedkin assign`.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
-    """Tell the group, or the class by a client's model, of new samples, as CSV."""
+    """Tell the group, or the predicted class, of new samples. CSV; a class is by the model of a client or a group."""
     from fedkin.core.files import write_atomically
     from fedkin.outputs import predict as predicted
 
@@ -89,13 +89,13 @@ def predict(
         sys.stdout.write(text)
 
 
-@app.command(short_help="Tell the group of a client that a run has never seen.")
+@app.command()
 def assign(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
 ) -> None:
-    """Tell the group of a client that a run has never seen, by its samples, labelled where the method needs it."""
+    """Tell the group of a client that a run has never seen. Its samples are labelled where the method needs it."""
     from fedkin.outputs import assign as group_of
 
     print(group_of(folder, data, label))

@@ -10,7 +10,7 @@ import typer
 from fedkin.cli.app import app, stop
 
 
-@app.command(short_help="Run the methods that suit some data, and recommend one.")
+@app.command()
 def compare(
     what: Annotated[
         str,
@@ -38,7 +38,7 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the methods that suit some data, rank them, with or without truth, and recommend one."""
+    """Run the methods that suit some data, and recommend one. They are ranked with or without truth."""
     from fedkin.comparison import Options, compared, question_of
     from fedkin.comparison.text import print_comparison
 
@@ -64,7 +64,7 @@ def compare(
         print_comparison(found)
 
 
-@app.command(short_help="Run tables of the papers, and set ours beside theirs.")
+@app.command()
 def reproduce(
     names: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ def reproduce(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Run nothing; write the tables of what is there.")] = False,
 ) -> None:
-    """Run tables and figures of the papers, and set ours beside what they print."""
+    """Run tables of the papers, and set ours beside theirs. Figures are tables, too."""
     if scale not in ("quick", "paper"):
         stop(f"--scale is '{scale}'; it should be quick or paper.", 2)
     from fedkin.reproduce import terminal

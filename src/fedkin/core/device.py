@@ -47,9 +47,10 @@ def device_named(name: str, told: str) -> torch.device:
     FedkinError
         If there is no such device here.
     """
-    there = {str(one): one for one in (_PROCESSOR, *_accelerators())}
+    accelerators = _accelerators()
     if name == "auto":
-        return list(there.values())[:2][-1]
+        return accelerators[0] if accelerators else _PROCESSOR
+    there = {str(one): one for one in (_PROCESSOR, *accelerators)}
     if name not in there:
         raise FedkinError(f"{told} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
     return there[name]

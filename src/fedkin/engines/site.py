@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, Task
-from fedkin.core.device import device_named, on
+from fedkin.core.device import on
 from fedkin.core.files import held, write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
@@ -108,8 +109,8 @@ class Site:
         Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed.
     packages : tuple of str or None
         Where tasks, models and features that the server names may come from; ``None`` where all are trusted.
-    device : str
-        What its networks compute on, see `fedkin.core.device.device_named`.
+    device : torch.device
+        What its networks compute on.
     """
 
     name: str
@@ -122,7 +123,7 @@ class Site:
     prepare: Callable[[Client], None] = lambda client: None
     simulated: bool = False
     packages: tuple[str, ...] | None = ("fedkin",)
-    device: str = "cpu"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def identity(self) -> str:
@@ -156,7 +157,7 @@ class Site:
             client = memory.recalled(self.client(request), request)
             self.prepare(client)
             began = time.thread_time()
-            with only(self.packages), on(device_named(self.device, "The site's device")):
+            with only(self.packages), on(self.device):
                 (reply,) = task.run([client], [payload])
             seconds = time.thread_time() - began
             memory.keep(client, request)

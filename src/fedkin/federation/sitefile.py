@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from fedkin.core import FedkinError
@@ -43,8 +44,8 @@ class SiteFile:
         The column of labels, where the usual names do not tell; "none" for data whose labels are not to be used.
     threads : int
         Torch's, for each task.
-    device : str
-        What networks compute on, see `fedkin.core.device.device_named`.
+    device : torch.device
+        What networks compute on.
     packages : tuple of str
         Where tasks may come from.
     """
@@ -54,7 +55,7 @@ class SiteFile:
     folder: Path
     label: str | None
     threads: int
-    device: str
+    device: torch.device
     packages: tuple[str, ...]
 
     def site(self) -> Site:
@@ -100,7 +101,6 @@ def read_site(path: Path) -> SiteFile:
         raise FedkinError(f"'{key}' in {path}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error
     except ValueError as error:
         raise FedkinError(f"{path} is not a TOML file: {error}.") from error
-    device_named(told.device, f"'device' in {path}")
     here = path.parent
     data = here / Path(told.data).expanduser()
     return SiteFile(
@@ -109,6 +109,6 @@ def read_site(path: Path) -> SiteFile:
         here / Path(told.folder).expanduser(),
         told.label,
         told.threads,
-        told.device,
+        device_named(told.device, f"'device' in {path}"),
         tuple(told.packages),
     )

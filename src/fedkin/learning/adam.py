@@ -39,15 +39,9 @@ class Moments:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
 
-    def to(self, device: torch.device) -> Moments:
-        """The same on a device; what is there already is not copied."""
-        return Moments(self.mean.to(device), self.square.to(device), self.steps.to(device))
-
-    def become(self, other: Moments) -> None:
-        """Take over what `other` remembers, which may be on another device."""
-        self.mean, self.square, self.steps = (
-            part.to(self.mean.device) for part in (other.mean, other.square, other.steps)
-        )
+    def move(self, device: torch.device | str) -> None:
+        """To a device."""
+        self.mean, self.square, self.steps = (part.to(device) for part in (self.mean, self.square, self.steps))
 
     def keep(self, state: MutableMapping[str, Tensor]) -> None:
         """Write them into a site's `state`."""

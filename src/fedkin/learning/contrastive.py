@@ -21,7 +21,7 @@ from fedkin.core.device import device
 from fedkin.learning.adam import Moments
 from fedkin.learning.architecture import Architecture
 from fedkin.learning.augmentation import Augmentation
-from fedkin.learning.resident import channels_last
+from fedkin.learning.resident import Resident
 from fedkin.models.contrastive import ContrastiveNetwork, Design
 
 Form = Literal["paper", "code"]
@@ -149,18 +149,18 @@ class Contrastive(Architecture):
         with self.resident() as common:
             common.load(start)
             common.module.eval()
-            network, samples = cast(ContrastiveNetwork, common.module), common.placed(x)
+            samples = common.placed(x)
 
-            def loss_of(rows: Tensor, student: ContrastiveNetwork) -> Tensor:
-                chosen = samples[rows]
-                first, second = (common.laid(how.views(chosen, rng)) for _ in range(2))
+            def loss_of(rows: Tensor, resident: Resident) -> Tensor:
+                chosen, student = samples[rows], _network(resident)
+                first, second = (resident.laid(how.views(chosen, rng)) for _ in range(2))
                 z1, z2 = student.encoder(first), student.encoder(second)
                 p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
                 loss = (apart(p1, z2.float()) + apart(p2, z1.float())) / 2
                 if not training.model_weight:
                     return loss
                 with torch.no_grad():
-                    anchors = network(torch.cat([first, second])).float()
+                    anchors = common.module(torch.cat([first, second])).float()
                 return loss + training.model_weight * apart(torch.cat([p1, p2]), anchors)
 
             return self._descended(start, len(x), rng, moments, training, loss_of)
@@ -187,8 +187,9 @@ class Contrastive(Architecture):
         clusters = int(groups.max()) + 1
         samples, own, goals = (part.to(device()) for part in (x, groups, anchors))
 
-        def loss_of(rows: Tensor, student: ContrastiveNetwork) -> Tensor:
-            z = student.encoder(channels_last(samples[rows]) if self._channels_last else samples[rows])
+        def loss_of(rows: Tensor, resident: Resident) -> Tensor:
+            student = _network(resident)
+            z = student.encoder(resident.laid(samples[rows]))
             p, z = student.predictor(z).float(), z.float()
             members = one_hot(own[rows], clusters).float()
             loss = by_clusters(p, z, members, training.form)
@@ -200,26 +201,26 @@ class Contrastive(Architecture):
 
     def _descended(
         self, start: Tensor, n: int, rng: torch.Generator, moments: Moments, training: Training,
-        loss_of: Callable[[Tensor, ContrastiveNetwork], Tensor],
+        loss_of: Callable[[Tensor, Resident], Tensor],
     ) -> tuple[Tensor, float | None]:  # fmt: skip
         losses, counts = [], []
         with self.resident() as resident:
             resident.load(start, rng)
-            moving = moments.to(resident.device)
-            student = cast(ContrastiveNetwork, resident.module.train())
+            resident.module.train()
+            moments.move(resident.device)
             values = resident.values[: len(resident.slopes)]
             for _ in range(training.local_epochs):
                 for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
                     if len(rows) > 1:
                         resident.slopes.zero_()
                         with training.products():
-                            loss = loss_of(rows, student)
+                            loss = loss_of(rows, resident)
                         loss.backward()
-                        moving.step(values, resident.slopes, training.learning_rate)
+                        moments.step(values, resident.slopes, training.learning_rate)
                         losses.append(loss.detach())
                         counts.append(len(rows))
             model = resident.vector()
-            moments.become(moving)
+            moments.move("cpu")
         if not losses:
             return model, None
         weights = torch.tensor(counts, dtype=torch.float32)
@@ -230,7 +231,8 @@ class Contrastive(Architecture):
         latents, predictions = [torch.zeros(0, self.design.latent)], [torch.zeros(0, self.design.latent)]
         with self.resident() as resident:
             resident.load(vector)
-            network = cast(ContrastiveNetwork, resident.module.eval())
+            resident.module.eval()
+            network = _network(resident)
             for part in x.split(_BATCH) if len(x) else ():
                 z = network.encoder(resident.laid(part))
                 latents.append(z.float().cpu())
@@ -291,6 +293,10 @@ def held_to(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> 
     away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
     sizes = members.sum(0)
     return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
+
+
+def _network(resident: Resident) -> ContrastiveNetwork:
+    return cast(ContrastiveNetwork, resident.module)
 
 
 @lru_cache(maxsize=8)

@@ -72,6 +72,7 @@ def descend(
     with architecture.resident() as resident:
         resident.load(start, rng)
         resident.module.train()
+        x, y = resident.placed(x), resident.placed(y)
         optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: architecture.parameters], descent)
         total, per_epoch = _steps(len(x), descent)
         told = [

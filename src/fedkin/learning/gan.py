@@ -166,13 +166,13 @@ class Adversaries:
             maker.load(generator)
             judge.load(discriminator)
             game = _Game(maker, judge, rates)
+            x = judge.placed(x)
             losses: list[Tensor] = []
             weights: list[float] = []
             while len(losses) < min_steps:
                 for rows in torch.randperm(len(x), generator=rng).split(batch_size):
                     if len(rows) > 1:
-                        latents = (maker.placed(self.latents(len(rows), rng)) for _ in range(2))
-                        losses.append(game.play(judge.placed(x[rows]), *latents))
+                        losses.append(game.play(x[rows], *(self.latents(len(rows), rng) for _ in range(2))))
                         weights.append(float(len(rows)))
             return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses).cpu() / sum(weights)
 

@@ -118,7 +118,7 @@ class Resident:
         Parameters
         ----------
         x, y : Tensor, (n, *shape) and (n,)
-            Samples, and what to learn of them; for a classifier their classes.
+            Samples, and what to learn of them, for a classifier their classes; on the device.
         order : Tensor
             Rows of `x`, one batch after another.
         batch_size : int
@@ -144,8 +144,7 @@ class Resident:
     ) -> Losses:
         """Call `step` with every batch of `order`; what it returns, and the batches' lengths, as in `descend`."""
         losses, counts = [], []
-        x, y, order = self.placed(x), self.placed(y), self.placed(order)
-        for rows in order.split(batch_size):
+        for rows in self.placed(order).split(batch_size):
             if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
                 losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
                 counts.append(len(rows))
