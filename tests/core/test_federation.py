@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
+from fedkin.core.federation import Refusal
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
 
@@ -147,6 +148,32 @@ def test_insisting_has_an_end():
     with pytest.raises(FedkinError, match=sentence):
         fed.insist(double, {})
     assert len(fed.asked) == 20
+
+
+NEVER = Refusal("never")
+
+
+def test_who_refuses_for_good_is_not_asked_again():
+    fed = Scripted({0: FINE, 1: NEVER, 2: "broken"}, {2: "broken"}, {2: FINE})
+    assert list(fed.ask_again(double, fed.all(), 5)) == [0, 2]
+    assert fed.asked == [[0, 1, 2], [2], [2]]
+    assert fed.missing == {1: "never"}
+    fed = Scripted({0: FINE, 1: NEVER, 2: FINE})
+    with pytest.raises(FedkinError, match=r"^Site 1 refuses, and nothing can begin without it: never$"):
+        fed.insist(double, {})
+
+
+def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
+    fed = Scripted(dict.fromkeys(range(3), NEVER))
+    with pytest.raises(FedkinError, match=r"^never$"):
+        fed.ask(double, fed.all())
+    fed = Scripted({0: NEVER, 1: NEVER}, {1: NEVER})
+    assert fed.ask(double, fed.all()) == {}
+    assert fed.ask(double, {1: {}}) == {}
+    fed = Scripted({0: NEVER, 1: NEVER})
+    fed.away = {2}
+    with pytest.raises(FedkinError, match=r"^never$"):
+        fed.ask(double, fed.all())
 
 
 def test_nobody_asks_who_is_away():

@@ -75,6 +75,20 @@ def test_auto_leaves_the_unit_interval_alone():
     assert scale(federation([[[0.0]], [[-0.01]]])).mode == "standard"
 
 
+def test_if_nothing_is_to_be_scaled_shapes_alone_are_asked_for(monkeypatch):
+    asked = []
+    deliver = LocalFederation.deliver
+
+    def listen(fed, task, payloads):
+        asked.append(task.name)
+        return deliver(fed, task, payloads)
+
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
+    found = scale(federation([torch.rand(4, 3, 5, 5), torch.rand(2, 3, 5, 5)]), "none")
+    assert asked == ["fedkin.data.scaling.shapes"]
+    assert (found.shape, found.mean.tolist(), found.scale.tolist()) == ((3, 5, 5), [0.0] * 3, [1.0] * 3)
+
+
 def test_none_leaves_everything_alone():
     fed = federation([[[5.0]], [[-7.0]]])
     assert scale(fed, "none").mode == "none"

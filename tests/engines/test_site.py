@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.noise import normal
-from fedkin.core.task import known_task
+from fedkin.core.task import _TASKS, known_task
 from fedkin.core.trust import only
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.learning.features import extract
 from fedkin.methods.federated_clustering.centralized import send_samples
 from fedkin.methods.federated_clustering.dec import hand_over
+from fedkin.registry import METHODS, resolve
 
 
 @task
@@ -132,6 +133,45 @@ def test_a_real_site_does_not_send_its_samples_away_whoever_asks(tmp_path: Path)
         site(tmp_path).answer(ask, {})
     assert site(tmp_path, simulated=True).answer(ask, {})[0]["x"].shape == (4, 3)
     assert [name.moves_data for name in (send_samples, hand_over, give_all, hide)] == [True, True, True, False]
+
+
+@task(accounted=True)
+def release(clients, payloads):
+    return [{"sent": client.reserve(payload["mu"])} for client, payload in zip(clients, payloads, strict=True)]
+
+
+def test_a_site_with_a_budget_does_only_what_is_accounted_for(tmp_path: Path) -> None:
+    charged: list[tuple[str, float]] = []
+
+    def reserve(run: str, mu: float) -> bool:
+        charged.append((run, mu))
+        return mu < 1
+
+    one = site(tmp_path, reserve=reserve)
+    ask = Request("f00d", 0, 5, 1, 0, release.name)
+    assert [one.answer(ask, {"mu": mu})[0]["sent"] for mu in (0.5, 2.0)] == [True, False]
+    assert charged == [("f00d", 0.5), ("f00d", 2.0)]
+    with pytest.raises(FedkinError, match=r"Site 'a' has a budget of privacy, and task '.*count' is not accounted for"):
+        asked(one, 2)
+    assert site(tmp_path / "other").answer(ask, {"mu": 1e9})[0]["sent"] is True
+
+
+def test_with_a_budget_names_of_classes_stay_at_the_site(tmp_path: Path) -> None:
+    kinds = ["rare", "usual"]
+    assert site(tmp_path, classes=kinds).introduction(labels=True)["classes"] == kinds
+    assert site(tmp_path, classes=kinds, reserve=lambda run, mu: True).introduction(labels=True)["classes"] == []
+
+
+def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -> None:
+    for name in METHODS:
+        resolve("method", name)
+    known = {task.name for task in _TASKS.values() if task.accounted and task.name.startswith("fedkin.")}
+    private = "fedkin.methods.federated_clustering.kingraph_private."
+    assert known == {
+        "fedkin.data.scaling.shapes",
+        "fedkin.methods.federated_clustering.kingraph_tasks.take_groups",
+        *(private + name for name in ("send_shape", "send_noisy_moments", "send_noisy_sums")),
+    }
 
 
 def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:

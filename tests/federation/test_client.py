@@ -16,6 +16,7 @@ from fedkin.engines.roster import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.federation.client import client_app, keep
 from fedkin.federation.server import _share
+from fedkin.methods.federated_clustering.centralized import send_samples
 from fedkin.run import execute
 from nodes import Nodes, federation
 
@@ -95,6 +96,25 @@ def test_what_is_refused_for_the_servers_sake_is_told_to_it(tmp_path: Path) -> N
     fed.run = "../.."
     assert fed.ask(moments, fed.all()) == {}
     assert fed.missing == {0: "The request's run is not a token of hexadecimal digits."}
+
+
+def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
+    fed = federation(node(tmp_path / "site", ROWS))
+    with pytest.raises(FedkinError, match=r"^Task '.*send_samples' would have the site's samples sent away"):
+        fed.insist(send_samples, {})
+    assert fed.exchange == 1
+
+
+def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, told, waits = federation(node(tmp_path / "site", ROWS)), [], []
+    fed.roster.told = told.append
+    monkeypatch.setattr("fedkin.engines.flower.time.sleep", waits.append)
+    fed.run = "../.."
+    with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
+        fed.insist(moments, {})
+    assert told[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
+    assert len(told) == 19
+    assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]
 
 
 QUICK = ["scenario.name=label-groups", "scenario.clients=4", "method.module=perceptron"]

@@ -18,6 +18,7 @@ from fedkin.data.scaling import restore_scaling
 from fedkin.engines.site import Site
 from fedkin.federation.client import _site_of, keep
 from fedkin.federation.server import LEDGER, serve
+from fedkin.federation.sitefile import read_site
 from fedkin.outputs import predict
 from fedkin.run import execute
 from nodes import Nodes, nodes_of
@@ -81,6 +82,27 @@ def test_every_site_keeps_the_groups_of_its_samples(data: Path, tmp_path: Path) 
         assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
         assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
     assert not (tmp_path / "out" / "labels").exists()
+
+
+def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:
+    def nodes() -> Nodes:
+        made = []
+        for i in range(4):
+            file = tmp_path / f"{i}.toml"
+            file.write_text(f'name="site-{i}"\ndata="{data}/site-{i}.npz"\nfolder="site-{i}"\nepsilon=500.0')
+            made.append(read_site(file).site())
+        return nodes_of(made, keep)
+
+    asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
+    with pytest.raises(FedkinError, match=r"has a budget of privacy, and task 'fedkin\.data\.scaling\.moments' is not"):
+        serve(nodes(), asks, tmp_path / "scaled")
+    asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
+    serve(nodes(), asks, tmp_path / "out")
+    assert json.loads((tmp_path / "site-0" / "account.json").read_text())["epsilon"] == pytest.approx(500.0)
+    with pytest.raises(FedkinError, match=r"All sites have spent their budgets .* nothing leaves"):
+        serve(nodes(), asks, tmp_path / "again")
+    with pytest.raises(FedkinError, match="has a budget of privacy, and task"):
+        serve(nodes(), config("kfed", "method.n_clusters=2", "data.scaling=none"), tmp_path / "other")
 
 
 def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.federation.sitefile import read_site
+from fedkin.privacy.noise import gaussian_mu
 
 
 def written(folder: Path, text: str) -> Path:
@@ -51,12 +53,24 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
             'name = "a"\ndata = "a"\nfolder = "b"\ndevice = "abacus"',
             "'device' in .*site.toml is 'abacus'; it should be auto or a device of this machine: cpu",
         ),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' in .*: input should be greater than 0"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' in .*: input should be a finite number"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' in .*: input should be less than 1"),
         ("name = ", "is not a TOML file"),
     ],
 )
 def test_what_is_wrong_in_it_is_said_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(FedkinError, match=words):
         read_site(written(tmp_path, text))
+
+
+def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
+    assert read_site(minimal(tmp_path)).site().reserve is None
+    site = read_site(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6")).site()
+    assert site.reserve is not None
+    assert site.reserve("f00d", gaussian_mu(4.0, 1e-6))
+    assert not site.reserve("beef", 0.1)
+    assert list(json.loads((tmp_path / "private" / "account.json").read_text())["runs"]) == ["f00d"]
 
 
 def test_a_file_or_data_that_are_not_there_are_named(tmp_path: Path) -> None:

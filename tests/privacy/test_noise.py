@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from fedkin.core import FedkinError
-from fedkin.privacy.noise import gaussian_delta, gaussian_mu, noisy
+from fedkin.privacy.noise import gaussian_delta, gaussian_epsilon, gaussian_mu, noisy
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 1.0), (1.0, 0.3), (1.0, 2.0), (8.0, 1.7), (20.0, 5.0)])
@@ -30,6 +30,12 @@ def test_mu_is_the_greatest_that_is_allowed(epsilon: float, delta: float):
     assert gaussian_delta(epsilon, 1.001 * mu) > delta
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0, 300.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.3])
+def test_epsilon_inverts_mu(epsilon: float, delta: float):
+    assert gaussian_epsilon(gaussian_mu(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-6, abs=1e-6)
+
+
 def test_a_known_value():
     # Balle and Wang's analytic mechanism: for epsilon 1 and delta 1e-5 the deviation is 3.730632 at sensitivity 1.
     assert 1 / gaussian_mu(1.0, 1e-5) == pytest.approx(3.730632, abs=1e-5)
@@ -37,6 +43,7 @@ def test_a_known_value():
 
 def test_no_privacy_is_lost_without_a_difference():
     assert gaussian_delta(0.0, 0.0) == 0.0
+    assert gaussian_epsilon(0.0, 1e-5) == 0.0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])

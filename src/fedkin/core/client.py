@@ -37,6 +37,9 @@ class Client:
         engine takes `rng`, for inside one process nothing is secret and runs are to repeat.
     secret : callable
         So many bytes that nobody else can guess; derived by the local engine, for the same reason.
+    reserve : callable
+        Whether a run may spend this much on the site, a mu of Gaussian differential privacy, over all its exchanges; if
+        so, a site with a budget of its own has written it down. Others let a run spend anything.
     """
 
     id: int
@@ -46,6 +49,7 @@ class Client:
     rng: torch.Generator = field(default_factory=torch.Generator, repr=False)
     noise: Noise = field(default_factory=Secret, repr=False)
     secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
+    reserve: Callable[[float], bool] = field(default=lambda mu: True, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -13,6 +13,10 @@ class FedkinError(ValueError):
     """
 
 
+class RefusalError(FedkinError):
+    """About what a site will not do, however often it is asked."""
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(allowed)

@@ -22,6 +22,12 @@ Wanted = Expected | Callable[[int], Expected]
 """What replies must hold, the same for all clients or a function of the client's id."""
 
 
+class Refusal(str):
+    """Why a client does not do a task, and will not if it is asked again."""
+
+    __slots__ = ()
+
+
 @dataclass
 class Traffic:
     """Bytes that crossed so far: `sent` to clients and `received` from them."""
@@ -89,6 +95,11 @@ class Federation(ABC):
 
         A client that is away, failed, timed out, or replied with NaN, infinities or something else than the task holds
         or is `expected`, is simply absent, and `missing` says why.
+
+        Raises
+        ------
+        FedkinError
+            If everyone is asked and refuses for good.
         """
         return dict(self.stream(task, payloads, expected))
 
@@ -120,19 +131,28 @@ class Federation(ABC):
             else:
                 waiting[client] = reason
         self.missing = waiting
+        refusals = [waiting[client] for client in asked if isinstance(waiting.get(client), Refusal)]
+        if refusals and len(refusals) == len(self.present):
+            raise FedkinError(refusals[0])
 
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
     ) -> dict[int, Payload]:
-        """`ask`, and once more those that gave no usable reply, up to so many times in all; `missing` are the rest."""
+        """`ask`, and once more those that gave no usable reply, up to so many times in all; `missing` are the rest.
+
+        Who refuses for good is not asked again.
+        """
         replies: dict[int, Payload] = {}
+        refused: dict[int, str] = {}
         for attempt in range(attempts):
-            waiting = {i: payload for i, payload in payloads.items() if i not in replies}
+            waiting = {i: payload for i, payload in payloads.items() if i not in replies and i not in refused}
             if not waiting:
                 break
             if attempt:
                 self.pause(attempt)
             replies.update(self.ask(task, waiting, expected))
+            refused.update((i, reason) for i, reason in self.missing.items() if isinstance(reason, Refusal))
+        self.missing = dict(sorted((self.missing | refused).items()))
         return dict(sorted(replies.items()))
 
     def insist(
@@ -156,11 +176,13 @@ class Federation(ABC):
         Raises
         ------
         FedkinError
-            If a client has given no usable reply in 20 attempts.
+            If a client refuses for good, or has given no usable reply in 20 attempts.
         """
         everyone = self.present if clients is None else clients
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
         for i, reason in self.missing.items():
+            if isinstance(reason, Refusal):
+                raise FedkinError(f"Site {i} refuses, and nothing can begin without it: {reason}")
             raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
         return replies
 
@@ -181,5 +203,5 @@ class Federation(ABC):
     @abstractmethod
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
         """Carry out one exchange: (client, reply), replies in order of id; for a client that failed, the reason as a
-        string.
+        string, a `Refusal` if it will be the same however often it is asked.
         """

@@ -53,20 +53,22 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def held(path: Path, *, waits: bool = False) -> Iterator[None]:
     """Keep other processes that ask the same out, for as long as the context lasts; the system ends it with us.
 
     Parameters
     ----------
     path : Path
         Made if it is absent, and its folder with it. Whoever replaces it lets others in.
+    waits : bool
+        Whether to wait for another process that holds it.
 
     Raises
     ------
     FileError
         If another process holds `path`, or it cannot be made.
     """
-    handle = _locked(path)
+    handle = _locked(path, waits)
     try:
         yield
     finally:
@@ -97,7 +99,7 @@ def occupied(folder: Path) -> Iterator[None]:
                 path.rmdir()
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, waits: bool) -> int:
     """A handle of `path` that holds it."""
     while True:
         try:
@@ -106,7 +108,7 @@ def _locked(path: Path) -> int:
         except OSError as error:
             raise FileError(f"Cannot write {path}: {error.strerror}.") from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             if _is(path, handle):
                 return handle
         except BlockingIOError:

@@ -37,6 +37,9 @@ class Task:
         Whether a reply may also hold nothing, from a site that has nothing to tell.
     moves_data : bool
         Whether samples leave the site by it, as for a yardstick; then it is done in simulations only.
+    accounted : bool
+        Whether its replies tell of samples what `Client.reserve` allows for and nothing else; a site with a budget of
+        privacy does no other task.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Task:
     may_hold: Expected = field(default_factory=dict)
     may_be_empty: bool = False
     moves_data: bool = False
+    accounted: bool = False
 
     def refusal(self, reply: Payload, expected: Expected | None = None) -> str | None:
         """Why a reply must not be used, or ``None`` if it may; `expected` is what else it must hold."""
@@ -64,7 +68,12 @@ def task(run: TaskFunction, /) -> Task: ...
 
 @overload
 def task(
-    *, holds: Expected = ..., may_hold: Expected = ..., may_be_empty: bool = ..., moves_data: bool = ...
+    *,
+    holds: Expected = ...,
+    may_hold: Expected = ...,
+    may_be_empty: bool = ...,
+    moves_data: bool = ...,
+    accounted: bool = ...,
 ) -> Callable[[TaskFunction], Task]: ...
 
 
@@ -76,19 +85,20 @@ def task(
     may_hold: Expected | None = None,
     may_be_empty: bool = False,
     moves_data: bool = False,
+    accounted: bool = False,
 ) -> Task | Callable[[TaskFunction], Task]:
     """Decorator that makes a `Task` of a function and registers it as ``module.function``.
 
     Parameters
     ----------
     run : callable
-    holds, may_hold, may_be_empty, moves_data
+    holds, may_hold, may_be_empty, moves_data, accounted
         See `Task`; with any of them the decorator is written with parentheses.
     """
 
     def registered(run: TaskFunction) -> Task:
         name = f"{run.__module__}.{run.__name__}"
-        _TASKS[name] = Task(name, run, holds or {}, may_hold or {}, may_be_empty, moves_data)
+        _TASKS[name] = Task(name, run, holds or {}, may_hold or {}, may_be_empty, moves_data, accounted)
         return _TASKS[name]
 
     return registered if run is None else registered(run)

@@ -69,7 +69,8 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """Scale every client's data in the same way, as if they had been pooled; to be done once per federation.
 
     Sites send, per column or channel, count, sum, least and greatest value, and then the sum of squared distances
-    from the common mean, which is sound however large the mean is.
+    from the common mean, which is sound however large the mean is. If nothing is to be scaled they send the shape of a
+    sample alone.
 
     Parameters
     ----------
@@ -86,6 +87,9 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
+    if mode == "none":
+        shape = _checked_shape(fed.insist(shapes, {}))
+        return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
     if fed.secure_sums:
         return _scale_by_sums(fed, mode)
     replies = fed.insist(moments, {})
@@ -93,8 +97,8 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
     greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
     in_unit = bool((least >= 0).all() and (greatest <= 1).all())
-    if mode == "none" or (mode == "auto" and in_unit):
-        return Scaling("none" if mode == "none" else "unit", shape, torch.zeros_like(least), torch.ones_like(least))
+    if mode == "auto" and in_unit:
+        return Scaling("unit", shape, torch.zeros_like(least), torch.ones_like(least))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
     replies = fed.insist(squares, {"mean": mean}, expected={"squares": tuple(mean.shape)})
@@ -119,8 +123,6 @@ def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
             "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
         )
     shape = _checked_shape(fed.insist(shapes, {}))
-    if mode == "none":
-        return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
     check_enough(len(fed.present))
     digits = (len(_UNITS), shape[0])
     sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
@@ -180,7 +182,7 @@ def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     ]
 
 
-@task(holds={"shape": is_shape, "scaled": is_flag})
+@task(holds={"shape": is_shape, "scaled": is_flag}, accounted=True)
 def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Shape of a sample, and whether the data are scaled already."""
     return [{"shape": list(client.x.shape[1:]), "scaled": "scaling_mean" in client.state} for client in clients]

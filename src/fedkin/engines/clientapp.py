@@ -9,6 +9,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
+from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
 from fedkin.engines.site import Request, Site
 from fedkin.engines.wire import HELLO, KEEP, TASK, content, read
@@ -59,6 +60,9 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
     except FileError as error:
         _log.error("%s", error)
         return content(refusal=_OWN)
+    except RefusalError as error:
+        _log.error("%s", error)
+        return content(refusal=str(error), final=1)
     except FedkinError as error:
         _log.error("%s", error)
         return content(refusal=str(error))

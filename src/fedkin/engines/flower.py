@@ -9,6 +9,7 @@ from dataclasses import replace
 from flwr.app import Message
 
 from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.federation import Refusal
 from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.roster import NOWHERE, Roster
 from fedkin.engines.site import Request, Watched
@@ -108,9 +109,12 @@ class FlowerFederation(Federation):
             self.watched.refresh()
 
     def pause(self, attempt: int) -> None:
-        """Wait for sites to come back; simulated ones are not away."""
+        """Wait for sites to come back, and say so; simulated ones are not away."""
         if self.watched is None:
-            time.sleep(min(_LONGEST_RETRY, _RETRY * 2**attempt))
+            seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
+            reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
+            self.roster.told(f"Asking again in {seconds:g} s ({reasons or 'nobody had anything to tell'})")
+            time.sleep(seconds)
 
     def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
         node = self.roster.members[self.names[client]].node
@@ -172,8 +176,8 @@ class FlowerFederation(Federation):
             return f"Flower could not reach it (code {reply.error.code})"
         try:
             told = read(reply.content)
-            if told.text("refusal"):
-                return told.text("refusal")
+            if reason := told.text("refusal"):
+                return Refusal(reason) if told.facts.get("final") == 1 else reason
             spent = told.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
             return told.tree()

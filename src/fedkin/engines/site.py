@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
 from fedkin.core.device import on
+from fedkin.core.errors import RefusalError
 from fedkin.core.files import held, write_atomically, write_secret
 from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
@@ -127,6 +129,9 @@ class Site:
         Where tasks, models and features that the server names may come from; ``None`` where all are trusted.
     device : torch.device
         What its networks compute on.
+    reserve : callable or None
+        Of a site with a budget of privacy: whether a run, by its token, may spend so much on it, see `Client.reserve`.
+        Then it does no task that tells of samples what is not accounted for.
     """
 
     name: str
@@ -140,6 +145,7 @@ class Site:
     simulated: bool = False
     packages: tuple[str, ...] | None = ("fedkin",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    reserve: Callable[[str, float], bool] | None = None
 
     @property
     def identity(self) -> str:
@@ -150,13 +156,16 @@ class Site:
         return path.read_text()
 
     def introduction(self, labels: bool) -> Payload:
-        """What a server needs to know before anything begins; names of classes only if it needs `labels`."""
+        """What a server needs to know before anything begins; names of classes only if it needs `labels`.
+
+        With a budget of privacy never: a class may be that of a single sample.
+        """
         return {
             "name": self.name,
             "identity": self.identity,
             "shape": list(self.x.shape[1:]),
             "features": self.features,
-            "classes": self.classes if labels else [],
+            "classes": self.classes if labels and self.reserve is None else [],
         }
 
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
@@ -164,14 +173,20 @@ class Site:
 
         Raises
         ------
+        RefusalError
+            If the task moves data, or tells more than a budget of privacy accounts for.
         FedkinError
-            If the task is not known here or moves data, or the folder is in use by another process, or cannot be
-            written.
+            If the task is not known here, or the folder is in use by another process, or cannot be written.
         """
         with only(self.packages):
             task = known_task(request.task)
         if task.moves_data and not self.simulated:
-            raise FedkinError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
+            raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
+        if self.reserve is not None and not task.accounted:
+            raise RefusalError(
+                f"Site '{self.name}' has a budget of privacy, and task '{task.name}' is not accounted for; what is, "
+                'is kin-graph with method.epsilon, and data.scaling = "none".'
+            )
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             if not self.simulated:
@@ -190,6 +205,8 @@ class Site:
         client = Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
         if self.simulated:
             client.noise = rng
+        if self.reserve is not None:
+            client.reserve = partial(self.reserve, request.run)
         return client
 
     def memory(self, run: str) -> Memory:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedkin.core import FedkinError
 from fedkin.core.device import device_named
@@ -15,6 +15,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.data.load import load
 from fedkin.data.scaling import restore_scaling
 from fedkin.engines.site import Site
+from fedkin.privacy.account import Account
 
 
 class _File(BaseModel):
@@ -26,6 +27,8 @@ class _File(BaseModel):
     threads: PositiveInt = 1
     device: str = Field(default="cpu", min_length=1)
     packages: list[str] = ["fedkin"]
+    epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class SiteFile:
         What networks compute on.
     packages : tuple of str
         Where tasks may come from.
+    account : Account or None
+        Of privacy, where the file names an epsilon.
     """
 
     name: str
@@ -57,6 +62,7 @@ class SiteFile:
     threads: int
     device: torch.device
     packages: tuple[str, ...]
+    account: Account | None
 
     def site(self) -> Site:
         """The site, its data read.
@@ -78,6 +84,7 @@ class SiteFile:
             prepare=restore_scaling,
             packages=self.packages,
             device=self.device,
+            reserve=None if self.account is None else self.account.reserve,
         )
 
 
@@ -102,13 +109,14 @@ def read_site(path: Path) -> SiteFile:
     except ValueError as error:
         raise FedkinError(f"{path} is not a TOML file: {error}.") from error
     here = path.parent
-    data = here / Path(told.data).expanduser()
+    data, folder = here / Path(told.data).expanduser(), here / Path(told.folder).expanduser()
     return SiteFile(
         told.name,
         str(data) if data.exists() or Path(told.data).suffix else told.data,
-        here / Path(told.folder).expanduser(),
+        folder,
         told.label,
         told.threads,
         device_named(told.device, f"'device' in {path}"),
         tuple(told.packages),
+        None if told.epsilon is None else Account(folder, told.epsilon, told.delta),
     )

@@ -71,6 +71,27 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return low
 
 
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    mu : float
+        Not negative, finite.
+    delta : float
+        In (0, 1).
+    """
+    low, high = 0.0, 1.0
+    if gaussian_delta(low, mu) <= delta:
+        return low
+    while gaussian_delta(high, mu) > delta:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if gaussian_delta(middle, mu) <= delta else (middle, high)
+    return high
+
+
 def gdp(sensitivity: float, deviation: float) -> float:
     """The mu of sums that a sample changes by `sensitivity`, with noise of this deviation; infinite without noise."""
     return sensitivity / deviation if deviation > 0 else math.inf

@@ -21,6 +21,7 @@ WIDTH = 6
 RAW: Payload = {"features": "raw", "projection": None, "bound": 2.0}
 POINTS: Payload = {**RAW, "mean": torch.full((WIDTH,), 0.1), "directions": torch.eye(WIDTH)[:, :3].contiguous()}
 FREE: Payload = {"deviation": 0.0, "budget": math.inf}
+NAMED = (math.nan, -1.0, 0.0)
 
 
 def samples(n: int = 50, seed: int = 0) -> Tensor:
@@ -73,6 +74,41 @@ def test_one_sample_changes_sums_by_no_more_than_the_noise_is_made_for(size: flo
     assert size < 3 or length > 0.999 * math.sqrt(2)
 
 
+OVERFLOWS: Payload = {**POINTS, "directions": torch.full((WIDTH, 3), 3e38), "mean": torch.zeros(WIDTH)}
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e30])
+@pytest.mark.parametrize(
+    ("space", "options"),
+    [
+        ({**RAW, "bound": None}, {}),
+        ({**RAW, "bound": -1.0}, {}),
+        ({**RAW, "bound": math.nan}, {}),
+        ({**POINTS, "bound": None}, {"radius": 1e-20}),
+        ({**POINTS, "bound": None}, {"radius": 0.0}),
+        ({**POINTS, "bound": None}, {"radius": -1.0}),
+        (POINTS, {"radius": math.nan}),
+        ({**OVERFLOWS, "bound": None}, {}),
+    ],
+)
+def test_whatever_a_server_asks_for_a_sample_changes_sums_no_more(space: Payload, options: Any, size: float):
+    x = samples()
+    x[-1] *= size
+    summed = "mean" in space
+    with_it, without = ((sums if summed else moments)(part, space=space, **options) for part in (x, x[:-1]))
+    if not summed:
+        low = torch.tril_indices(WIDTH, WIDTH)
+        weight = torch.where(low[0] == low[1], 1.0, math.sqrt(2))
+        with_it["second"], without["second"] = with_it["second"] * weight, without["second"] * weight
+    assert lengths([with_it[name] - without[name] for name in with_it]) <= math.sqrt(2 if summed else 3) * (1 + 1e-4)
+
+
+def test_a_server_cannot_have_one_number_told_many_times():
+    one = Client(0, torch.rand(9, 1))
+    with pytest.raises(FedkinError, match="Features have 1 numbers here, not 50"):
+        noisy_moments(one, {"space": RAW, "width": 50, **FREE})
+
+
 def test_the_noise_is_that_of_the_budget():
     budget = Budget(2.0, 1e-5)
     assert gaussian_delta(2.0, budget.mu) == pytest.approx(1e-5, rel=1e-6)
@@ -100,6 +136,28 @@ def test_a_site_keeps_within_its_budget_whoever_asks():
     assert [bool(reply) for reply in replies] == [True] * 5 + [False] * 2  # five times 0.7 / 4
     assert float(client.state[SPENT].sum()) <= budget.mu**2
     assert not noisy_sums(Client(0, samples()), {**ask, "centres": centres[0], "deviation": 0.0})
+
+
+@pytest.mark.parametrize("budget", NAMED)
+def test_a_budget_that_is_none_lets_nothing_out(budget: float):
+    assert not moments(samples(), deviation=5.0, budget=budget)
+
+
+def test_a_site_has_the_last_word_on_what_a_run_may_spend():
+    budget, asked = Budget(1.0, 1e-5), []
+
+    def reserve(mu: float) -> bool:
+        asked.append(mu)
+        return len(asked) == 1
+
+    client = Client(0, samples(), reserve=reserve)
+    ask = {"space": RAW, "width": WIDTH, "deviation": budget.moments_deviation, "budget": budget.mu}
+    assert noisy_moments(client, ask)
+    client.x = client.x[1:]
+    client.state.clear()
+    assert not noisy_moments(client, ask)
+    assert asked == [budget.mu] * 2
+    assert SPENT not in client.state
 
 
 def test_what_was_released_is_released_again_with_the_same_noise_and_costs_nothing():

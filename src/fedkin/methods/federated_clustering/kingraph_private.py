@@ -13,8 +13,9 @@ With noise of deviation s, a release is (root of 3 or 2) / s - GDP, and all five
 before, are GDP with the root of the sum of squares; `fedkin.privacy.noise` turns that into epsilon and delta. All
 else, the components, the first centres drawn from them, which clusters are kept, the graph and its groups, is computed
 from these sums alone. Number, range and means of samples are not asked for. A site keeps an account of what it
-released in a run, and replies nothing when asked for more than the budget that the server named. What it has released
-already it releases again with the same noise.
+released in a run, and replies nothing when asked for more than the budget that the server named, or for a budget that
+is more than its own allows. What it has released already it releases again with the same noise. It sees to the lengths
+itself, whatever a server asks for.
 """
 
 from __future__ import annotations
@@ -108,19 +109,19 @@ class Found(NamedTuple):
     missing: dict[int, str]
 
 
-@task(holds={"shape": is_shape})
+@task(holds={"shape": is_shape}, accounted=True)
 def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Shape of a sample, and nothing that samples have a say in."""
     return [{"shape": list(client.x.shape[1:])} for client in clients]
 
 
-@task(holds={"count": is_number}, may_be_empty=True)
+@task(holds={"count": is_number}, may_be_empty=True, accounted=True)
 def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Count, sum and outer products of a site's features, with noise."""
     return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task(may_be_empty=True)
+@task(may_be_empty=True, accounted=True)
 def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Counts and sums of components by nearest centre, with noise."""
     return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
@@ -131,7 +132,9 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     for part in client.x.split(_BATCH):
-        rows = features_of(payload["space"], part)
+        rows = _of_length_one(features_of(payload["space"], part))
+        if rows.shape[1] != width:
+            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
         total += rows.sum(0, dtype=torch.float64)
         second += rows.T @ rows
     # Off the diagonal a number stands for two, so it enters the length times the root of 2 and may have less noise.
@@ -148,8 +151,7 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
 def noisy_sums(client: Client, payload: Payload) -> Payload:
     """One site's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
     centres, radius = payload["centres"], payload["radius"]
-    points = points_of(payload["space"], client.x)
-    points = points / points.norm(dim=1, keepdim=True).clamp_min(radius)
+    points = _of_length_one(points_of(payload["space"], client.x) / radius)
     labels = assigned(points, centres / radius)
     sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
     released = _released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
@@ -169,10 +171,18 @@ def _released(
     own = torch.tensor(list(name), dtype=torch.uint8)
     if not bool((names == own).all(1).any()):
         spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
-        if float(spent.sum()) > payload["budget"] ** 2 * (1 + 1e-6):
+        budget = float(payload["budget"])
+        if not math.sqrt(float(spent.sum())) <= budget * (1 + 1e-6) or not client.reserve(budget):
             return None
         client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
     return [noisy(value, payload["deviation"], noise) for value in exact]
+
+
+def _of_length_one(rows: Tensor) -> Tensor:
+    """Rows of length 1 at most; numbers that are not finite, which noise could not hide, count as 0."""
+    finite = rows.nan_to_num(0.0, 0.0, 0.0)
+    shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
+    return shortened
 
 
 def common_shape(fed: Federation) -> tuple[int, ...]:
@@ -286,7 +296,10 @@ def private_clusters(fed: Federation, space: Payload, variances: Tensor, samples
 def _check_budgets(missing: Mapping[int, str], budget: Budget) -> None:
     """Say so if nothing came and that is not because sites are missing."""
     if not missing:
-        raise FedkinError(f"All sites have spent their budgets of method.epsilon = {budget.epsilon:g}: nothing leaves.")
+        raise FedkinError(
+            f"All sites have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
+            "own: nothing leaves."
+        )
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:

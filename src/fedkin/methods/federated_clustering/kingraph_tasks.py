@@ -64,7 +64,7 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
     return replies
 
 
-@task
+@task(accounted=True)
 def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Every sample's group: that of its small cluster, or that which the nodes vote for if all of them came."""
     for client, payload in zip(clients, payloads, strict=True):
