@@ -100,6 +100,9 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
         assert "sites took part; their samples never left them" in (results / "report.html").read_text()
         assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
+        experiment = deployed.app / "experiment.toml"
+        experiment.write_text(experiment.read_text().replace("seed = 0", "seed = 1", 1))
+        deployed.hears(deployed.run(), "results holds another experiment; give another folder", 60)
 
 
 def sent_as_tracked(results: Path) -> list[float]:

@@ -1,9 +1,12 @@
 import subprocess
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from flwr.cli.build import build_fab_from_disk
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
@@ -33,6 +36,31 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     make_key(tmp_path / "key")
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
+def test_sites_get_the_app_and_nothing_that_is_the_servers(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    init(app, "kfed", 3, [], "127.0.0.1", 8000, False)
+    sent = packed(app)
+    assert sent == {"pyproject.toml", "experiment.toml", "site.example.toml", *PACKAGE}
+    for folder in ("results", "another"):
+        (app / folder).mkdir()
+        for name in ("federation.json", "result.json", "records.jsonl", "config.toml"):
+            (app / folder / name).write_text("{}")
+    deep = app / "flower" / "apps" / "/".join("abcdefghijk")
+    deep.mkdir(parents=True)
+    (deep / "server.py").write_text("")
+    assert packed(app) == sent
+
+
+PACKAGE = {f"fedkin_app/{name}.py" for name in ("__init__", "server", "client")}
+
+
+def packed(app: Path) -> set[str]:
+    """Names of the files that Flower sends to the sites."""
+    with ZipFile(BytesIO(build_fab_from_disk(app))) as fab:
+        return {name for name in fab.namelist() if not name.startswith(".info/")}
 
 
 def test_without_flower_one_sentence_says_what_to_install(

@@ -15,6 +15,7 @@ from fedkin.methods.federated_clustering.common import SampleMethod
 
 _TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
+    ".gitignore": "gitignore",
     "fedkin_app/__init__.py": "package.py",
     "fedkin_app/server.py": "server.py",
     "fedkin_app/client.py": "client.py",

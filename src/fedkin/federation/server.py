@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from fedkin.run import CONFIG, Line, Outcome, Progress, Run
 from fedkin.tracking import check_installed
 
 LEDGER = "federation.json"
+_UPLOADED = 1.0
+"""Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
 
 
 def server_app(folder: Path) -> ServerApp:
@@ -42,6 +45,7 @@ def server_app(folder: Path) -> ServerApp:
             serve(grid, config, Path(str(context.run_config["out"])).expanduser())
         except FedkinError as error:
             print(f"fedkin: {error}", file=sys.stderr, flush=True)
+            time.sleep(_UPLOADED)
             raise SystemExit(2) from error
 
     return app
