@@ -131,7 +131,7 @@ class Federation(ABC):
             else:
                 waiting[client] = reason
         self.missing = waiting
-        refusals = [waiting[client] for client in asked if isinstance(waiting.get(client), Refusal)]
+        refusals = [reason for reason in waiting.values() if isinstance(reason, Refusal)]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
 

@@ -60,12 +60,9 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
     except FileError as error:
         _log.error("%s", error)
         return content(refusal=_OWN)
-    except RefusalError as error:
-        _log.error("%s", error)
-        return content(refusal=str(error), final=1)
     except FedkinError as error:
         _log.error("%s", error)
-        return content(refusal=str(error))
+        return content(refusal=str(error), final=int(isinstance(error, RefusalError)))
     except Exception as error:
         _log.exception("What the server asked could not be done")
         return content(refusal=f"the task failed there ({type(error).__name__}; its log says more)")

@@ -184,8 +184,8 @@ class Site:
             raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
         if self.reserve is not None and not task.accounted:
             raise RefusalError(
-                f"Site '{self.name}' has a budget of privacy, and task '{task.name}' is not accounted for; what is, "
-                'is kin-graph with method.epsilon, and data.scaling = "none".'
+                f"Site '{self.name}' has a budget of privacy, and task '{task.name}' is not accounted for; "
+                "docs/privacy.md says what is."
             )
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
