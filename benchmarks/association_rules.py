@@ -15,12 +15,12 @@ import argparse
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.data.scenario import LabelSkew
+from fedkin.clustering.metrics import match_labels
+from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.federated_clustering import association
-from fedkin.methods.federated_clustering.association import Graph
-from fedkin.methods.federated_clustering.fedcref import FedCRef
-from fedkin.metrics import match_labels
+from fedkin.methods.samples.fedcref import association
+from fedkin.methods.samples.fedcref.association import AssociationGraph
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 
 CUTS = np.round(np.arange(0.02, 1.0, 0.01), 2)
 
@@ -53,13 +53,13 @@ def main() -> None:
 def _line(scenario: LabelSkew, seed: int, rule: str) -> str:
     population = scenario.build(seed)
     fed = LocalFederation(population.clients, seed)
-    method = FedCRef(n_clusters="given", associations=rule, rounds=1, first_epochs=1, max_iterations=1)  # type: ignore[arg-type]
+    method = FedCRefMethod(n_clusters="given", associations=rule, rounds=1, first_epochs=1, max_iterations=1)  # type: ignore[arg-type]
     state, _ = method.step(fed, method.init(fed))
     assert population.truth is not None
     matched = [match_labels(population.truth[c.id], c.state["given"]) for c in population.clients]
     classes = np.array([matched[site][cluster] for site, cluster in state.nodes])
 
-    def graph(cut: float | None) -> Graph:
+    def graph(cut: float | None) -> AssociationGraph:
         if rule == "held-out":
             return association.by_kinship(state.nodes, state.statistics, cut)
         return association.by_threshold(state.nodes, state.statistics, method.threshold if cut is None else cut)
@@ -84,7 +84,7 @@ def _line(scenario: LabelSkew, seed: int, rule: str) -> str:
     )
 
 
-def _score(graph: Graph, classes: np.ndarray) -> float:
+def _score(graph: AssociationGraph, classes: np.ndarray) -> float:
     groups = graph.groups()
     found = [groups[site][cluster] for site, cluster in graph.nodes]
     return float(adjusted_rand_score(classes, found))

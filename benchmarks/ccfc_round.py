@@ -59,12 +59,12 @@ def ours(samples: int, phase: str, precision: str) -> Seconds:
     """Seconds of processor time that fedkin takes."""
     from fedkin.core import Client
     from fedkin.engines.local import LocalFederation
-    from fedkin.methods.federated_clustering.ccfc import CCFC
+    from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
 
     x = torch.from_numpy(images(samples)).float().div(255)[:, None].split(samples)
     fed = LocalFederation([Client(i, part) for i, part in enumerate(x)], workers=1)
     before = 2 if phase == "views" else 0
-    method = CCFC(pretrain_rounds=2 * before, cluster_rounds=2, batch_size=BATCH, precision=precision)  # type: ignore[arg-type]
+    method = CCFCMethod(pretrain_rounds=2 * before, cluster_rounds=2, batch_size=BATCH, precision=precision)  # type: ignore[arg-type]
     state = method.init(fed)
     state, _ = method.step(fed, state)
     began, trained = process_time(), fed.seconds

@@ -22,9 +22,9 @@ from torch import Tensor
 from fedkin.core import Client, Federation
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.methods.federated_clustering import kfed
-from fedkin.methods.federated_clustering.ffcm import FFCM
-from fedkin.methods.federated_clustering.kfed import KFed
+from fedkin.methods.samples import kfed
+from fedkin.methods.samples.ffcm import FFCMMethod
+from fedkin.methods.samples.kfed import KFedMethod
 
 CLUSTERS, WIDTH, NOISE = 10, 784, 0.5
 
@@ -42,7 +42,10 @@ def main() -> None:
         sites.clear()  # before there are others
         clients, samples = (int(number) for number in population.split("x"))
         sites.extend(made(clients, samples))
-        for method in (KFed(n_clusters=CLUSTERS, features="raw"), FFCM(n_clusters=CLUSTERS, rounds=options.rounds)):
+        for method in (
+            KFedMethod(n_clusters=CLUSTERS, features="raw"),
+            FFCMMethod(n_clusters=CLUSTERS, rounds=options.rounds),
+        ):
             name = type(method).__name__
             steps, seconds, busy, share, memory = timed(method, sites)
             figures = f"{steps} | {seconds:.1f} | {busy:.1f} | {share:.0%} | {memory:.0f}"
@@ -82,7 +85,7 @@ def arithmetic(method: Any, fed: Federation, iterations: dict[str, int]) -> floa
     work = 0.0
     for i, count in iterations.items():
         numbers = fed.clients[int(i)].x.numel()  # type: ignore[attr-defined]
-        if isinstance(method, KFed):
+        if isinstance(method, KFedMethod):
             wide = CLUSTERS + kfed._SPARE_DIRECTIONS
             subspace = (2 * kfed._PASSES + 1) * 2 * numbers * wide
             work += subspace + count * 4 * numbers * CLUSTERS

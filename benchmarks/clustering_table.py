@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fedkin.config import load_config
-from fedkin.run import CONFIG, TIMING
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import CONFIG, TIMING
 from grid import records, run, spread
 
 SHARES = ["0", "0.25", "0.5", "0.75", "1"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from fedkin.wording import formed, reached
+from fedkin.experiment.words import formed, reached
 
 Row = dict[str, float]
 

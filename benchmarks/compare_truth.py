@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from fedkin.comparison import Comparison, Options, compared, question_of
+from fedkin.studies.compare import Comparison, Options, compared, question_of
 
 FEDERATIONS = ("digits", "blobs", "label-groups")
 """What is compared: data, dealt out by class, and a scenario."""

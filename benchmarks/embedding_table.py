@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fedkin.config import load_config
-from fedkin.costs import Target, costs_of, training_rounds
-from fedkin.run import CONFIG
-from fedkin.wording import reached
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import CONFIG
+from fedkin.experiment.words import reached
+from fedkin.studies.costs import CostTarget, costs_of, training_rounds
 from grid import records, run, spread
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -154,7 +154,7 @@ def costs_to(folders: list[Path], reach: float | None) -> list[list[str]]:
     rows = []
     for folder in folders:
         wanted = reach or load_config(folder / CONFIG).target.reach or 1.0
-        (costs,) = costs_of([folder], Target("personal_accuracy", wanted))
+        (costs,) = costs_of([folder], CostTarget("personal_accuracy", wanted))
         if costs.step is None:
             rows.append([f"{wanted:g}", "–", "–", "–"])
             continue

@@ -38,7 +38,7 @@ from flower_fedavg.workload import REGIMES, Workload, write_data
 
 if TYPE_CHECKING:
     from fedkin.engines.local import LocalFederation
-    from fedkin.methods.clustered_fl.fedavg import FedAvg
+    from fedkin.methods.clients.fedavg import FedAvgMethod
 
 CONTESTANTS = ("fedkin", "flower", "plain-1", "plain-default")
 NAMES = {
@@ -93,7 +93,7 @@ def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload) -> None:
 
 def local_engine(work: Workload) -> Report:
     """The same through fedkin, as its users write it."""
-    from fedkin.learning.classifier import Classifier  # not above: plain loops shall not carry fedkin in their memory
+    from fedkin.nn.classifier import Classifier  # not above: plain loops shall not carry fedkin in their memory
 
     method, fed = federated(work)
     start_from = nn.utils.parameters_to_vector(work.first_model().parameters()).detach()
@@ -109,15 +109,15 @@ def local_engine(work: Workload) -> Report:
     return {"seconds": seconds, "loss": work.loss(found.module(state.models[0]))}
 
 
-def federated(work: Workload) -> tuple[FedAvg, LocalFederation]:
+def federated(work: Workload) -> tuple[FedAvgMethod, LocalFederation]:
     """The library's method for `work`, and the federation to run it on."""
     from fedkin.core import Client
     from fedkin.engines.local import LocalFederation
-    from fedkin.methods.clustered_fl.fedavg import FedAvg
+    from fedkin.methods.clients.fedavg import FedAvgMethod
 
     work.read_all()
     regime = REGIMES[work.regime]
-    method = FedAvg(
+    method = FedAvgMethod(
         module=regime.name,
         batch_size=work.batch_size,
         learning_rate=work.learning_rate,

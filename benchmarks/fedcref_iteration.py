@@ -32,11 +32,11 @@ from fedkin.core import Client, Payload, Task
 from fedkin.core.federation import Wanted
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.learning.stack import Training
-from fedkin.methods.federated_clustering import fedcref_tasks
-from fedkin.methods.federated_clustering.fedcref import FedCRef
-from fedkin.methods.federated_clustering.kinship import JUDGES
-from fedkin.models.autoencoder import Autoencoder, widths_for
+from fedkin.methods.samples.fedcref import fedcref_tasks
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.fedcref.held_out_rule import JUDGES
+from fedkin.nn.stack import StackTraining
+from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 Pair = NDArray[np.float64]  # by the wall's clock, and by the processor's, which rests while a thread must wait
 
@@ -93,7 +93,7 @@ def forward_operations(widths: Sequence[int]) -> int:
 
 def training_operations(widths: Sequence[int], samples: int, training: Payload) -> int:
     """Operations to train one model: 6 per weight and sample, 4 in the first layer, whose input needs no gradient."""
-    plan = Training(**training)
+    plan = StackTraining(**training)
     samples *= plan.total_steps(samples) // plan.steps(samples)
     return samples * (3 * forward_operations(widths) - 2 * widths[0] * widths[1])
 
@@ -144,7 +144,7 @@ class TimedFederation(LocalFederation):
         return replies
 
 
-def one_iteration(method: FedCRef, clients: Sequence[Client], workers: int, rate: MachineRate) -> dict[str, Any]:
+def one_iteration(method: FedCRefMethod, clients: Sequence[Client], workers: int, rate: MachineRate) -> dict[str, Any]:
     """Time FedCRef's first iteration, the sites' first clustering excluded."""
     fed = TimedFederation(clients, workers, rate)
     state = method.init(fed)
@@ -162,7 +162,7 @@ def one_iteration(method: FedCRef, clients: Sequence[Client], workers: int, rate
     }
 
 
-def plain_loop(data: Sequence[Tensor], training: Training, threads: int, fused: bool) -> None:
+def plain_loop(data: Sequence[Tensor], training: StackTraining, threads: int, fused: bool) -> None:
     """Train one autoencoder after another as PyTorch's tutorials do, on data held in memory."""
     torch.set_num_threads(threads)
     for x in data:
@@ -178,10 +178,10 @@ def plain_loop(data: Sequence[Tensor], training: Training, threads: int, fused: 
                 adam.step()
 
 
-def ratios_to_plain_loops(method: FedCRef, clients: Sequence[Client], workers: int, pairs: int) -> dict[str, Any]:
+def ratios_to_plain_loops(method: FedCRefMethod, clients: Sequence[Client], workers: int, pairs: int) -> dict[str, Any]:
     """How many times longer than the exchange `train_clusters` plain loops over the same models take."""
     shape = Autoencoder(widths_for(clients[0].x.shape[1]))
-    training = Training(method.local_epochs // 2, 0, method.batch_size, method.learning_rate)  # enough for a ratio
+    training = StackTraining(method.local_epochs // 2, 0, method.batch_size, method.learning_rate)  # enough for a ratio
     payload = {**fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
 
     def stacked(count: int) -> None:
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.set_defaults(sites=4, samples=40, features=64, pairs=1)
     options = parser.parse_args(arguments)
 
-    method = FedCRef("given", local_epochs=2, min_steps=0, rounds=2) if options.quick else FedCRef("given")
+    method = FedCRefMethod("given", local_epochs=2, min_steps=0, rounds=2) if options.quick else FedCRefMethod("given")
     clients = synthetic_clients(options.sites, options.samples, options.features)
     rate = MachineRate(options.workers, seconds=0.02 if options.quick else 0.4)
     report: dict[str, Any] = {**vars(options), "load_before": os.getloadavg()[0]}

@@ -22,18 +22,18 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
 
+from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
-from fedkin.data.planted import Domain, LabelFlip, Rotation
 from fedkin.data.population import Population
-from fedkin.data.supervised import load_labelled
+from fedkin.data.scenarios.partition_scenario import load_labelled
+from fedkin.data.scenarios.planted import Domain, LabelFlip, Rotation
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.methods.clustered_fl.embedding import Embedding
-from fedkin.methods.clustered_fl.embedding_tasks import true_bits
-from fedkin.methods.clustered_fl.grouping import group
-from fedkin.methods.clustered_fl.matching import matched
-from fedkin.metrics import adjusted_rand
-from fedkin.privacy.quantization import flipped
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients.embedding.embedding_tasks import true_bits
+from fedkin.methods.clients.embedding.prototype_matching import matched
+from fedkin.methods.clients.one_shot.tree_cuts import group
+from fedkin.privacy.randomised_response import flipped
 
 RATES = [at / 20 for at in range(11)]
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="a hyper-parameter of the method, name=JSON value")
     parser.add_argument("--out", type=Path, help="file for one JSON line per seed")
     options = parser.parse_args()
-    method = Embedding(
+    method = EmbeddingMethod(
         encoder=None if options.encoder == "federated" else options.encoder,
         form=options.form,
         batch_size=32,
@@ -94,7 +94,7 @@ def dealer(name: str, clients: int) -> Callable[[int], Population]:
     return lambda seed: scenario.deal(data, seed)
 
 
-def of_seed(population: Population, method: Embedding, least: int, seed: int) -> dict[str, Any]:
+def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: int) -> dict[str, Any]:
     """ARI and number of groups of every mode at every flip rate."""
     bits = clean_bits(population, method, seed)
     groups = population.groups
@@ -114,7 +114,7 @@ def of_seed(population: Population, method: Embedding, least: int, seed: int) ->
     return found
 
 
-def clean_bits(population: Population, method: Embedding, seed: int) -> list[Tensor]:
+def clean_bits(population: Population, method: EmbeddingMethod, seed: int) -> list[Tensor]:
     """Every client's bits before any is flipped, ``(segments, width)``, after pre-training if there is any."""
     federation = LocalFederation(population.clients, seed)
     with one_thread():

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path += [str(TESTS), str(TESTS / "federation")]
+sys.path += [str(TESTS), str(TESTS / "deploy")]
 
 OPTIONS = {
     "fedavg": ["--set", "method.rounds=6"],

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from fedkin.config import load_config
-from fedkin.run import CONFIG, RECORDS, Progress, execute, resume
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import CONFIG, RECORDS, Progress, execute, resume
 
 
 def run(

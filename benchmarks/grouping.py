@@ -24,7 +24,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score
 
 from fedkin.core.seeds import derive_generator
-from fedkin.methods.clustered_fl.grouping import group
+from fedkin.methods.clients.one_shot.tree_cuts import group
 
 THRESHOLDS = 35  # 30 random, 5 by the upper confidence bound
 

@@ -55,17 +55,17 @@ from sklearn.datasets import (
 from torch import Tensor
 
 import fedkin
-from fedkin.config import load_config
+from fedkin.clustering.metrics import adjusted_rand, normalized_mutual_information, pooled
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
-from fedkin.data.own_class import OwnClass
 from fedkin.data.population import Population
+from fedkin.data.scenarios.own_class import OwnClass
 from fedkin.engines.local import LocalFederation
-from fedkin.learning import features
-from fedkin.methods.federated_clustering.kingraph import KinGraph, KinGraphState
-from fedkin.metrics import adjusted_rand, normalized_mutual_information, pooled
-from fedkin.outputs import load_found
-from fedkin.run import CONFIG
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run import CONFIG
+from fedkin.features import extractors
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, KinGraphState
 
 Shape = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
 """From size and seed to samples and the group of each."""
@@ -175,7 +175,7 @@ def grown(sites: int, samples: int) -> dict[str, Any]:
     from sklearn.metrics import adjusted_rand_score
 
     clients = [Made(i, samples) for i in range(sites)]
-    fed, method = LocalFederation(clients, seed=0), KinGraph()
+    fed, method = LocalFederation(clients, seed=0), KinGraphMethod()
     state = method.init(fed)
     seconds, processor = [], time.process_time()
     while not state.finished:
@@ -202,7 +202,7 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
         found = []
         for seed in range(seeds):
             population = OwnClass(data, share=share).build(seed)
-            fed, state = _clustered(KinGraph(n_clusters=GROUPS, epsilon=epsilon), population, seed)
+            fed, state = _clustered(KinGraphMethod(n_clusters=GROUPS, epsilon=epsilon), population, seed)
             found.append(_agreement(normalized_mutual_information, population))
         spread = f"{mean(found):.3f} ± {pstdev(found):.3f}"
         sizes = f"{len(state.counts):,} | {len(state.variances)} | {fed.traffic.received / 1e6:.1f}"
@@ -222,7 +222,7 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
                 found = []
                 for seed in range(seeds):
                     population = OwnClass(data, share=share, fraction=fraction).build(seed)
-                    method = KinGraph(n_clusters=wanted, least_members=least, tell_nodes=told)
+                    method = KinGraphMethod(n_clusters=wanted, least_members=least, tell_nodes=told)
                     _, state = _clustered(method, population, seed)
                     found.append(_agreement(adjusted_rand, population))
                     size, nodes = len(population.clients[0]), len(state.counts)
@@ -269,7 +269,7 @@ TABLES: dict[str, Callable[[int], tuple[NDArray[Any], NDArray[Any]]]] = {
 def print_latents(run: Path, seeds: int) -> None:
     """One line per kind of features: groups found and NMI, with the number of groups found and given."""
     found, scenario = load_found(run), load_config(run / CONFIG).scenario
-    features.register("latents", lambda x: found.method.embed(found.result, found.scaling.apply(x)))
+    extractors.register("latents", lambda x: found.method.embed(found.result, found.scaling.apply(x)))
     print("| features | groups found | NMI | NMI, number given |\n|---|---|---|---|")
     for name in ("auto", "latents"):
         groups, cells = set(), []
@@ -278,14 +278,14 @@ def print_latents(run: Path, seeds: int) -> None:
             for seed in range(seeds):
                 population = scenario.build(seed)
                 wanted = len(np.unique(pooled(population.truth))) if given else "auto"
-                _, state = _clustered(KinGraph(n_clusters=wanted, features=name), population, seed)
+                _, state = _clustered(KinGraphMethod(n_clusters=wanted, features=name), population, seed)
                 agreements.append(_agreement(normalized_mutual_information, population))
                 groups |= set() if given else {int(state.groups.max()) + 1}
             cells.append(f"{mean(agreements):.3f} ± {pstdev(agreements):.3f}")
         print(f"| {name} | {', '.join(map(str, sorted(groups)))} | {' | '.join(cells)} |", flush=True)
 
 
-def _clustered(method: KinGraph, population: Population, seed: int) -> tuple[LocalFederation, KinGraphState]:
+def _clustered(method: KinGraphMethod, population: Population, seed: int) -> tuple[LocalFederation, KinGraphState]:
     """The federation after the method has run, and its last state."""
     fed = LocalFederation(population.clients, seed)
     state = method.init(fed)

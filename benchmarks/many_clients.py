@@ -47,8 +47,8 @@ def measured(clients: int) -> dict[str, float]:
     """Median seconds of a round after the first, clients asked in it, seconds of all, and peak memory in MiB."""
     import numpy as np
 
-    from fedkin.config import load_config
-    from fedkin.run import TIMING, execute
+    from fedkin.experiment.config import load_config
+    from fedkin.experiment.run import TIMING, execute
 
     with tempfile.TemporaryDirectory() as folder:
         rng = np.random.default_rng(0)

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from fedkin.core.seeds import derive_generator
-from fedkin.data.planted import LabelFlip, Rotation
-from fedkin.data.supervised import load_labelled
-from fedkin.methods.clustered_fl.embedding import Embedding
-from fedkin.methods.clustered_fl.grouping import group
-from fedkin.methods.clustered_fl.one_shot import circles, nearest_group
-from fedkin.privacy.quantization import flipped
+from fedkin.data.scenarios.partition_scenario import load_labelled
+from fedkin.data.scenarios.planted import LabelFlip, Rotation
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients.one_shot.one_shot import circles, nearest_group
+from fedkin.methods.clients.one_shot.tree_cuts import group
+from fedkin.privacy.randomised_response import flipped
 from flip_rates import clean_bits
 
 CLIENTS, LATE = 100, 20
@@ -43,7 +43,7 @@ def main() -> None:
         scenario = Rotation(clients=CLIENTS) if data.x.shape[1] == 1 else LabelFlip(clients=CLIENTS)
         population = scenario.deal(data, seed)
         assert population.groups is not None
-        bits = clean_bits(population, Embedding(encoder=str(options.encoder)), seed)
+        bits = clean_bits(population, EmbeddingMethod(encoder=str(options.encoder)), seed)
         for flip in options.flips:
             for repetition in range(options.repetitions):
                 rng = derive_generator(seed, "flips", repetition)

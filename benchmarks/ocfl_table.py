@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.config import load_config
-from fedkin.methods.clustered_fl import groupers
-from fedkin.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
-from fedkin.outputs import load_found
-from fedkin.run import CONFIG
+from fedkin.clustering import from_distances
+from fedkin.clustering.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run import CONFIG
 from grid import records, run, spread
 
 ROUNDS = 50
@@ -127,11 +127,11 @@ def groupings(distances: Tensor | None) -> dict[str, Any]:
         return dict.fromkeys(names)
     rng = torch.Generator().manual_seed(0)
     made = [
-        groupers.kmeans(distances, 3, rng),
-        groupers.affinity(distances, "paper", rng),
-        groupers.affinity(distances, "corrected", rng),
-        groupers.meanshift(distances),
-        groupers.hdbscan(distances, 0.2, "group"),
+        from_distances.kmeans(distances, 3, rng),
+        from_distances.affinity(distances, "paper", rng),
+        from_distances.affinity(distances, "corrected", rng),
+        from_distances.meanshift(distances),
+        from_distances.hdbscan(distances, 0.2, "group"),
     ]
     return dict(zip(names, made, strict=True))
 

@@ -50,7 +50,7 @@ def real() -> Callable[[str], Path]:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets experiments name the method and the scenario of toy.py."""
     import toy
-    from fedkin import registry
+    from fedkin.experiment import registry
 
     monkeypatch.setitem(registry.METHODS, "toy", toy.METHOD)
     monkeypatch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)

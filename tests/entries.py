@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from fedkin.reproduce.entry import Entry, load_entry
+from fedkin.studies.reproduce.entry import PaperEntry, load_entry
 
 
 def tables(**changes: Any) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def entry(**changes: Any) -> Entry:
-    return Entry.model_validate(tables(**changes))
+def entry(**changes: Any) -> PaperEntry:
+    return PaperEntry.model_validate(tables(**changes))
 
 
-def loaded(folder: Path, **changes: Any) -> Entry:
+def loaded(folder: Path, **changes: Any) -> PaperEntry:
     return load_entry(written(folder, **changes))

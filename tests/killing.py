@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import toy
-from fedkin import registry
 from fedkin.cli import main
-from fedkin.run import execute  # noqa: F401  (imported once, for all children)
+from fedkin.experiment import registry
+from fedkin.experiment.run import execute  # noqa: F401  (imported once, for all children)
 
 ROUNDS = sys.argv[1]
 registry.METHODS["toy"], registry.SCENARIOS["toy"] = toy.METHOD, toy.SCENARIO

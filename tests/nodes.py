@@ -11,10 +11,10 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from app_nodes import Fleet
 from fedkin.core import Client, Payload
-from fedkin.data.scaling import restore_scaling
-from fedkin.engines.clientapp import client_app
-from fedkin.engines.flower import FlowerFederation
-from fedkin.engines.roster import Roster
+from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.engines.flower.node_app import client_app
+from fedkin.engines.flower.roster import Roster
 from fedkin.engines.site import Request, Site
 
 RUN = "ab12"

@@ -15,16 +15,16 @@ from fedkin.cli import main
 from fedkin.core import Client, Payload, task
 from fedkin.core.device import device, on
 from fedkin.engines.site import Request, Site
-from fedkin.learning.adam import Moments
-from fedkin.learning.augmentation import augmentation_for
-from fedkin.learning.classifier import Classifier
-from fedkin.learning.contrastive import Contrastive, Training
-from fedkin.learning.dcn import DeepClustering, DeepEncoder
-from fedkin.learning.descent import Descent, descend
-from fedkin.learning.encoder import Encoder
-from fedkin.learning.flow import Flow
-from fedkin.learning.gan import Adversaries, Blueprint, Rates
-from fedkin.models.contrastive import Design
+from fedkin.nn.augmentation import augmentation_for
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.contrastive import Design
+from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.nn.dcn import DeepClustering, DeepEncoder
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder
+from fedkin.nn.flow_training import Flow
+from fedkin.nn.gan_training import Adversaries, Blueprint, Rates
+from fedkin.nn.optimisers import AdamMoments
 
 ELSEWHERE = torch.device(elsewhere.NAME, 0)
 IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
@@ -32,9 +32,9 @@ IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
 
 def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
     network = Contrastive.of(Design(shape, latent=16, projector_units=32, predictor_units=8).decided().spec())
-    training = Training(batch_size=16)
+    training = ContrastiveTraining(batch_size=16)
     rng, x = drawn(shape, 40)
-    moments = Moments.new(network.parameters)
+    moments = AdamMoments.new(network.parameters)
     model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
     latents, anchors = network.anchors(model, x, training)
     groups = torch.arange(40) % 3

@@ -5,20 +5,20 @@ import numpy as np
 from fedkin.report import (
     Band,
     Bars,
-    Cell,
-    Change,
+    ClientEvent,
     ClientGroups,
     Curve,
-    Graph,
+    GraphNode,
+    GraphView,
     GroupPictures,
     GroupTable,
     Mark,
-    Node,
+    PagePart,
     PageView,
-    Part,
     Profiles,
     ResultTable,
     RunView,
+    TableCell,
     Timeline,
 )
 
@@ -67,26 +67,28 @@ def comparison() -> PageView:
             ("Took", "3 min 19 s", "of a budget of ten minutes"),
         ],
         [
-            Part("ranking", "The ranking", ["All ran on the same split."], [table], commands=["fedkin run kin-graph"]),
-            Part("figures", "How sure this is", curves=[seeds], bars=[bars], notes=["One run did not finish."]),
+            PagePart(
+                "ranking", "The ranking", ["All ran on the same split."], [table], commands=["fedkin run kin-graph"]
+            ),
+            PagePart("figures", "How sure this is", curves=[seeds], bars=[bars], notes=["One run did not finish."]),
         ],
         {"seeds": 3, "data": {"name": "digits"}},
     )
 
 
-def _row(at: int, row: list) -> list[Cell]:
+def _row(at: int, row: list) -> list[TableCell]:
     groups, stability, silhouette, truth, traffic, seconds, remark = row
     spread = f"± {0.004 + 0.011 * at:.3f}"
     return [
-        Cell(str(groups)),
-        Cell(
+        TableCell(str(groups)),
+        TableCell(
             f"{stability:.3f}", spread, "best" if at == 0 else "", f"three pairs of seeds\nleast {stability - 0.02:.3f}"
         ),
-        Cell(f"{silhouette:.3f}", verdict="best" if at == 0 else ""),
-        Cell(f"{truth:.3f}", spread, "best" if at == 0 else ""),
-        Cell(f"{traffic:.2f}", verdict="best" if at == 2 else ""),
-        Cell(f"{seconds:.1f}", verdict="best" if at == 2 else ""),
-        Cell(remark),
+        TableCell(f"{silhouette:.3f}", verdict="best" if at == 0 else ""),
+        TableCell(f"{truth:.3f}", spread, "best" if at == 0 else ""),
+        TableCell(f"{traffic:.2f}", verdict="best" if at == 2 else ""),
+        TableCell(f"{seconds:.1f}", verdict="best" if at == 2 else ""),
+        TableCell(remark),
     ]
 
 
@@ -127,9 +129,9 @@ def reproduction() -> PageView:
         "Every number of the paper's second table, run again.",
         [("Within the interval", "41 of 60", "numbers of the paper"), ("Largest gap", "−3.1", "percentage points")],
         [
-            Part("table-2", "Table II", tables=[table], notes=["`CIFAR-10` is not augmented."]),
-            Part("figure-3", "Figure 3", curves=[curve]),
-            Part(
+            PagePart("table-2", "Table II", tables=[table], notes=["`CIFAR-10` is not augmented."]),
+            PagePart("figure-3", "Figure 3", curves=[curve]),
+            PagePart(
                 "again",
                 "Run it again",
                 commands=["fedkin reproduce ocfl --table 2 --seeds 5", "fedkin resume runs/ocfl"],
@@ -139,13 +141,13 @@ def reproduction() -> PageView:
     )
 
 
-def _figure(at: int, column: int) -> Cell:
+def _figure(at: int, column: int) -> TableCell:
     if (at, column) == (7, 3):
-        return Cell("–", "84.20", tip="not run: the data were not there")
+        return TableCell("–", "84.20", tip="not run: the data were not there")
     ours = 96.4 - 3.7 * column - 1.9 * (at % 4) + 1.3 * (at // 4)
     gap = [0.3, -0.2, 1.8, -3.1, 0.4][(at + column) % 5]
     verdict = "better" if gap > 1 else "worse" if gap < -1 else "inside"
-    return Cell(
+    return TableCell(
         f"{ours:.2f} ± {0.41 + 0.1 * column:.2f}", f"paper {ours - gap:.2f}", verdict, f"five seeds\n{gap:+.2f}"
     )
 
@@ -153,21 +155,21 @@ def _figure(at: int, column: int) -> Cell:
 def full_view(groups: int = 3) -> RunView:
     """A run of which every part of the page is shown."""
     rng = np.random.default_rng(0)
-    nodes = [Node(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
+    nodes = [GraphNode(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
     edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
     return RunView(
         title="A run",
         lead="What it found.",
         summary=[("Groups found", str(groups), "across 3 sites")],
         curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
-        graphs=[Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)],
+        graphs=[GraphView("Before", "Loose.", nodes, []), GraphView("After", "Tied.", nodes, edges)],
         clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
         table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
         pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
         profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
         findings=["Four bits each.", "No guarantee."],
         bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
-        changes=[Change(2, "went over", ["0"], 0, groups - 1)],
+        changes=[ClientEvent(2, "went over", ["0"], 0, groups - 1)],
         timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
         notes=["Site 2 was missing once."],
         settings={"method": {"epochs": 3}, "seed": 0},

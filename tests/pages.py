@@ -2,12 +2,12 @@
 
 import torch
 
-from fedkin.config import Config
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.scaling import Scaling
+from fedkin.data.preparing.scaling import Scaling
+from fedkin.experiment.config import Config
+from fedkin.experiment.views import view_of
 from fedkin.report import RunView
-from fedkin.view import view_of
 
 
 def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Scaling:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from fedkin.core import Client, Record
-from fedkin.core.sums import secure
 from fedkin.engines.local import LocalFederation
-from fedkin.learning.classifier import Classifier
+from fedkin.nn.classifier import Classifier
+from fedkin.secure.sums import secure
 
 CLASSES = 6
 LEVELS: dict[int, list[tuple[int, int]]] = {

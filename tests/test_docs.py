@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin import registry
 from fedkin.cli import main
-from fedkin.config import load_config
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

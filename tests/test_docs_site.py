@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkin import registry
+from fedkin.experiment import registry
 
 ROOT = Path(__file__).parents[1]
 GALLERY = sorted(page.stem for page in (ROOT / "docs" / "gallery").glob("*.md") if page.stem != "index")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedkin.cli import main
-from fedkin.methods.federated_clustering import kinship
+from fedkin.methods.samples.fedcref import held_out_rule
 
 QUICK = "--data wine --clients 3 --set method.initial=kmeans --set method.n_clusters=2 --set method.local_epochs=1"
 QUICK += " --set method.rounds=1 --set method.min_steps=0 --set method.max_iterations=2 --set method.stability=1"
@@ -298,7 +298,7 @@ def test_control_c_in_the_middle_of_a_step(
     exchanges: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The signal comes while worker threads compute; the run then goes on to the same files."""
-    real, calls = kinship.judges, 0
+    real, calls = held_out_rule.judges, 0
 
     def judges(*arguments: object) -> object:
         nonlocal calls
@@ -308,7 +308,7 @@ def test_control_c_in_the_middle_of_a_step(
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kinship, "judges", judges)
+        patch.setattr(held_out_rule, "judges", judges)
         assert fedkin(START) == 130
     assert capsys.readouterr() == ("", "fedkin: Interrupted; go on with `fedkin resume run`.\n")
     assert not list(tmp_path.rglob("*.partial"))

@@ -10,9 +10,9 @@ import torch
 import planted
 from fedkin.core import Client, Federation, task
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clustered_fl.common import UNKNOWN
-from fedkin.methods.clustered_fl.grouping import group
-from fedkin.methods.clustered_fl.one_shot import OneShot, OneShotState
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
+from fedkin.methods.clients.one_shot.tree_cuts import group
 
 GROUPS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
 DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))
@@ -29,7 +29,7 @@ def tell(clients, payloads):
 
 
 @dataclass(frozen=True)
-class Told(OneShot):
+class Told(OneShotMethod):
     """Clients say what they hold."""
 
     def init(self, fed: Federation) -> OneShotState:

@@ -13,12 +13,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedkin import registry
 from fedkin.core import Client, Federation, FedkinError, Record, State, task
 from fedkin.data.population import Population
+from fedkin.experiment import registry
 
-METHOD = registry.Entry("toy:Toy", "A federated mean.")
-SCENARIO = registry.Entry("toy:Blobs", "Two blobs.")
+METHOD = registry.RegistryEntry("toy:Toy", "A federated mean.")
+SCENARIO = registry.RegistryEntry("toy:Blobs", "Two blobs.")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core.version import __version__
+
 if TYPE_CHECKING:
-    from fedkin.comparison.arrays import compare
     from fedkin.estimators import (
         CCFC,
         DEC,
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
         Local,
         Sattler,
     )
+    from fedkin.studies.compare.compare_arrays import compare
 
-__version__ = "0.1.0"
+
 __all__ = [
     "CCFC",
     "DEC",
@@ -61,7 +63,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Estimators and more are imported when first asked for, so that ``fedkin --help`` need not wait for torch."""
     if name == "compare":
-        from fedkin.comparison.arrays import compare
+        from fedkin.studies.compare.compare_arrays import compare
 
         return compare
     if name in __all__:

@@ -42,7 +42,7 @@ def test_models_have_the_sizes_that_are_compared(benchmark: ModuleType) -> None:
 
 
 def test_models_are_those_of_the_library(benchmark: ModuleType) -> None:
-    models = pytest.importorskip("fedkin.models")
+    models = pytest.importorskip("fedkin.nn")
     for regime in benchmark.REGIMES.values():
         ours, theirs = models.build(regime.name, (1, 28, 28), 10), regime.model()
         assert [type(layer) for layer in ours] == [type(layer) for layer in theirs]

@@ -11,8 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedkin.core import Client
-from fedkin.learning.stack import Training
-from fedkin.models.autoencoder import Autoencoder
+from fedkin.nn.stack import StackTraining
+from fedkin.nn.stacked_autoencoder import Autoencoder
 
 
 def test_quick_run_prints_and_writes_the_same_report(
@@ -64,6 +64,6 @@ def test_small_data_get_their_least_steps_counted(benchmark: ModuleType) -> None
 def test_plain_loop_does_as_many_steps_as_the_plan(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[torch.optim.Adam] = []
     monkeypatch.setattr(torch.optim.Adam, "step", made.append)
-    training = Training(epochs=2, batch_size=4)
+    training = StackTraining(epochs=2, batch_size=4)
     benchmark.plain_loop([torch.rand(10, 8), torch.rand(3, 8)], training, 1, fused=False)
     assert len(made) == training.total_steps(10) + training.total_steps(3)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from fedkin.config import load_config
-from fedkin.run import RECORDS, execute
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import RECORDS, execute
 
 SMALL = ["scenario.fraction=0.2", "method.min_steps=2", "engine.workers=1"]
 

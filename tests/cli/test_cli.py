@@ -78,7 +78,7 @@ def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin import registry
+    from fedkin.experiment import registry
 
     monkeypatch.delitem(registry.SCENARIOS, "toy")
     assert fedkin("list", "scenarios", "--preview", "--data", "iris") == 0
@@ -144,7 +144,7 @@ def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_an_encoder_is_trained_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from fedkin.learning.encoder import Pretrained
+    from fedkin.nn.encoder import Pretrained
 
     out = tmp_path / "encoders" / "digits.safetensors"
     command = "pretrain digits --out encoders/digits.safetensors --samples 200 --seed 3 --epochs"
@@ -178,8 +178,8 @@ def test_an_interrupted_encoder_says_how_to_go_on(
 ) -> None:
     import torch
 
-    from fedkin import pretrain
-    from fedkin.learning.encoder import Pretrained
+    from fedkin.nn.encoder import Pretrained
+    from fedkin.studies import pretrain
 
     command = ["pretrain", "digits", "--samples", "100", "--epochs", "2", "--out"]
     assert fedkin(*command, "whole") == 0

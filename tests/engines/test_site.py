@@ -11,12 +11,12 @@ from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.noise import normal
 from fedkin.core.task import _TASKS, known_task
-from fedkin.core.trust import only
+from fedkin.core.trusted_packages import only
 from fedkin.engines.site import Memory, Request, Site
-from fedkin.learning.features import extract
-from fedkin.methods.federated_clustering.centralized import send_samples
-from fedkin.methods.federated_clustering.dec import hand_over
-from fedkin.registry import METHODS, resolve
+from fedkin.experiment.registry import METHODS, resolve
+from fedkin.features.extractors import extract
+from fedkin.methods.samples.centralized import send_samples
+from fedkin.methods.samples.dec import hand_over
 
 
 @task
@@ -166,10 +166,10 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     for name in METHODS:
         resolve("method", name)
     known = {task.name for task in _TASKS.values() if task.accounted and task.name.startswith("fedkin.")}
-    private = "fedkin.methods.federated_clustering.kingraph_private."
+    private = "fedkin.methods.samples.kingraph.private_kingraph."
     assert known == {
-        "fedkin.data.scaling.shapes",
-        "fedkin.methods.federated_clustering.kingraph_tasks.take_groups",
+        "fedkin.data.preparing.scaling.shapes",
+        "fedkin.methods.samples.kingraph.kingraph_tasks.take_groups",
         *(private + name for name in ("send_shape", "send_noisy_moments", "send_noisy_sums")),
     }
 
@@ -182,19 +182,19 @@ def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
 
 
 def test_only_tasks_of_named_packages_run() -> None:
-    assert known_task("fedkin.data.scaling.moments").name.endswith("moments")
+    assert known_task("fedkin.data.preparing.scaling.moments").name.endswith("moments")
     with (
         only(["fedkin"]),
         pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this site does not run it"),
     ):
         known_task("os.path.join")
-    for name in ("fedkin.data.scaling.sums", "fedkin.nothing.there", "nothing"):
+    for name in ("fedkin.data.preparing.scaling.sums", "fedkin.nothing.there", "nothing"):
         with pytest.raises(FedkinError, match="is not known here; site and server need the same version"):
             known_task(name)
 
 
 def test_a_site_does_not_run_a_model_that_it_has_no_reason_to_trust(tmp_path: Path) -> None:
-    asks = Request(**{**vars(request()), "task": "fedkin.methods.clustered_fl.tasks.losses", "classes": ["a"]})
+    asks = Request(**{**vars(request()), "task": "fedkin.methods.clients.client_tasks.losses", "classes": ["a"]})
     payload = {"module": {"name": "os:system", "shape": (3,), "classes": 2}, "models": torch.zeros(1, 8)}
     one = Site("a", tmp_path, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ["a"])
     with pytest.raises(FedkinError, match="'os' is not from fedkin, so this site does not run it"):

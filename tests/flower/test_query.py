@@ -16,11 +16,12 @@ import planted
 from fedkin import flower
 from fedkin.core import Client, FedkinError
 from fedkin.core.task import Task
-from fedkin.engines.wire import content, read
+from fedkin.engines.flower.wire import content, read
 from fedkin.flower import query
-from fedkin.learning.encoder import Encoder
-from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
-from fedkin.privacy.quantization import unpacked
+from fedkin.methods.clients import client_tasks, ladd
+from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.randomised_response import unpacked
 
 SHAPE = (1, pictures.SIDE, pictures.SIDE)
 
@@ -49,7 +50,7 @@ def start(strategy: Any, where: app_nodes.Fleet, rounds: int = 3) -> Any:
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
 def test_embedding_finds_planted_groups(form):
     where = grid(pictures.clients(), labelled=form == "classes")
-    result = start(flower.Embedding(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
+    result = start(flower.EmbeddingStrategy(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
     assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
     assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
     assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
@@ -65,7 +66,7 @@ def test_ladd_finds_planted_groups():
         client = pictures.client(number)
         client.x += 3 * (stripes if style else stripes.T)
         clients.append(client)
-    result = start(flower.LADD(n_clusters=2, window=0.2), grid(clients))
+    result = start(flower.LADDStrategy(n_clusters=2, window=0.2), grid(clients))
     assert planted.same_partition(list(result.groups.values()), styles)
 
 
@@ -94,7 +95,7 @@ def how(flip: float) -> dict[str, Any]:
 def test_a_node_says_what_the_task_says():
     client = pictures.client(0)
     answer = flower.describes(lambda _: (client.x, client.y))
-    assert asked(tasks.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
+    assert asked(client_tasks.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
     told = asked(embedding_tasks.extent, {}, context(), answer)
     assert told == {"least": float(client.x.min()), "greatest": float(client.x.max())}
     payload = {"style": "client", "window": 0.2, "segments": 1}
@@ -129,9 +130,9 @@ def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
 def test_a_node_does_nothing_else():
     client = pictures.client(0)
     with pytest.raises(FedkinError) as refused:
-        asked(tasks.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
+        asked(client_tasks.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
     assert str(refused.value).startswith(
-        "This node was asked for 'fedkin.methods.clustered_fl.tasks.train'; it answers only fedkin.methods."
+        "This node was asked for 'fedkin.methods.clients.client_tasks.train'; it answers only fedkin.methods."
     )
 
 
@@ -147,7 +148,7 @@ def test_a_node_does_nothing_else():
 )
 def test_data_that_cannot_be_used_are_told(loaded, sentence):
     with pytest.raises(FedkinError) as refused:
-        asked(tasks.describe, {}, context(4), flower.describes(lambda _: loaded))
+        asked(client_tasks.describe, {}, context(4), flower.describes(lambda _: loaded))
     assert str(refused.value).startswith(sentence)
 
 
@@ -155,20 +156,20 @@ def test_an_app_without_the_query_is_told_what_it_needs():
     clients = pictures.clients()
     where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
     with pytest.raises(FedkinError) as refused:
-        start(flower.Embedding(), where)
+        start(flower.EmbeddingStrategy(), where)
     assert "No query function registered with name 'fedkin'" in str(refused.value)
     assert "it needs app.query('fedkin')(fedkin.flower.describes(load))" in str(refused.value)
 
 
 def test_classes_need_labels():
     with pytest.raises(FedkinError, match=r"Node 1000 has described samples without labels, which this strategy needs"):
-        start(flower.Embedding(), grid(pictures.clients(), labelled=False))
+        start(flower.EmbeddingStrategy(), grid(pictures.clients(), labelled=False))
 
 
 def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
     where = grid(pictures.clients())
     where.troubles = lambda message, partition: "lost" if partition == 3 and len(where.sent) < 40 else None
-    result = flower.Embedding(pretraining_rounds=0, flip=0.05).start(
+    result = flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05).start(
         grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=1, timeout=0.2, train_config=app_nodes.START
     )
     assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
@@ -185,7 +186,7 @@ def test_what_is_no_answer_is_missing():
         return real(message, context)
 
     where.app._registered_funcs["query.fedkin"] = odd
-    result = start(flower.Embedding(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]
     assert where.node(2) not in result.groups
 
@@ -200,5 +201,5 @@ def test_an_answer_nested_too_deep_is_missing():
         return Message(deep, reply_to=message) if context.node_config["partition-id"] == 2 else real(message, context)
 
     where.app._registered_funcs["query.fedkin"] = odd
-    result = start(flower.Embedding(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]

@@ -11,8 +11,8 @@ import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
-from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl import fedavg, fedopt, hierarchical, ifca, ocfl, sattler
+from fedkin.methods.clients import fedavg, fedopt, hierarchical, ifca, ocfl, sattler
+from fedkin.nn.classifier import Classifier
 
 GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
 ROUNDS = 5
@@ -55,13 +55,18 @@ def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
 @pytest.mark.parametrize(
     ("strategy", "method", "options", "finds"),
     [
-        (flower.FedAvg, fedavg.FedAvg, {}, False),
-        (flower.FedOpt, fedopt.FedOpt, {}, False),
-        (flower.OCFL, ocfl.OCFL, {}, True),
-        (flower.Sattler, sattler.Sattler, CUTS, True),
-        (flower.Hierarchical, hierarchical.Hierarchical, {"clustering_round": 2, "compare": "floats"}, True),
-        (flower.IFCA, ifca.IFCA, {"n_clusters": 2}, True),
-        (flower.IFCA, ifca.IFCA, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
+        (flower.FedAvgStrategy, fedavg.FedAvgMethod, {}, False),
+        (flower.FedOptStrategy, fedopt.FedOptMethod, {}, False),
+        (flower.OCFLStrategy, ocfl.OCFLMethod, {}, True),
+        (flower.SattlerStrategy, sattler.SattlerMethod, CUTS, True),
+        (
+            flower.HierarchicalStrategy,
+            hierarchical.HierarchicalMethod,
+            {"clustering_round": 2, "compare": "floats"},
+            True,
+        ),
+        (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 2}, True),
+        (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
     ],
     ids=["fedavg", "fedopt", "ocfl", "sattler", "hierarchical", "ifca", "ifca with a shared layer"],
 )
@@ -83,15 +88,15 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
 @pytest.mark.parametrize(
     ("strategy", "exchanges", "messages"),
     [
-        (flower.OCFL(), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 8}),
-        (flower.OCFL(fraction_evaluate=0.0), 1, {MessageType.TRAIN: 8}),
-        (flower.IFCA(n_clusters=3, fraction_evaluate=0.0), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 24}),
+        (flower.OCFLStrategy(), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 8}),
+        (flower.OCFLStrategy(fraction_evaluate=0.0), 1, {MessageType.TRAIN: 8}),
+        (flower.IFCAStrategy(n_clusters=3, fraction_evaluate=0.0), 2, {MessageType.TRAIN: 8, MessageType.EVALUATE: 24}),
     ],
     ids=["updates", "without evaluation", "ifca"],
 )
 def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
     where = grid()
-    first = [app_nodes.arrays(network, k) for k in range(3)] if isinstance(strategy, flower.IFCA) else None
+    first = [app_nodes.arrays(network, k) for k in range(3)] if isinstance(strategy, flower.IFCAStrategy) else None
     start(strategy, where, first, rounds=2)
     assert where.exchanges == 2 * exchanges
     kinds = [message.metadata.message_type for message in where.sent]
@@ -100,7 +105,7 @@ def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
 
 def test_ifca_seeds_its_models_from_one():
     where = grid()
-    result = start(flower.IFCA(n_clusters=2, seed=1), where)
+    result = start(flower.IFCAStrategy(n_clusters=2, seed=1), where)
     assert planted.same_partition(list(result.groups.values()), GROUPS)
     assert result.evaluate_metrics_clientapp[ROUNDS]["eval_acc"] == 1.0
     seeding = [message for message in where.sent if message.content["config"]["server-round"] == 0]
@@ -112,7 +117,7 @@ def test_ifca_seeds_its_models_from_one():
 def test_a_model_that_has_diverged_is_nobodys_choice():
     first = [app_nodes.arrays(network)] * 2
     first[0] = ArrayRecord({name: torch.full(array.shape, torch.nan) for name, array in first[1].items()})
-    result = start(flower.IFCA(n_clusters=2), grid(), first, rounds=2)
+    result = start(flower.IFCAStrategy(n_clusters=2), grid(), first, rounds=2)
     assert [record["missing"] for record in result.records] == [{}, {}]
     assert set(result.groups.values()) == {1}
 
@@ -129,7 +134,7 @@ def test_training_counts_of_nodes_that_are_lost_when_asked_for_cached_models():
         return Error(code=1, reason="out of memory") if fails else None
 
     where.troubles = trouble
-    result = start(flower.Sattler(**CUTS, fraction_evaluate=0.0, train_metrics_aggr_fn=counted), where)
+    result = start(flower.SattlerStrategy(**CUTS, fraction_evaluate=0.0, train_metrics_aggr_fn=counted), where)
     assert list(result.records[-1]["missing"]) == [1]
     assert 1 not in result.records[-1]["answered"]
     assert counts == [8] * ROUNDS
@@ -145,7 +150,7 @@ def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
     first = [app_nodes.arrays(network)] * 2
     rng = torch.Generator().manual_seed(0)
     first[1] = ArrayRecord({name: 9 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
-    result = start(flower.IFCA(n_clusters=2, empty="reseed"), where, first, rounds=6)
+    result = start(flower.IFCAStrategy(n_clusters=2, empty="reseed"), where, first, rounds=6)
     assert result.records[0]["groups"] == 1
     assert planted.same_partition(list(result.groups.values()), GROUPS)
     assert ("losses" in result.records[0]) is told
@@ -179,7 +184,7 @@ def test_a_node_of_sattlers_may_keep_a_model_of_the_past():
         return reply
 
     where.app._registered_funcs["train.default"] = spoil
-    result = start(flower.Sattler(**CUTS), where)
+    result = start(flower.SattlerStrategy(**CUTS), where)
     assert sorted(result.own_arrays) == [where.node(one) for one in spoilt]
     own = result.arrays_of(where.node(1))
     assert own is result.own_arrays[where.node(1)]
@@ -196,7 +201,7 @@ def judged(record: ArrayRecord, client: planted.Client) -> float:
 
 def test_newcomers_find_their_group():
     clients = sites([*GROUPS, 1, 0])
-    for strategy in (flower.OCFL(), flower.IFCA(n_clusters=2, seed=1)):
+    for strategy in (flower.OCFLStrategy(), flower.IFCAStrategy(n_clusters=2, seed=1)):
         where = grid(clients)
         where.away = {8, 9}
 
@@ -213,7 +218,7 @@ def test_newcomers_find_their_group():
 
 
 def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
-    monkeypatch.setattr("fedkin.flower.federation._LATECOMERS", 1)
+    monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 1)
     where = grid(sites([*GROUPS, 1, 0]))
     where.away = {8, 9}
 
@@ -221,7 +226,7 @@ def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
         where.away = set()
 
     where.troubles = arrive
-    result = start(flower.OCFL(), where, rounds=4)
+    result = start(flower.OCFLStrategy(), where, rounds=4)
     assert set(result.groups) == {where.node(partition) for partition in range(9)}
     assert "1 nodes are ignored: 1 came after the first round, which is the most." in caplog.text
 
@@ -229,8 +234,12 @@ def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("strategy", "first", "sentence"),
     [
-        (flower.OCFL(), 2, "OCFL begins with one model, but initial_arrays holds 2."),
-        (flower.IFCA(n_clusters=3), 2, "initial_arrays holds 2 models; IFCA was told n_clusters=3, and begins with so"),
+        (flower.OCFLStrategy(), 2, "OCFLStrategy begins with one model, but initial_arrays holds 2."),
+        (
+            flower.IFCAStrategy(n_clusters=3),
+            2,
+            "initial_arrays holds 2 models; IFCA was told n_clusters=3, and begins with so",
+        ),
     ],
 )
 def test_so_many_models_to_begin_with(strategy, first, sentence):
@@ -242,4 +251,4 @@ def test_so_many_models_to_begin_with(strategy, first, sentence):
 def test_models_to_begin_with_must_be_alike():
     first = [app_nodes.arrays(network), app_nodes.arrays(lambda: network("normalised"))]
     with pytest.raises(FedkinError, match=r"^initial_arrays holds models that differ: in that at 1, array '"):
-        start(flower.IFCA(n_clusters=2), grid(), first)
+        start(flower.IFCAStrategy(n_clusters=2), grid(), first)

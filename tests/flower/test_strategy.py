@@ -46,41 +46,56 @@ def sent(where: app_nodes.Fleet, kind: str, number: int) -> list[int]:
 
 
 def test_it_is_one_of_flowers_strategies():
-    assert isinstance(flower.OCFL(), Strategy)
-    result = start(flower.OCFL(), grid())
+    assert isinstance(flower.OCFLStrategy(), Strategy)
+    result = start(flower.OCFLStrategy(), grid())
     assert isinstance(result, Result)
-    assert {"fraction_train", "grouper", "seed"} <= set(inspect.signature(flower.OCFL).parameters)
-    assert not {"local_epochs", "rounds", "module"} & set(inspect.signature(flower.OCFL).parameters)
+    assert {"fraction_train", "grouper", "seed"} <= set(inspect.signature(flower.OCFLStrategy).parameters)
+    assert not {"local_epochs", "rounds", "module"} & set(inspect.signature(flower.OCFLStrategy).parameters)
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (
-            lambda: flower.OCFL(learning_rate=0.1),
-            "OCFL has no parameter 'learning_rate': it is the client app's own, which start() can tell it by "
+            lambda: flower.OCFLStrategy(learning_rate=0.1),
+            "OCFLStrategy has no parameter 'learning_rate': it is the client app's own, which start() can tell it by "
             "train_config.",
         ),
-        (lambda: flower.OCFL(rounds=3), "OCFL has no parameter 'rounds': it is given to start() as num_rounds."),
         (
-            lambda: flower.IFCA(averaging="gradients"),
-            "IFCA has no parameter 'averaging': it is always 'models' with a client app that is not fedkin's own.",
+            lambda: flower.OCFLStrategy(rounds=3),
+            "OCFLStrategy has no parameter 'rounds': it is given to start() as num_rounds.",
         ),
-        (lambda: flower.IFCA(n_clusters=0), "'n_clusters' is 0 in IFCA; it should be greater than or equal to 1."),
-        (lambda: flower.OCFL(trigger="now"), "'trigger' is 'now' in OCFL; it should be 'first-rise' or 'printed'."),
-        (lambda: flower.OCFL(fraction_train=0.0), "fraction_train is 0.0 in OCFL; allowed: above 0, at most 1."),
-        (lambda: flower.OCFL(fraction_evaluate=2), "fraction_evaluate is 2 in OCFL; allowed: 0 to 1."),
-        (lambda: flower.Hierarchical(linkage="ward"), "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
         (
-            lambda: start(flower.Hierarchical(), grid(), num_rounds=4),
+            lambda: flower.IFCAStrategy(averaging="gradients"),
+            "IFCAStrategy has no parameter 'averaging': it is always 'models' with a client app that is not fedkin's own.",
+        ),
+        (
+            lambda: flower.IFCAStrategy(n_clusters=0),
+            "'n_clusters' is 0 in IFCA; it should be greater than or equal to 1.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(trigger="now"),
+            "'trigger' is 'now' in OCFL; it should be 'first-rise' or 'printed'.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(fraction_train=0.0),
+            "fraction_train is 0.0 in OCFLStrategy; allowed: above 0, at most 1.",
+        ),
+        (lambda: flower.OCFLStrategy(fraction_evaluate=2), "fraction_evaluate is 2 in OCFLStrategy; allowed: 0 to 1."),
+        (
+            lambda: flower.HierarchicalStrategy(linkage="ward"),
+            "linkage 'ward' needs distance 'euclidean', not 'cosine'.",
+        ),
+        (
+            lambda: start(flower.HierarchicalStrategy(), grid(), num_rounds=4),
             "clustering_round is 5, but the number of rounds is 4, so clients would never be grouped; set it no higher "
             "than that.",
         ),
-        (lambda: start(flower.OCFL(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),
-        (lambda: start(flower.OCFL(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
+        (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),
+        (lambda: start(flower.OCFLStrategy(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
         (
-            lambda: flower.OCFL().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
-            "OCFL has a model for every group, so another strategy cannot wrap it; call its start().",
+            lambda: flower.OCFLStrategy().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
+            "OCFLStrategy has a model for every group, so another strategy cannot wrap it; call its start().",
         ),
     ],
 )
@@ -91,13 +106,13 @@ def test_what_is_not_allowed_is_told_in_a_sentence(make, sentence):
 
 
 def test_unknown_parameters_are_no_parameters():
-    with pytest.raises(TypeError, match=r"OCFL has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"):
-        flower.OCFL(fraction_fit=0.5)
+    with pytest.raises(TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"):
+        flower.OCFLStrategy(fraction_fit=0.5)
 
 
 def test_so_many_nodes_train_and_evaluate():
     where = grid()
-    start(flower.OCFL(fraction_train=0.5, fraction_evaluate=0.4, seed=4), where, num_rounds=4)
+    start(flower.OCFLStrategy(fraction_train=0.5, fraction_evaluate=0.4, seed=4), where, num_rounds=4)
     rounds = [sent(where, MessageType.TRAIN, number) for number in range(1, 5)]
     assert [len(set(one)) for one in rounds] == [3] * 4
     assert len({tuple(sorted(one)) for one in rounds}) > 1
@@ -106,7 +121,9 @@ def test_so_many_nodes_train_and_evaluate():
 
 def test_at_least_so_many_do():
     where = grid()
-    start(flower.OCFL(fraction_train=0.1, fraction_evaluate=0.1, min_train_nodes=4, min_evaluate_nodes=5), where)
+    start(
+        flower.OCFLStrategy(fraction_train=0.1, fraction_evaluate=0.1, min_train_nodes=4, min_evaluate_nodes=5), where
+    )
     assert len(sent(where, MessageType.TRAIN, 1)) == 4
     assert len(sent(where, MessageType.EVALUATE, 1)) == 5
 
@@ -115,7 +132,7 @@ def test_at_least_so_many_do():
 def test_as_many_train_as_with_flowers_fedavg(nodes, fraction):
     counts = []
     for strategy in (
-        flower.FedAvg(fraction_train=fraction, min_train_nodes=1, min_available_nodes=1),
+        flower.FedAvgStrategy(fraction_train=fraction, min_train_nodes=1, min_available_nodes=1),
         FlowersFedAvg(fraction_train=fraction, min_train_nodes=1, min_available_nodes=1),
     ):
         where = grid([0] * nodes)
@@ -136,14 +153,14 @@ def test_it_waits_for_nodes(monkeypatch):
         where.away.pop()
 
     monkeypatch.setattr("fedkin.flower.strategy.time.sleep", arrive)
-    start(flower.OCFL(min_available_nodes=6), where)
+    start(flower.OCFLStrategy(min_available_nodes=6), where)
     assert sorted(sent(where, MessageType.TRAIN, 1)) == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_app_is_told_what_flower_would_tell_it():
     where = grid()
     told = ConfigRecord({"batch": 7})
-    start(flower.OCFL(), where, num_rounds=2, evaluate_config=told)
+    start(flower.OCFLStrategy(), where, num_rounds=2, evaluate_config=told)
     train, evaluate = where.sent[0].content["config"], where.sent[-1].content["config"]
     assert dict(train) == {**app_nodes.START, "server-round": 1}
     assert dict(evaluate) == {"batch": 7, "server-round": 2}
@@ -152,7 +169,7 @@ def test_the_app_is_told_what_flower_would_tell_it():
 
 def test_metrics_are_means_weighted_by_examples():
     where = grid(more=lambda client: {"number": client.id, "pair": [1.0 * client.id, 1.0]})
-    result = start(flower.FedAvg(), where, num_rounds=2)
+    result = start(flower.FedAvgStrategy(), where, num_rounds=2)
     weights = [12, 24, 36, 12, 24, 36]
     expected = sum(at * weight for at, weight in enumerate(weights)) / sum(weights)
     assert result.train_metrics_clientapp[2]["number"] == pytest.approx(expected)
@@ -166,7 +183,7 @@ def test_metrics_are_means_weighted_by_examples():
 
 def test_each_group_has_metrics_of_its_own():
     where = grid()
-    result = start(flower.Hierarchical(clustering_round=1), where, num_rounds=2)
+    result = start(flower.HierarchicalStrategy(clustering_round=1), where, num_rounds=2)
     parts = result.evaluate_metrics_by_group[2]
     shares = {0: (12 + 12 + 36) / 144, 1: (24 + 36 + 24) / 144}
     mean = sum(parts[group]["eval_loss"] * share for group, share in shares.items())
@@ -178,13 +195,13 @@ def test_ones_own_aggregation_is_called():
     def count(records: list[Any], key: str) -> MetricRecord:
         return MetricRecord({"nodes": len(records), "sum": sum(r["metrics"][key] for r in records)})
 
-    result = start(flower.OCFL(train_metrics_aggr_fn=count, evaluate_metrics_aggr_fn=count), grid())
+    result = start(flower.OCFLStrategy(train_metrics_aggr_fn=count, evaluate_metrics_aggr_fn=count), grid())
     assert dict(result.train_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
     assert dict(result.evaluate_metrics_clientapp[1]) == {"nodes": 6, "sum": 144}
 
 
 def test_different_metrics_are_not_averaged(caplog):
-    result = start(flower.FedAvg(), grid(more=lambda client: {"odd": 1} if client.id == 2 else {}))
+    result = start(flower.FedAvgStrategy(), grid(more=lambda client: {"odd": 1} if client.id == 2 else {}))
     assert result.train_metrics_clientapp == {}
     assert "Nodes replied with different metrics, which are not averaged." in caplog.text
 
@@ -196,7 +213,7 @@ def test_the_server_evaluates_the_largest_group():
         seen[number] = arrays
         return MetricRecord({"round": number}) if number != 1 else None
 
-    result = start(flower.Hierarchical(clustering_round=1), grid([0, 1, 1, 0, 1, 1]), evaluate_fn=evaluate)
+    result = start(flower.HierarchicalStrategy(clustering_round=1), grid([0, 1, 1, 0, 1, 1]), evaluate_fn=evaluate)
     assert list(seen) == [0, 1, 2, 3]
     assert torch.equal(app_nodes.vector(seen[0]), app_nodes.vector(app_nodes.arrays(network)))
     assert torch.equal(app_nodes.vector(seen[3]), app_nodes.vector(result.arrays))
@@ -215,7 +232,7 @@ def test_nodes_that_fail_are_missing_and_the_others_go_on(caplog):
         return Error(2, "no evaluation today") if partition == 0 else None
 
     where.troubles = trouble
-    result = start(flower.OCFL(), where, num_rounds=5)
+    result = start(flower.OCFLStrategy(), where, num_rounds=5)
     assert result.records[0]["missing"] == {3: "no reply in 0.3 seconds"}
     assert result.records[1]["missing"] == {4: "error 5: gone"}
     assert result.records[0]["answered"] == [0, 1, 2, 4, 5]
@@ -244,13 +261,13 @@ def test_nodes_that_fail_are_missing_and_the_others_go_on(caplog):
 def test_a_reply_that_cannot_be_used_counts_as_missing(spoil, reason):
     where = grid()
     spoils(where, spoil, {2})
-    result = start(flower.OCFL(), where)
+    result = start(flower.OCFLStrategy(), where)
     assert reason in result.records[0]["missing"][2]
     assert bool(app_nodes.vector(result.arrays).isfinite().all())
     assert 2 not in result.records[0]["answered"]
 
 
-@pytest.mark.parametrize("strategy", [flower.OCFL, lambda: flower.IFCA(n_clusters=2)])
+@pytest.mark.parametrize("strategy", [flower.OCFLStrategy, lambda: flower.IFCAStrategy(n_clusters=2)])
 def test_weights_need_not_be_whole_numbers(strategy):
     plain, where = grid(), grid()
     spoils(where, lambda c: c["metrics"].update({"num-examples": c["metrics"]["num-examples"] / 8}), set(range(6)))
@@ -262,7 +279,7 @@ def test_an_app_that_is_none_is_told_at_once():
     where = grid()
     spoils(where, lambda c: c["metrics"].pop("num-examples"), set(range(6)))
     with pytest.raises(FedkinError) as refused:
-        start(flower.OCFL(), where)
+        start(flower.OCFLStrategy(), where)
     assert str(refused.value) == (
         "No reply of the client app can be used: 'num-examples' is absent in its metrics; it should be a number "
         "above 0."
@@ -273,11 +290,11 @@ def test_an_app_that_is_none_is_told_at_once():
 def test_ifca_needs_a_loss(given):
     first = [app_nodes.arrays(network, k) for k in range(given)]
     with pytest.raises(FedkinError, match="its evaluation has no number 'test_loss'"):
-        start(flower.IFCA(eval_loss_key="test_loss"), grid(), initial_arrays=first)
+        start(flower.IFCAStrategy(eval_loss_key="test_loss"), grid(), initial_arrays=first)
 
 
 def test_sattler_ends_without_a_loss(caplog):
-    strategy = flower.Sattler(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
+    strategy = flower.SattlerStrategy(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
     result = start(strategy, grid(), num_rounds=5)
     assert planted.same_partition(list(result.groups.values()), GROUPS)
     assert result.own_arrays == {}
@@ -298,7 +315,7 @@ def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:
 
 
 def test_traffic_is_counted():
-    result = start(flower.IFCA(n_clusters=1, fraction_evaluate=0.0), grid(), num_rounds=1)
+    result = start(flower.IFCAStrategy(n_clusters=1, fraction_evaluate=0.0), grid(), num_rounds=1)
     size = 4 * 42
     record = result.records[-1]
     assert 6 * 2 * size < record["sent"] - 2 * size < 6 * (2 * size + 400)
@@ -310,7 +327,7 @@ def test_a_group_of_nobody_keeps_its_model():
     rng = torch.Generator().manual_seed(0)
     first = [app_nodes.arrays(network)] * 2
     first[1] = ArrayRecord({name: 99 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
-    result = flower.IFCA(n_clusters=2).start(
+    result = flower.IFCAStrategy(n_clusters=2).start(
         grid=where, initial_arrays=first, num_rounds=2, train_config=app_nodes.START
     )
     assert set(result.groups.values()) == {0}

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.report import Graph, Node
+from fedkin.report import GraphNode, GraphView
 from fedkin.report.graphs import draw_graph
 from fedkin.report.rings import WIDTH, arrange
 
@@ -32,23 +32,23 @@ def test_one_group_of_three_hundred_still_has_room() -> None:
 
 
 def test_links_across_groups_are_dashed_and_explained() -> None:
-    nodes = [Node("site 1", 0, 5, 0), Node("site 2", 0, 5, 0), Node("site 3", 0, 5, 1)]
-    inside = draw_graph(Graph("G", "", nodes, [(0, 1)]))
-    across = draw_graph(Graph("G", "", nodes, [(0, 1), (1, 2)]))
+    nodes = [GraphNode("site 1", 0, 5, 0), GraphNode("site 2", 0, 5, 0), GraphNode("site 3", 0, 5, 1)]
+    inside = draw_graph(GraphView("G", "", nodes, [(0, 1)]))
+    across = draw_graph(GraphView("G", "", nodes, [(0, 1), (1, 2)]))
     assert "Dashed" not in inside
     assert "Dashed" in across
     assert [across.count(f'class="{look}') for look in ("edges", "across")] == [1, 1]
 
 
 def test_area_follows_size() -> None:
-    drawn = draw_graph(Graph("G", "", [Node("a", 0, 25, 0), Node("b", 0, 100, 1)], []))
+    drawn = draw_graph(GraphView("G", "", [GraphNode("a", 0, 25, 0), GraphNode("b", 0, 100, 1)], []))
     small, large = (float(radius) for radius in re.findall(r' r="([^"]*)"', drawn))
     assert math.isclose(large / small, 2, rel_tol=0.05)
 
 
 def test_members_are_listed_with_the_lone_ones_last() -> None:
-    nodes = [Node("site 2", 1, 7, None), Node("site 10", 0, 5, 4), Node("site 3", 2, 6, 4)]
-    drawn = draw_graph(Graph("G", "", nodes, [(1, 2)]))
+    nodes = [GraphNode("site 2", 1, 7, None), GraphNode("site 10", 0, 5, 4), GraphNode("site 3", 2, 6, 4)]
+    drawn = draw_graph(GraphView("G", "", nodes, [(1, 2)]))
     cells = re.findall(r"<td>([^<]*)</td>", drawn)
     assert cells == ["2", "11", "site 10/0, site 3/2", "1", "7", "site 2/1"]
     assert "3 local clusters in 1 groups, 1 alone, 1 associations" in drawn
@@ -56,7 +56,7 @@ def test_members_are_listed_with_the_lone_ones_last() -> None:
 
 def test_sites_are_tagged_by_number_only_if_that_is_unambiguous() -> None:
     def tags(*sites: str) -> list[str]:
-        drawn = draw_graph(Graph("G", "", [Node(site, 0, 1, 0) for site in sites], []))
+        drawn = draw_graph(GraphView("G", "", [GraphNode(site, 0, 1, 0) for site in sites], []))
         return re.findall(r'class="middle tag">([^<]*)<', drawn)
 
     assert tags("site 1", "site 12") == ["1", "12"]
@@ -65,4 +65,4 @@ def test_sites_are_tagged_by_number_only_if_that_is_unambiguous() -> None:
 
 
 def test_an_empty_graph_says_so() -> None:
-    assert "No local clusters." in draw_graph(Graph("G", "", [], []))
+    assert "No local clusters." in draw_graph(GraphView("G", "", [], []))

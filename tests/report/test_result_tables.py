@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from fedkin.report import Cell, ResultTable, Verdict
+from fedkin.report import CellVerdict, ResultTable, TableCell
 from fedkin.report.result_tables import result_table
 
 
-def drawn(*cells: Cell) -> str:
+def drawn(*cells: TableCell) -> str:
     """A table of one column that holds `cells`."""
     return result_table(
         ResultTable("T", "See `a`.", "name", ["value"], [(f"row {at}", [c]) for at, c in enumerate(cells)])
@@ -16,7 +16,7 @@ def drawn(*cells: Cell) -> str:
 
 
 def test_a_cell_is_its_text_alone_what_it_is_compared_with_and_what_to_think_of_it() -> None:
-    markup = drawn(Cell("0.947 ± 0.012", "paper 0.95", "inside", "5 seeds\nleast 0.93"), Cell("–"))
+    markup = drawn(TableCell("0.947 ± 0.012", "paper 0.95", "inside", "5 seeds\nleast 0.93"), TableCell("–"))
     assert (
         '<td class="inside" data-tip="5 seeds\nleast 0.93" tabindex="0"><span>0.947 ± 0.012</span>'
         "<small>paper 0.95</small></td>"
@@ -25,18 +25,18 @@ def test_a_cell_is_its_text_alone_what_it_is_compared_with_and_what_to_think_of_
 
 
 @pytest.mark.parametrize("verdict", ["inside", "better", "worse", "best"])
-def test_the_legend_tells_the_signs_that_are_used(verdict: Verdict) -> None:
-    markup = drawn(Cell("1", verdict=verdict), Cell("2"))
+def test_the_legend_tells_the_signs_that_are_used(verdict: CellVerdict) -> None:
+    markup = drawn(TableCell("1", verdict=verdict), TableCell("2"))
     assert re.findall(r'<li><i class="(\w+)"', markup) == [verdict]
     assert "Point at" not in markup
 
 
 def test_without_verdicts_there_is_no_legend() -> None:
-    assert "legend" not in drawn(Cell("1"))
+    assert "legend" not in drawn(TableCell("1"))
 
 
 def test_that_there_is_more_to_see_is_said_where_there_is() -> None:
-    assert "Point at a cell for more." in drawn(Cell("1", tip="one seed"))
+    assert "Point at a cell for more." in drawn(TableCell("1", tip="one seed"))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_that_there_is_more_to_see_is_said_where_there_is() -> None:
     ],
 )
 def test_a_column_of_words_is_set_as_text(texts: list[str], words: bool) -> None:
-    markup = drawn(*map(Cell, texts))
+    markup = drawn(*map(TableCell, texts))
     assert ('<th scope="col" class="words">value</th>' in markup) == words
     assert markup.count('<td class="words">') == words * len(texts)
 
@@ -60,4 +60,4 @@ def test_captions_hold_code_and_long_names_get_room() -> None:
     table = ResultTable("T", "See `a`.", "name", [], [("a name of many, many words", [])])
     assert "See <code>a</code>." in result_table(table)
     assert 'class="numbers results named"' in result_table(table)
-    assert 'class="numbers results"' in drawn(Cell("1"))
+    assert 'class="numbers results"' in drawn(TableCell("1"))

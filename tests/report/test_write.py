@@ -14,18 +14,18 @@ from fedkin.core.errors import FedkinError
 from fedkin.report import (
     Band,
     Bars,
-    Cell,
-    Change,
+    ClientEvent,
     Curve,
-    Graph,
+    GraphNode,
+    GraphView,
     GroupTable,
     Mark,
-    Node,
+    PagePart,
     PageView,
-    Part,
     Profiles,
     ResultTable,
     RunView,
+    TableCell,
     Timeline,
     write_page,
     write_report,
@@ -141,7 +141,7 @@ def test_every_part_of_a_page_of_results_is_told_in_words() -> None:
 
 
 def test_code_stands_out_in_sentences_alone() -> None:
-    part = Part("a", "`Title`", ["Say `a < b`, or a lone ` mark."], notes=["`c`"], commands=["echo `date`"])
+    part = PagePart("a", "`Title`", ["Say `a < b`, or a lone ` mark."], notes=["`c`"], commands=["echo `date`"])
     source = render_page(PageView("P", "Try `d`.", parts=[part]))
     assert re.findall(r"<code>[^<]*</code>", source) == [
         "<code>d</code>",
@@ -166,10 +166,10 @@ def test_a_page_of_results_is_small() -> None:
 
 def test_results_cannot_break_out_of_the_page() -> None:
     bad = "</script><script>alert('x')</script>\"><img src=x onerror=1>&amp;"
-    table = ResultTable(bad, bad, bad, [bad], [(bad, [Cell(bad, bad, "best", bad)])])
+    table = ResultTable(bad, bad, bad, [bad], [(bad, [TableCell(bad, bad, "best", bad)])])
     curve = Curve(bad, bad, [0], {bad: [1.0]}, intervals={bad: [(0.0, 1.0)]}, reference={bad: [1.0], "b": [1.0]})
     bars = Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)
-    part = Part("a", bad, [bad], [table], [curve], [bars], [bad], [bad])
+    part = PagePart("a", bad, [bad], [table], [curve], [bars], [bad], [bad])
     page = Page(render_page(PageView(bad, bad, [(bad, bad, bad)], [part], {bad: bad})))
     assert len(page.of("script")) == 1
     assert page.of("img") == []
@@ -183,12 +183,12 @@ def test_names_cannot_break_out_of_the_page() -> None:
         lead=bad,
         summary=[(bad, bad, bad)],
         curves=[Curve(bad, bad, [0], {bad: [1.0]}, x_label=bad)],
-        graphs=[Graph(bad, bad, [Node(bad, 0, 1, 0), Node(bad, 1, 1, None)], [(0, 1)])],
+        graphs=[GraphView(bad, bad, [GraphNode(bad, 0, 1, 0), GraphNode(bad, 1, 1, None)], [(0, 1)])],
         table=GroupTable([bad], [0], np.array([[1]]), bad),
         profiles=Profiles([bad], [0], np.array([[1.0]]), bad),
         findings=[bad],
         bars=[Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)],
-        changes=[Change(0, bad, [bad], 0, 0)],
+        changes=[ClientEvent(0, bad, [bad], 0, 0)],
         timeline=Timeline([Band(bad, 0, 0)], [Mark(0, bad)], bad),
         notes=[bad],
         settings={bad: {bad: bad}},
@@ -201,9 +201,9 @@ def test_names_cannot_break_out_of_the_page() -> None:
 
 
 def test_sixty_groups_and_three_hundred_nodes_stay_small() -> None:
-    nodes = [Node(f"site {s}", q, 50, q) for s in range(100) for q in range(3)]
+    nodes = [GraphNode(f"site {s}", q, 50, q) for s in range(100) for q in range(3)]
     edges = [(a, b) for a in range(300) for b in range(a) if nodes[a].group == nodes[b].group][:5000]
-    view = replace(full_view(60), graphs=[Graph("Many", "", nodes, edges)] * 2)
+    view = replace(full_view(60), graphs=[GraphView("Many", "", nodes, edges)] * 2)
     assert len(render(view).encode()) < 700_000
 
 

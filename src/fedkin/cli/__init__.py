@@ -1,6 +1,6 @@
 """The command ``fedkin``. Nothing heavy is imported before a command needs it."""
 
-from fedkin.cli import federation, names, running, runs, studies
+from fedkin.cli import federation_commands, folder_commands, list_commands, run_commands, study_commands
 from fedkin.cli.app import app, main
 
-__all__ = ["app", "federation", "main", "names", "running", "runs", "studies"]
+__all__ = ["app", "federation_commands", "folder_commands", "list_commands", "main", "run_commands", "study_commands"]

@@ -65,7 +65,7 @@ class Federation(ABC):
         Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
         is sent to them; an engine never hears of them.
     secure_sums : bool
-        Whether methods may only learn sums over clients; set by `fedkin.core.sums.secure`.
+        Whether methods may only learn sums over clients; set by `fedkin.secure.sums.secure`.
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
     clients : dict of int to Client

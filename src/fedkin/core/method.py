@@ -13,7 +13,7 @@ from fedkin.core.record import Record
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
-Share = Annotated[float, Interval(ge=0, le=1)]
+Fraction = Annotated[float, Interval(ge=0, le=1)]
 """Types for hyper-parameters; configurations and estimators check the ranges they carry."""
 
 
@@ -64,6 +64,11 @@ class Method(Protocol[S]):
     def result(self, state: S) -> dict[str, Any]:
         """What the method found, as a tree of tensors and plain values."""
         ...
+
+
+def display_name(method: type[Any]) -> str:
+    """What a method's class is called in sentences: ``KFed`` for `KFedMethod`, as its estimator is."""
+    return method.__name__.removesuffix("Method")
 
 
 def has_device(method: type[Any]) -> bool:

@@ -10,7 +10,7 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
 from fedkin.core.replies import Expected, refusal
-from fedkin.core.trust import named_module
+from fedkin.core.trusted_packages import named_module
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
 

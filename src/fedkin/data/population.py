@@ -14,8 +14,8 @@ from fedkin.core.client import Client
 from fedkin.core.seeds import derive_generator
 
 
-class Scales(Protocol):
-    """What brings samples to the scale a model was trained on, such as `fedkin.data.scaling.Scaling`."""
+class SampleScaling(Protocol):
+    """What brings samples to the scale a model was trained on, such as `fedkin.data.preparing.scaling.Scaling`."""
 
     def apply(self, x: Tensor) -> Tensor:
         """Samples ``(n, ...)`` on the model's scale; `x` itself is not changed."""
@@ -73,7 +73,7 @@ class Population:
     common_test : (Tensor, Tensor) or None
         The data set's official test split, untouched, in scenarios that leave images and labels as they are.
     drift : Drift or None
-        What changes in the middle of a run; see `fedkin.data.drift.population_at`.
+        What changes in the middle of a run; see `fedkin.data.scenarios.drift.population_at`.
     arrivals : Tensor or None
         int64 ``(n,)``, the step before which each client joins: it takes part from this step on, and from the very
         start where it is 0. ``None`` if all are there from the start.
@@ -115,7 +115,7 @@ class Population:
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
         return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))
 
-    def scaled(self, scaling: Scales) -> Population:
+    def scaled(self, scaling: SampleScaling) -> Population:
         """The same population with `tests` and `common_test` scaled; clients scale their own data themselves."""
         tests = [(scaling.apply(x), y) for x, y in self.tests]
         common = self.common_test and (scaling.apply(self.common_test[0]), self.common_test[1])

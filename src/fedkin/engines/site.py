@@ -33,7 +33,7 @@ from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import known_task
 from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
-from fedkin.core.trust import only
+from fedkin.core.trusted_packages import only
 
 _IDENTITY, _KEY, _LASTING_FILE = "identity", "key", "lasting.safetensors"
 _log = logging.getLogger(__name__)
@@ -301,7 +301,7 @@ class Memory:
         return self.folder / f"memory-{exchange}.safetensors"
 
 
-class Watched:
+class WatchedSites:
     """Clients whose folders this process can see, though others do the work.
 
     Parameters

@@ -5,8 +5,8 @@ An estimator's parameters are its method's hyper-parameters, with the same names
 unlabelled sites, in `clients` if it groups clients that hold labelled ones, by one message each in `one_shot`.
 """
 
-from fedkin.estimators.centroids import FFCM, FuzzyCMeans, KFed, KMeans
-from fedkin.estimators.clients import (
+from fedkin.estimators.centroid_estimators import FFCM, FuzzyCMeans, KFed, KMeans
+from fedkin.estimators.client_clusterer import (
     IFCA,
     OCFL,
     ClientClusterer,
@@ -17,10 +17,10 @@ from fedkin.estimators.clients import (
     Local,
     Sattler,
 )
-from fedkin.estimators.deep import CCFC, DEC, PPFCGAN, SCFC, SDAFC, UIFCA
-from fedkin.estimators.kingraph import KinGraph
-from fedkin.estimators.one_shot import LADD, Embedding
-from fedkin.estimators.samples import FedCRef, LatentClusterer, SiteClusterer
+from fedkin.estimators.deep_estimators import CCFC, DEC, PPFCGAN, SCFC, SDAFC, UIFCA
+from fedkin.estimators.kingraph_estimator import KinGraph
+from fedkin.estimators.one_shot_estimators import LADD, Embedding
+from fedkin.estimators.sample_clusterer import FedCRef, LatentClusterer, SampleClusterer
 
 __all__ = [
     "CCFC",
@@ -47,5 +47,5 @@ __all__ = [
     "LatentClusterer",
     "Local",
     "Sattler",
-    "SiteClusterer",
+    "SampleClusterer",
 ]

@@ -1,4 +1,4 @@
-"""Strategies for people who have a Flower app: put one in place of ``FedAvg`` and get groups, and a model for each.
+"""Strategies for people who have a Flower app: put one in place of ``FedAvgStrategy`` and get groups, and a model for each.
 
 They need the extra ``fedkin[flower]``. See docs/flower-strategies.md.
 """
@@ -9,20 +9,29 @@ if find_spec("flwr") is None:
     raise ImportError("fedkin.flower needs Flower, which is not installed; `pip install 'fedkin[flower]'` brings it.")
 
 from fedkin.flower.query import describes
-from fedkin.flower.result import GroupResult
-from fedkin.flower.strategies import IFCA, LADD, OCFL, Embedding, FedAvg, FedOpt, Hierarchical, Sattler
-from fedkin.flower.strategy import GroupStrategy
+from fedkin.flower.strategies import (
+    EmbeddingStrategy,
+    FedAvgStrategy,
+    FedOptStrategy,
+    HierarchicalStrategy,
+    IFCAStrategy,
+    LADDStrategy,
+    OCFLStrategy,
+    SattlerStrategy,
+)
+from fedkin.flower.strategy import ClusterStrategy
+from fedkin.flower.strategy_result import ClusterResult
 
 __all__ = [
-    "IFCA",
-    "LADD",
-    "OCFL",
-    "Embedding",
-    "FedAvg",
-    "FedOpt",
-    "GroupResult",
-    "GroupStrategy",
-    "Hierarchical",
-    "Sattler",
+    "IFCAStrategy",
+    "LADDStrategy",
+    "OCFLStrategy",
+    "EmbeddingStrategy",
+    "FedAvgStrategy",
+    "FedOptStrategy",
+    "ClusterResult",
+    "ClusterStrategy",
+    "HierarchicalStrategy",
+    "SattlerStrategy",
     "describes",
 ]

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, Task
 from fedkin.core.seeds import derive_generator
-from fedkin.data.arrays import as_tensor
+from fedkin.data.reading.arrays import as_tensor
+from fedkin.engines.flower.wire import content, read
 from fedkin.engines.local import one_thread
-from fedkin.engines.wire import content, read
-from fedkin.methods.clustered_fl import embedding_tasks, ladd, tasks
+from fedkin.methods.clients import client_tasks, ladd
+from fedkin.methods.clients.embedding import embedding_tasks
 
 ACTION = "fedkin"
 """What the query is registered as: ``app.query("fedkin")``."""
@@ -24,7 +25,7 @@ ACTION = "fedkin"
 ALLOWED: dict[str, Task] = {
     task.name: task
     for task in (
-        tasks.describe,
+        client_tasks.describe,
         embedding_tasks.extent,
         embedding_tasks.train_encoder,
         embedding_tasks.embed,

@@ -1,4 +1,4 @@
-"""The strategies by name: each is a method of `fedkin.methods.clustered_fl`, spoken over Flower."""
+"""The strategies by name: each is a method of `fedkin.methods.clients`, spoken over Flower."""
 
 from __future__ import annotations
 
@@ -9,55 +9,56 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.flower.federation import GridFederation
-from fedkin.flower.strategy import GroupStrategy
-from fedkin.learning.classifier import Classifier
-from fedkin.methods.clustered_fl import embedding, fedavg, fedopt, hierarchical, ifca, ladd, ocfl, sattler
-from fedkin.methods.clustered_fl.common import GroupState
+from fedkin.flower.message_federation import GridFederation
+from fedkin.flower.strategy import ClusterStrategy
+from fedkin.methods.clients import fedavg, fedopt, hierarchical, ifca, ladd, ocfl, sattler
+from fedkin.methods.clients.client_method import ClientMethodState
+from fedkin.methods.clients.embedding import embedding
+from fedkin.nn.classifier import Classifier
 
 _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
 
-class FedAvg(GroupStrategy, method=fedavg.FedAvg):
+class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
     """One model for all nodes (McMahan et al. 2017), to compare groups with: the same rounds, without any.
 
-    See `GroupStrategy` for all parameters.
+    See `ClusterStrategy` for all parameters.
     """
 
 
-class FedOpt(GroupStrategy, method=fedopt.FedOpt):
+class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
     """One model for all nodes, an adaptive optimiser at the server (Reddi et al. 2021); no groups.
 
-    See `GroupStrategy`, and `fedkin.methods.clustered_fl.fedopt.FedOpt` for its parameters.
+    See `ClusterStrategy`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
     """
 
 
-class OCFL(GroupStrategy, method=ocfl.OCFL):
+class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
     """Find groups once, as soon as the nodes' updates begin to part, and how many (Zuziak et al.).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `GroupStrategy`, and
-    `fedkin.methods.clustered_fl.ocfl.OCFL` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
+    `fedkin.methods.clients.ocfl.OCFLMethod` for its parameters.
     """
 
 
-class Sattler(GroupStrategy, method=sattler.Sattler):
+class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
     """Cut groups in two, again and again, where one model no longer suits all (Sattler et al. 2020).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes that were in a group
-    that was cut also evaluate the models of its past, once, after the last round. See `GroupStrategy`, and
-    `fedkin.methods.clustered_fl.sattler.Sattler` for its parameters.
+    that was cut also evaluate the models of its past, once, after the last round. See `ClusterStrategy`, and
+    `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
     """
 
 
-class Hierarchical(GroupStrategy, method=hierarchical.Hierarchical):
+class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
     """Group nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. See `GroupStrategy`, and
-    `fedkin.methods.clustered_fl.hierarchical.Hierarchical` for its parameters.
+    Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
+    `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
     """
 
 
-class IFCA(GroupStrategy, method=ifca.IFCA):
+class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     """`n_clusters` models, of which each node in every round trains the one that fits it best (Ghosh et al. 2020).
 
     Works with any app that works with FedAvg and whose evaluation tells a loss, `eval_loss_key`; models are chosen by
@@ -66,8 +67,8 @@ class IFCA(GroupStrategy, method=ifca.IFCA):
 
     With one model as `initial_arrays` the others are seeded as k-means++ seeds: before the first round one node after
     another trains it, a node being drawn in proportion to its loss under the models there are. With a list of
-    `n_clusters` models, training begins from these; they should differ. See `GroupStrategy`, and
-    `fedkin.methods.clustered_fl.ifca.IFCA` for its parameters.
+    `n_clusters` models, training begins from these; they should differ. See `ClusterStrategy`, and
+    `fedkin.methods.clients.ifca.IFCAMethod` for its parameters.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -76,10 +77,10 @@ class IFCA(GroupStrategy, method=ifca.IFCA):
         "start": "said by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
     }
 
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> GroupState:
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Models that are seeded, or those given."""
         if len(models) == 1:
-            state: GroupState = dataclasses.replace(method, start="kmeans").init(fed)
+            state: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
             return state
         if len(models) != method.n_clusters:
             raise FedkinError(
@@ -92,23 +93,23 @@ class IFCA(GroupStrategy, method=ifca.IFCA):
         return dataclasses.replace(state, models=models)
 
 
-class Embedding(GroupStrategy, method=embedding.Embedding):
+class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
     """Group nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
     pre-training and the one of messages come before the first round. Bits tell little because they are remembered as
-    they were drawn; an app on Flower remembers them for one run only. See `GroupStrategy`, and
-    `fedkin.methods.clustered_fl.embedding.Embedding` for its parameters.
+    they were drawn; an app on Flower remembers them for one run only. See `ClusterStrategy`, and
+    `fedkin.methods.clients.embedding.embedding.EmbeddingMethod` for its parameters.
     """
 
     _asks = True
 
 
-class LADD(GroupStrategy, method=ladd.LADD):
+class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
     """Group nodes before training, by the style of their images (Shenaj et al. 2023).
 
-    Needs a client app that also describes its data, as `Embedding` does; styles are sent as they are. See
-    `GroupStrategy`, and `fedkin.methods.clustered_fl.ladd.LADD` for its parameters.
+    Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are. See
+    `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.
     """
 
     _asks = True

@@ -16,14 +16,14 @@ from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
-from fedkin.config import checked_method
 from fedkin.core import FedkinError
-from fedkin.flower.federation import GridFederation
-from fedkin.flower.layout import Layout, known_as
-from fedkin.flower.loop import Aggregate, Loop
-from fedkin.flower.result import GroupResult
+from fedkin.experiment.config import checked_method
+from fedkin.flower.array_layout import ArrayLayout, known_as
+from fedkin.flower.message_federation import GridFederation
+from fedkin.flower.rounds import Aggregate, Loop
+from fedkin.flower.strategy_result import ClusterResult
 from fedkin.flower.terms import Terms
-from fedkin.methods.clustered_fl.common import GroupMethod, GroupState
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 
 OWN: dict[str, Any] = {
     "fraction_train": 1.0,
@@ -66,7 +66,7 @@ _PATIENCE = 1.0
 log = logging.getLogger("flwr")
 
 
-class GroupStrategy(Strategy):
+class ClusterStrategy(Strategy):
     """Base of the strategies that find groups of nodes and train a model for each.
 
     It is started as Flower's own are, with an app that trains and evaluates the arrays it is sent. Underneath runs the
@@ -89,13 +89,13 @@ class GroupStrategy(Strategy):
         The method's hyper-parameters, but for those that are the client app's.
     """
 
-    _method: ClassVar[type[GroupMethod]]
+    _method: ClassVar[type[ClientMethod]]
     _fixed: ClassVar[Mapping[str, str]] = {}
     """Hyper-parameters that cannot be chosen here, and why."""
     _asks: ClassVar[bool] = False
     """Whether the client app has to answer `fedkin.flower.describes`."""
 
-    def __init_subclass__(cls, method: type[GroupMethod], **more: Any) -> None:
+    def __init_subclass__(cls, method: type[ClientMethod], **more: Any) -> None:
         """Give the strategy the hyper-parameters of `method`."""
         super().__init_subclass__(**more)
         cls._method = method
@@ -141,7 +141,7 @@ class GroupStrategy(Strategy):
             if field.name not in _ELSEWHERE and field.name not in cls._fixed
         }
 
-    def method(self, module: str, rounds: int) -> GroupMethod:
+    def method(self, module: str, rounds: int) -> ClientMethod:
         """The method itself.
 
         Raises
@@ -149,14 +149,14 @@ class GroupStrategy(Strategy):
         FedkinError
             If a hyper-parameter is not allowed.
         """
-        made: GroupMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
+        made: ClientMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
         return made
 
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> GroupState:
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """The first state, from the models ``(m, size)`` that were given to `start`."""
         if len(models) != 1:
             raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
-        state: GroupState = method.init(fed)
+        state: ClientMethodState = method.init(fed)
         return state
 
     def wait(self, grid: Grid) -> None:
@@ -195,7 +195,7 @@ class GroupStrategy(Strategy):
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
-    ) -> GroupResult:
+    ) -> ClusterResult:
         """Find the groups and train their models.
 
         Parameters
@@ -230,7 +230,7 @@ class GroupStrategy(Strategy):
         log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
         self.summary()
         given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else list(initial_arrays)
-        layout = Layout.of(given[0])
+        layout = ArrayLayout.of(given[0])
         models = torch.stack([_model(layout, arrays, at) for at, arrays in enumerate(given)])
         terms = Terms(
             ConfigRecord() if train_config is None else train_config,
@@ -290,7 +290,7 @@ def _share(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> flo
     return float(value)
 
 
-def _model(layout: Layout, arrays: ArrayRecord, at: int) -> Tensor:
+def _model(layout: ArrayLayout, arrays: ArrayRecord, at: int) -> Tensor:
     """The model of `arrays`, which are at a place in a list."""
     vector = layout.vector(arrays)
     if isinstance(vector, str):

@@ -21,7 +21,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from fedkin.core.errors import FedkinError
-from fedkin.privacy.quantization import check_probability
+from fedkin.privacy.randomised_response import check_probability
 
 DELTA = 1e-5
 _HALVINGS = 80

@@ -1,17 +1,17 @@
 """Self-contained HTML pages: `RunView` and `PageView` say what to show, `write_report` and `write_page` draw it."""
 
-from fedkin.report.page_view import Cell, PageView, Part, ResultTable, Verdict
-from fedkin.report.view import (
+from fedkin.report.results_view import CellVerdict, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.run_view import (
     Band,
     Bars,
-    Change,
+    ClientEvent,
     ClientGroups,
     Curve,
-    Graph,
+    GraphNode,
+    GraphView,
     GroupPictures,
     GroupTable,
     Mark,
-    Node,
     Profiles,
     RunView,
     SampleMap,
@@ -22,23 +22,23 @@ from fedkin.report.write import write_page, write_report
 __all__ = [
     "Band",
     "Bars",
-    "Cell",
-    "Change",
+    "TableCell",
+    "ClientEvent",
     "ClientGroups",
     "Curve",
-    "Graph",
+    "GraphView",
     "GroupPictures",
     "GroupTable",
     "Mark",
-    "Node",
+    "GraphNode",
     "PageView",
-    "Part",
+    "PagePart",
     "Profiles",
     "ResultTable",
     "RunView",
     "SampleMap",
     "Timeline",
-    "Verdict",
+    "CellVerdict",
     "write_page",
     "write_report",
 ]

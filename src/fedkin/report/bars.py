@@ -6,7 +6,7 @@ import math
 
 from fedkin.report.markup import element, folded, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
-from fedkin.report.view import Bars
+from fedkin.report.run_view import Bars
 
 WIDTH, HEIGHT = 400.0, 200.0
 TOP, RIGHT, BOTTOM = 14.0, 8.0, 40.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fedkin.report.markup import element, folded, sheet, text
 from fedkin.report.numbers import finite, in_unit, plain, shown
-from fedkin.report.view import Curve, Unit
+from fedkin.report.run_view import Curve, Unit
 
 Interval = tuple[float, float]
 

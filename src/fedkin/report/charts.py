@@ -19,7 +19,7 @@ from fedkin.report.chart_numbers import (
 )
 from fedkin.report.markup import element, short, text
 from fedkin.report.numbers import nice_ticks, plain, tick_labels
-from fedkin.report.view import ALL_ALIKE, Band, Curve, Timeline
+from fedkin.report.run_view import ALL_ALIKE, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
 TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0
@@ -29,7 +29,7 @@ LETTER = 5.4
 MOST_NAMED, NARROWEST = 11, 30.0
 """Steps that are no whole numbers are named one by one if they are so few, and so far apart."""
 
-Points = list[tuple[float, float]]
+CurvePoints = list[tuple[float, float]]
 
 
 def line_chart(curve: Curve, timeline: Timeline = ALL_ALIKE) -> str:
@@ -129,7 +129,7 @@ def _axes(curve: Curve, frame: _Frame) -> str:
     return "".join(parts)
 
 
-def _runs(curve: Curve, frame: _Frame, values: Sequence[float | None]) -> list[Points]:
+def _runs(curve: Curve, frame: _Frame, values: Sequence[float | None]) -> list[CurvePoints]:
     """Places of consecutive values that are known."""
     points = [None if v is None else (frame.x(x), frame.y(v)) for x, v in zip(curve.x, values, strict=True)]
     return [
@@ -139,7 +139,7 @@ def _runs(curve: Curve, frame: _Frame, values: Sequence[float | None]) -> list[P
     ]
 
 
-def _path(runs: Sequence[Points]) -> str:
+def _path(runs: Sequence[CurvePoints]) -> str:
     return "".join("M" + "L".join(f"{short(x)} {short(y)}" for x, y in run) for run in runs)
 
 

@@ -6,21 +6,21 @@ import math
 import re
 
 from fedkin.report.markup import element, folded, group_class, group_mark, sheet, short, text
-from fedkin.report.rings import WIDTH, Layout, arrange
-from fedkin.report.view import Graph, Node
+from fedkin.report.rings import WIDTH, RingLayout, arrange
+from fedkin.report.run_view import GraphNode, GraphView
 
 SMALLEST_NODE = 1.8
 MOST_TAGS = 120
 
 
-def draw_graph(graph: Graph) -> str:
+def draw_graph(graph: GraphView) -> str:
     """A figure with the graph; nodes' areas follow their samples, groups are named, not only coloured."""
     heading = element("h3", text(graph.title)) + element("p", text(graph.caption))
     drawing = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
     return element("figure", element("figcaption", heading), drawing, _members(graph), class_="card")
 
 
-def _drawing(graph: Graph) -> str:
+def _drawing(graph: GraphView) -> str:
     tags = _tags(graph)
     layout = arrange([node.group for node in graph.nodes], tagged=bool(tags))
     parts = [_edges(graph, layout), _nodes(graph, layout)]
@@ -41,7 +41,7 @@ def _drawing(graph: Graph) -> str:
     return drawing + element("p", key, class_="key")
 
 
-def _nodes(graph: Graph, layout: Layout) -> str:
+def _nodes(graph: GraphView, layout: RingLayout) -> str:
     largest = max(1, *(node.size for node in graph.nodes))
     circles = []
     for node, place in zip(graph.nodes, layout.places, strict=True):
@@ -53,7 +53,7 @@ def _nodes(graph: Graph, layout: Layout) -> str:
     return "".join(circles)
 
 
-def _edges(graph: Graph, layout: Layout) -> str:
+def _edges(graph: GraphView, layout: RingLayout) -> str:
     """One path for the links inside each group and one, dashed, for those across; thousands of links stay small."""
     paths: dict[int | None, list[str]] = {}
     for a, b in graph.edges:
@@ -68,7 +68,7 @@ def _edges(graph: Graph, layout: Layout) -> str:
     return "".join(inside) + (element("path", d="".join(paths[None]), class_="across") if None in paths else "")
 
 
-def _tags(graph: Graph) -> list[str]:
+def _tags(graph: GraphView) -> list[str]:
     """A short name of every node's site, such as '12' for 'site 12', or nothing where there are none or no room."""
     if len(graph.nodes) > MOST_TAGS:
         return []
@@ -80,12 +80,12 @@ def _tags(graph: Graph) -> list[str]:
     return names if max(map(len, names)) <= 3 else []
 
 
-def _tip(node: Node) -> str:
+def _tip(node: GraphNode) -> str:
     where = "alone" if node.group is None else f"in group {node.group}"
     return f"{node.site}, local cluster {node.cluster}\n{node.size} samples, {where}"
 
 
-def _in_words(graph: Graph) -> str:
+def _in_words(graph: GraphView) -> str:
     groups = {node.group for node in graph.nodes} - {None}
     alone = sum(node.group is None for node in graph.nodes)
     return (
@@ -94,8 +94,8 @@ def _in_words(graph: Graph) -> str:
     )
 
 
-def _members(graph: Graph) -> str:
-    by_group: dict[int | None, list[Node]] = {}
+def _members(graph: GraphView) -> str:
+    by_group: dict[int | None, list[GraphNode]] = {}
     for node in graph.nodes:
         by_group.setdefault(node.group, []).append(node)
     rows = []

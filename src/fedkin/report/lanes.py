@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedkin.report.markup import element, group_class, group_mark, listed, scrolling, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown
-from fedkin.report.view import ALL_ALIKE, ClientGroups, Timeline
+from fedkin.report.run_view import ALL_ALIKE, ClientGroups, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedkin.report.markup import element, group_mark
-from fedkin.report.view import GroupPictures
+from fedkin.report.run_view import GroupPictures
 
 LARGEST_TILE = 64
 BUDGET = 900_000  # numbers in all tiles of a page together; keeps the page near one megabyte at worst

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from fedkin.report.markup import element, prose, sheet, text
-from fedkin.report.page_view import Cell, ResultTable, Verdict
+from fedkin.report.results_view import CellVerdict, ResultTable, TableCell
 
-MEANINGS: dict[Verdict, str] = {
+MEANINGS: dict[CellVerdict, str] = {
     "inside": "as expected",
     "better": "better",
     "worse": "worse",
@@ -48,7 +48,7 @@ def _look(table: ResultTable, at: int) -> str | None:
     return "words" if sum(_NUMBER.match(each) is None for each in filled) > len(filled) / 2 else None
 
 
-def _cell(cell: Cell, look: str | None) -> str:
+def _cell(cell: TableCell, look: str | None) -> str:
     beside = element("small", text(cell.beside)) if cell.beside else ""
     classes = " ".join(name for name in (look, cell.verdict) if name)
     focus = 0 if cell.tip else None

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class RingLayout:
     """Places by node, labels as (group, x, y), where the lone nodes' part begins, and the height of it all."""
 
     places: list[Place]
@@ -40,7 +40,7 @@ class Layout:
     height: float
 
 
-def arrange(groups: Sequence[int | None], tagged: bool) -> Layout:
+def arrange(groups: Sequence[int | None], tagged: bool) -> RingLayout:
     """Place nodes by group, as widely spaced as fits about a square; `tagged` leaves room for a word at each node."""
     layouts = (_arrange(groups, spacing, tagged) for spacing in SPACINGS)
     return next((layout for layout in layouts if layout.height <= HEIGHT), _arrange(groups, SPACINGS[-1], tagged))
@@ -87,7 +87,7 @@ class _Ring:
         return Place(x + self.radius * across, y + self.radius * down, self.node, x + out * across, y + out * down)
 
 
-def _arrange(groups: Sequence[int | None], spacing: float, tagged: bool) -> Layout:
+def _arrange(groups: Sequence[int | None], spacing: float, tagged: bool) -> RingLayout:
     present = sorted({group for group in groups if group is not None})
     members = {group: [at for at, own in enumerate(groups) if own == group] for group in present}
     places: dict[int, Place] = {}
@@ -107,7 +107,7 @@ def _arrange(groups: Sequence[int | None], spacing: float, tagged: bool) -> Layo
     lone_places, bottom = _lone(len(alone), spacing, tagged, top + 27)
     places |= dict(zip(alone, lone_places, strict=True))
     start = top if alone else None
-    return Layout([places[at] for at in range(len(groups))], labels, start, bottom if alone else top - GAP + 4)
+    return RingLayout([places[at] for at in range(len(groups))], labels, start, bottom if alone else top - GAP + 4)
 
 
 def _lone(count: int, spacing: float, tagged: bool, top: float) -> tuple[list[Place], float]:

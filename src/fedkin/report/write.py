@@ -9,18 +9,18 @@ from typing import Any
 
 from fedkin.core.files import write_atomically
 from fedkin.report.bars import bar_chart
-from fedkin.report.changes import change_table
+from fedkin.report.change_lists import change_table
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_groups
-from fedkin.report.maps import sample_map
 from fedkin.report.markup import folded
+from fedkin.report.markup_tables import count_table, profile_table, settings_table
 from fedkin.report.page import Section, commands, gallery, headlines, page, paragraphs, sentences
-from fedkin.report.page_view import PageView, Part
 from fedkin.report.pictures import picture_cards
+from fedkin.report.plane_maps import sample_map
 from fedkin.report.result_tables import result_table
-from fedkin.report.tables import count_table, profile_table, settings_table
-from fedkin.report.view import RunView
+from fedkin.report.results_view import PagePart, PageView
+from fedkin.report.run_view import RunView
 
 
 def write_report(path: Path, view: RunView) -> None:
@@ -56,7 +56,7 @@ def render_page(view: PageView) -> str:
     return page(view.title, view.lead, headlines(view.summary), [*sections, *_settings(view.settings, "Every setting")])
 
 
-def _part(part: Part) -> str:
+def _part(part: PagePart) -> str:
     figures = [*map(line_chart, part.curves), *map(bar_chart, part.bars)]
     return "".join(
         [

@@ -1,0 +1,101 @@
+"""Commands about runs that are there: their reports, costs and records, and what can be asked of their groups."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedkin.cli.app import Folder, app, stop
+
+
+@app.command()
+def report(folder: Folder) -> None:
+    """Write a run's report.html again."""
+    from fedkin.experiment.run import report as write_again
+
+    print(f"Report: {write_again(folder)}")
+
+
+@app.command()
+def track(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    to: Annotated[
+        list[str] | None, typer.Option(help="Tool: tensorboard, mlflow or wandb; by default, those of the experiment.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of [tracking], such as tracking.project=trials.")
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--new", help="Start a new tracked run, even where a tool knows the run.")
+    ] = False,
+) -> None:
+    """Send the records of runs to tools that track them. What these have already is left out."""
+    try:
+        from fedkin.experiment.tracking.catch_up import track as told
+
+        for folder in folders:
+            print(f"Told of {folder}: {told(folder, to or [], settings or [], anew)} steps")
+    except KeyboardInterrupt:
+        stop("Interrupted; the same command sends what is missing.", 130)
+
+
+@app.command()
+def costs(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", show_default=False)],
+    target: Annotated[
+        str | None, typer.Option(help="Count until a number is reached, such as personal_accuracy=0.95.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Tell what runs cost: bytes and seconds, by phase. More runs are told as multiples of the first, too."""
+    from fedkin.studies import costs as accounts
+
+    wanted = accounts.parsed_target(target) if target is not None else None
+    found = accounts.costs_of(folders, wanted)
+    print(accounts.as_json(found, wanted) if as_json else accounts.as_text(found, wanted))
+
+
+@app.command()
+def attack(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; by default, the run's.")] = None,
+) -> None:
+    """Tell what an `embedding` run's messages give away. That is samples, and who was a member."""
+    from fedkin.studies.attack.attack import attack as attacked
+
+    print(attacked(folder, out))
+
+
+@app.command()
+def predict(
+    folder: Folder,
+    data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
+    client: Annotated[int | None, typer.Option(help="Whose samples, where a method groups clients.")] = None,
+    group: Annotated[int | None, typer.Option(help="The group of a new client instead, see `fedkin assign`.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
+) -> None:
+    """Tell the group, or the predicted class, of new samples. CSV; a class is by the model of a client or a group."""
+    from fedkin.core.files import write_atomically
+    from fedkin.experiment.outputs import predict as predicted
+
+    text = predicted(folder, data, label, client, group)
+    if out:
+        write_atomically(out, text)
+    else:
+        sys.stdout.write(text)
+
+
+@app.command()
+def assign(
+    folder: Folder,
+    data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
+    label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
+) -> None:
+    """Tell the group of a client that a run has never seen. Its samples are labelled where the method needs it."""
+    from fedkin.experiment.outputs import assign as group_of
+
+    print(group_of(folder, data, label))

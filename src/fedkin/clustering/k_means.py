@@ -1,0 +1,152 @@
+"""k-means on tensors: scikit-learn's, and Lloyd's algorithm at a site, which holds no copy of its samples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.clustering.fuzzy_c_means import different
+from fedkin.core.seeds import draw_seed
+
+_CHUNK = 512
+_TOLERANCE = 1e-4
+"""scikit-learn's: centres rest when the squares of their moves sum to less than this part of the features' variance."""
+_ENOUGH = 4
+"""Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
+
+
+class Partition(NamedTuple):
+    """What k-means found.
+
+    Attributes
+    ----------
+    centres : Tensor
+        float32 ``(k, width)``.
+    labels : Tensor
+        int64 ``(n,)``, the centre of each point.
+    iterations : int
+        Of Lloyd's algorithm, from the seeds that were kept.
+    """
+
+    centres: Tensor
+    labels: Tensor
+    iterations: int
+
+
+def k_means(
+    points: Tensor, start: int | Tensor, rng: torch.Generator, n_init: int = 10, max_iterations: int = 300
+) -> Partition:
+    """scikit-learn's k-means: the same numbers whatever the threads, and no complaint about repeated points.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one; few points
+        that may be so, such as centres of many sites, should come as float64.
+    start : int or Tensor
+        How many clusters to find from k-means++ seeds; or float32 ``(k, width)``, centres to start from.
+    rng : torch.Generator
+        Where seeds come from.
+    n_init : int
+        Sets of seeds to try, of which the one with the least distances is kept; centres to start from are tried once.
+    max_iterations : int
+        For each of them.
+
+    Returns
+    -------
+    Partition
+        With fewer centres than asked for if there are not so many different points, or starts.
+    """
+    seed = draw_seed(rng)
+    if isinstance(start, int):
+        search = KMeans(_at_most(start, points), n_init=n_init, max_iter=max_iterations, random_state=seed)
+    else:
+        first = different(start)
+        first = first[: _at_most(len(first), points)].to(points.dtype)
+        search = KMeans(len(first), init=first.numpy(), n_init=1, max_iter=max_iterations, random_state=seed)
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        search.fit(points.numpy())
+    labels = torch.from_numpy(search.labels_.astype(np.int64))
+    return Partition(torch.from_numpy(search.cluster_centers_).float(), labels, int(search.n_iter_))
+
+
+def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
+    """Lloyd's algorithm, reading points a few at a time.
+
+    scikit-learn's copies them all, which leaves memory in pieces when hundreds of sites have their turn.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, width)``, n >= 1.
+    start : Tensor
+        float32 ``(k, width)``.
+    max_iterations : int
+        Most moves of the centres.
+
+    Returns
+    -------
+    Partition
+        A centre that lost all its points stays where it was while others move, and is left out in the end.
+    """
+    middle = points.mean(0)
+    centres = start - middle  # near the origin, products lose the least to rounding
+    squares = sum(float((part - middle).square().sum(dtype=torch.float64)) for part in points.split(_CHUNK))
+    limit = _TOLERANCE * squares / points.numel()
+    shift, iterations = torch.inf, 0
+    while shift > limit and iterations < max_iterations:
+        sums, counts = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
+        for part in points.split(_CHUNK):
+            near = part - middle
+            members = torch.zeros(len(centres), len(part)).scatter_(0, _nearest(near, centres)[None], 1.0)
+            sums += members @ near
+            counts += members.sum(1)
+        after = torch.where(counts[:, None] > 0, sums / counts[:, None], centres.double()).float()
+        shift = float((after - centres).square().sum())
+        centres = after
+        iterations += 1
+    labels = torch.cat([_nearest(part - middle, centres) for part in points.split(_CHUNK)])
+    held, labels = labels.unique(return_inverse=True)
+    return Partition(centres[held] + middle, labels, iterations)
+
+
+def _nearest(points: Tensor, centres: Tensor) -> Tensor:
+    """The nearest of `centres` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``."""
+    return torch.addmm(centres.square().sum(1)[:, None], centres, points.T, alpha=-2.0).argmin(0)
+
+
+def far_apart(first: Tensor, points: Tensor, count: int) -> Tensor:
+    """`first` ``(j, width)``, and of `points` ``(n, width)`` again and again the one furthest from all so far.
+
+    Returns
+    -------
+    Tensor
+        ``(count, width)``; fewer if there are not so many that, but for rounding, are different.
+    """
+    chosen = different(first)[:count]
+    distances = apart(points, chosen).amin(1)
+    while len(chosen) < count:
+        candidate = points[distances.argmax()][None]
+        if len(different(torch.cat([chosen, candidate]))) == len(chosen):
+            break
+        chosen = torch.cat([chosen, candidate])
+        distances = torch.minimum(distances, apart(points, candidate)[:, 0])
+    return chosen
+
+
+def apart(points: Tensor, others: Tensor) -> Tensor:
+    """Distances ``(n, k)``; exactly 0 between equal points, which products would not give."""
+    distances: Tensor = torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances
+
+
+def _at_most(count: int, points: Tensor) -> int:
+    """`count`, or the number of different points if that is less."""
+    if len(different(points[: _ENOUGH * count])) >= count:
+        return count
+    return len(far_apart(points[:1], points, count))

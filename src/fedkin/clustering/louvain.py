@@ -1,0 +1,96 @@
+"""Communities of a weighted graph by the Louvain method (Blondel et al. 2008), with a resolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+CommunityLabels = NDArray[np.int64]
+
+_LEAST_GAIN = 1e-12
+"""Gains below it are errors of rounding: moving for them may never end."""
+
+
+def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> CommunityLabels:
+    """Communities in which nodes have more links than by chance.
+
+    Sought is the greatest modularity (Reichardt and Bornholdt 2006): links within communities, less `resolution` times
+    what chance would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until
+    none gains; then communities become nodes, and so on. Only nodes whose neighbours moved are looked at again, so that
+    6,000 nodes with 20 links each take about a second.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix
+        float64 ``(m, m)``, symmetric, non-negative, of one node or more. What the diagonal holds is links within a
+        node, counted twice.
+    resolution : float
+        Two communities join where they have more links than this times what chance would give them; positive.
+    rng : numpy.random.Generator
+        The order in which nodes are looked at.
+
+    Returns
+    -------
+    array
+        int64 ``(m,)``, numbered from 0 in the order of each community's first node. A node without links stays alone.
+    """
+    weights = np.asarray(graph.sum(axis=1)).ravel()
+    total = float(weights.sum())
+    scale = resolution / total if total else 0.0
+    labels = np.arange(graph.shape[0])
+    while True:
+        joined = _moved(graph, weights, scale, rng.permutation(len(weights)))
+        labels = joined[labels]
+        if joined.max() + 1 == len(weights):
+            return renamed(labels)
+        graph, weights = condensed(graph, joined), np.bincount(joined, weights=weights)
+
+
+def condensed(graph: Any, labels: CommunityLabels) -> Any:
+    """Links between and within communities: csr ``(k, k)`` of the graph's ``(m, m)``; the diagonal counts twice."""
+    nodes = np.arange(len(labels))
+    members = sparse.csr_matrix((np.ones(len(labels)), (labels, nodes)), shape=(int(labels.max()) + 1, len(labels)))
+    return (members @ graph @ members.T).tocsr()
+
+
+def renamed(labels: CommunityLabels) -> CommunityLabels:
+    """The same communities, numbered from 0 in the order of their first members."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.ravel()]
+
+
+def _moved(graph: Any, volume: NDArray[np.float64], scale: float, order: CommunityLabels) -> CommunityLabels:
+    """Communities of single nodes after all moves that gain; plain lists, because arrays are slow one at a time."""
+    starts, ends_of, links = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
+    volumes: list[float] = volume.tolist()
+    held = volume.tolist()
+    labels = list(range(len(volumes)))
+    waiting = [True] * len(volumes)
+    queue: list[int] = order.tolist()
+    for node in queue:
+        waiting[node] = False
+        own, weight = labels[node], volumes[node] * scale
+        neighbours = ends_of[starts[node] : starts[node + 1]]
+        towards = {own: 0.0}
+        for other, link in zip(neighbours, links[starts[node] : starts[node + 1]], strict=True):
+            if other != node:
+                towards[labels[other]] = towards.get(labels[other], 0.0) + link
+        held[own] -= volumes[node]
+        best, most = own, towards[own] - weight * held[own] + _LEAST_GAIN
+        for community, link in towards.items():
+            gain = link - weight * held[community]
+            if gain > most:
+                best, most = community, gain
+        held[best] += volumes[node]
+        if best != own:
+            labels[node] = best
+            for other in neighbours:
+                if not waiting[other] and labels[other] != best:
+                    waiting[other] = True
+                    queue.append(other)
+    return renamed(np.array(labels, dtype=np.int64))

@@ -1,0 +1,134 @@
+"""Arrays of any kind as samples a client can hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import issparse
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.tables import frame_to_tensor
+
+_SHAPES = "(n, features) or (n, channels, height, width)"
+
+
+def as_tensor(value: Any, where: str) -> Tensor:
+    """Samples given as an array, tensor, DataFrame or nested lists, copied into a float32 tensor.
+
+    Parameters
+    ----------
+    value : array-like
+        ``(n, features)``, ``(n, height, width)`` or ``(n, channels, height, width)``, n at least 1, all numbers finite.
+    where : str
+        What holds it, such as ``"Site 3"``; the beginning of an error's sentence.
+
+    Returns
+    -------
+    Tensor
+        ``(n, features)`` or ``(n, channels, height, width)``; images of type uint8 are divided by 255.
+
+    Raises
+    ------
+    FedkinError
+        If it is empty, of another shape, not numeric or not finite.
+    """
+    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns"):
+        return frame_to_tensor(value, where)
+    array = _as_array(value, where)
+    if array.ndim not in (2, 3, 4):
+        raise FedkinError(f"{where} has shape {array.shape}, but samples need {_SHAPES}.")
+    if array.size == 0:
+        raise FedkinError(
+            f"{where} is empty (shape {array.shape}); every site needs at least one sample and one feature."
+        )
+    if array.ndim == 3:
+        array = array[:, None]
+    if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
+        raise FedkinError(f"{where} has shape {array.shape}, with the channels last; samples need {_SHAPES}.")
+    with np.errstate(over="ignore"):
+        x = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
+    if array.ndim == 4 and array.dtype == np.uint8:
+        return x / 255
+    if not torch.isfinite(x).all():
+        bad = int((~torch.isfinite(x.flatten(1)).all(1)).sum())
+        raise FedkinError(
+            f"{where} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
+        )
+    return x
+
+
+def read_npz(path: Path, label: str | None = None, group: str | None = None) -> Dataset:
+    """A ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any."""
+    where = f"'{path}'"
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
+        raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
+    for wanted in (label, group):
+        if wanted is not None and wanted not in arrays:
+            raise unknown_name(f"array of labels in {where}", wanted, arrays)
+    label = label or next((name for name in LABEL_NAMES if name in arrays and name != group), None)
+    wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, group)]
+    if "x" not in arrays and len(wide) != 1:
+        raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
+    x = as_tensor(arrays["x" if "x" in arrays else wide[0]], where)
+    coded = {name: _coded(arrays, name, len(x), where) for name in (label, group) if name is not None}
+    y, classes = coded[label] if label is not None else (None, [])
+    return Dataset(path.name, x, y, classes, groups=None if group is None else coded[group])
+
+
+def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, where: str) -> tuple[Tensor, list[str]]:
+    """The labels in one array, one for each sample."""
+    y, classes = encode_labels(arrays[name], f"Array '{name}' of {where}")
+    if len(y) != samples:
+        raise FedkinError(f"{where} holds {samples} samples, but {len(y)} labels in '{name}'.")
+    return y, classes
+
+
+def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse sites whose samples differ in shape.
+
+    Parameters
+    ----------
+    shapes : mapping of str to tuple of int
+        By site, as the beginning of a sentence, the shape of one of its samples.
+
+    Raises
+    ------
+    FedkinError
+        Naming the first site whose shape is not the most common one.
+    """
+    if not shapes:
+        return
+    usual, _ = Counter(shapes.values()).most_common(1)[0]
+    for site, shape in shapes.items():
+        if shape != usual:
+            raise FedkinError(f"{site} has {_words(shape)} where others have {_words(usual)}; all sites need the same.")
+
+
+def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() else value
+    if issparse(value):
+        raise FedkinError(f"{where} is a sparse matrix; give it as an array, by its method toarray().")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise FedkinError(f"{where} is no array: its rows differ in length or type.") from error
+    if array.dtype.kind not in "biuf":
+        raise FedkinError(f"{where} holds values of type {array.dtype}, but all must be real numbers.")
+    return array
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} features" if len(shape) == 1 else f"images of {' x '.join(map(str, shape))}"

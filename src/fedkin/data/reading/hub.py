@@ -1,0 +1,146 @@
+"""Data sets in Hugging Face form: a hub name, or a directory laid out like one."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
+from fedkin.data.reading.tables import frame_to_tensor
+
+_GREY = ("1", "L", "LA")
+_DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
+
+
+def read_huggingface(
+    source: str, name: str, label: str | None = None, split: str = "train", group: str | None = None
+) -> Dataset:
+    """One split of a data set that ``datasets.load_dataset`` can read.
+
+    If a column holds images, the first such column is `x` and all others but the label's and the group's are ignored.
+    Else every column but these must be numeric.
+
+    Parameters
+    ----------
+    source : str
+        A directory or a hub name.
+    name : str
+        What the user called it.
+    label : str, optional
+        The column of labels; by default the first of `LABEL_NAMES`, else the only ``ClassLabel`` column, else, with
+        images, the only integer column, else none.
+    split : str
+        Usually ``"train"`` or ``"test"``.
+    group : str, optional
+        A column for `Dataset.groups`.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be found or loaded, or its contents are of no use.
+    """
+    import datasets
+
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    where = f"'{name}'"
+    try:
+        rows = datasets.load_dataset(source, split=split)
+        table = rows.with_format("arrow")[:]
+    except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        kind = SplitError if reason.startswith("Unknown split") else FedkinError
+        raise kind(f"{where} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
+    if len(rows) == 0:
+        raise FedkinError(f"{where} is empty (0 rows in split '{split}').")
+    images = [column for column, kind in rows.features.items() if isinstance(kind, datasets.Image)]
+    if group is not None and group not in rows.features:
+        raise unknown_name(f"column of {where}", group, rows.features)
+    label = _label_column(rows.features, label, group, where, bool(images))
+    y, classes = (None, []) if label is None else _labels(table, rows.features, label, where)
+    groups = None if group is None else _labels(table, rows.features, group, where)
+    if images:
+        return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, groups=groups)
+    frame = table.drop_columns(list({column for column in (label, group) if column is not None})).to_pandas()
+    return Dataset(name, frame_to_tensor(frame, where), y, classes, [str(column) for column in frame.columns], groups)
+
+
+def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:
+    """Encoded images of one size, as float32 ``(n, channels, height, width)`` in [0, 1].
+
+    Grey images have one channel; if any of them is in colour, all become RGB.
+
+    Parameters
+    ----------
+    files : list of dict
+        Each with the content of a file as ``bytes``, or its ``path``.
+    where : str
+        What holds them, as the beginning of an error's sentence.
+    """
+    pixels = [_decode(file, row, where) for row, file in enumerate(files)]
+    height, width = pixels[0].shape[:2]
+    for row, image in enumerate(pixels):
+        if image.shape[:2] != (height, width):
+            sizes = f"{image.shape[0]} x {image.shape[1]} where row 0 is {height} x {width}"
+            raise FedkinError(f"{where} has images of different sizes: row {row} is {sizes}.")
+    if any(image.shape[2] == 3 for image in pixels):
+        pixels = [np.broadcast_to(image, (height, width, 3)) for image in pixels]
+    stacked = torch.from_numpy(np.stack(pixels))
+    return stacked.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+
+
+def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np.uint8]:
+    from PIL import Image
+
+    if file is None:
+        raise FedkinError(f"{where} has no image in row {row}.")
+    try:
+        with Image.open(file["path"] if file["bytes"] is None else io.BytesIO(file["bytes"])) as image:
+            if image.mode in _DEEP:
+                raise FedkinError(
+                    f"{where} has an image of more than 8 bits per channel in row {row} (mode {image.mode})."
+                )
+            mode = "L" if image.mode in _GREY else "RGB"
+            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    except (OSError, SyntaxError) as error:
+        raise FedkinError(f"{where} has an image that cannot be decoded in row {row}.") from error
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _label_column(
+    features: dict[str, Any], label: str | None, group: str | None, where: str, images: bool
+) -> str | None:
+    import datasets
+
+    if label is not None:
+        if label not in features:
+            raise unknown_name(f"label column of {where}", label, features)
+        return label
+    features = {name: kind for name, kind in features.items() if name != group}
+    named = [name for name in LABEL_NAMES if name in features]
+    if named:
+        return named[0]
+    candidates = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    if not candidates and images:
+        candidates = [name for name, kind in features.items() if "int" in str(getattr(kind, "dtype", ""))]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _labels(table: Any, features: dict[str, Any], label: str, where: str) -> tuple[Tensor, list[str]]:
+    import datasets
+
+    column, kind = table.column(label), features[label]
+    if not isinstance(kind, datasets.ClassLabel):
+        return encode_labels(column.to_numpy(), f"Column '{label}' of {where}")
+    y = torch.tensor(column.fill_null(-1).to_numpy(), dtype=torch.int64)
+    missing = int((y < 0).sum())
+    if missing:
+        raise FedkinError(f"Column '{label}' of {where} lacks {missing} of {len(y)} labels.")
+    return y, list(kind.names)

@@ -1,0 +1,220 @@
+"""Federations that change in the middle of a run: clients that go over to another group, and clients that join late."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.federation import Federation
+from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Drift, Population
+from fedkin.data.preparing.scaling import Scaling, scale_newcomers
+from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, SampleTransform
+from fedkin.data.scenarios.planted import LabelFlip, Rotation
+
+
+@dataclass(frozen=True)
+class _Changing(PartitionScenario):
+    """A scenario with hidden groups, in which something happens at one step.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client, clients, alpha
+        See `fedkin.data.scenarios.planted.Rotation`.
+    kind : {"rotation", "label-flip"}
+        Which scenario the groups are those of; client i is in group i mod their number.
+    angles : list of int
+        Of the groups of "rotation".
+    n_groups : int
+        Of "label-flip".
+    step : int
+        The first step that sees the change; steps count from 1.
+    share : float
+        Share of the clients that it concerns, in [0, 1].
+    """
+
+    kind: Literal["rotation", "label-flip"] = "rotation"
+    clients: Count | None = None
+    alpha: Positive = 10.0
+    angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
+    n_groups: Count = 4
+    step: Count = 20
+    share: Fraction = 0.3
+
+    def before(self, data: Labelled, seed: int) -> tuple[Population, Tensor, int]:
+        """The population as if nothing were to happen, the hidden group of each client, and how many groups."""
+        common = (self.data, self.label, self.test_share, self.samples_per_client, self.clients, self.alpha)
+        planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_groups)
+        count = len(self.angles) if self.kind == "rotation" else self.n_groups
+        population = planted.deal(data, seed)
+        return population, torch.arange(len(population.clients)) % count, count
+
+
+@dataclass(frozen=True)
+class DriftSwap(_Changing):
+    """A share of every group goes over to another group's world in the middle of a run, in training and test alike.
+
+    Where the share is above 0, at least one client of every group goes and one stays; a group of one stays whole.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_groups, step, share
+        See `_Changing`.
+    to : {"next", "new"}
+        The next group's world, and from the last group the first one's; or, for all alike, a world that nobody was in
+        before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_groups`.
+    """
+
+    to: Literal["next", "new"] = "next"
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        population, groups, count = self.before(data, seed)
+        chosen = _of_every_group(groups, count, self.share, seed)
+        if self.share > 0 and len(chosen) == 0:
+            raise FedkinError(
+                f"clients is {len(groups)}; allowed: {count + 1} or more, so that some of a group can drift."
+            )
+        if self.to == "next" and count < 2:
+            raise FedkinError("to is 'next', but there is only one group; allowed: 'new', or two groups or more.")
+        after = groups.clone()
+        after[chosen] = count if self.to == "new" else (groups[chosen] + 1) % count
+        classes = len(data.classes)
+        if self.kind == "rotation":
+            change = _turned([angle // 90 % 4 for angle in self.angles], groups.tolist(), after.tolist())
+        elif self.to == "new" and count >= classes:
+            raise FedkinError(
+                f"n_groups is {count}; allowed: less than the {classes} classes, to have a shift to spare."
+            )
+        else:
+            change = _relabelled(classes, groups.tolist(), after.tolist())
+        drift = Drift(self.step, chosen, change, after)
+        _check_classes(population, {i: change(i, *_samples(population, i))[1] for i in chosen.tolist()}, "drifts")
+        return dataclasses.replace(population, drift=drift)
+
+
+@dataclass(frozen=True)
+class Arrivals(_Changing):
+    """The last clients, in order of id, join in the middle of a run.
+
+    Where the share is above 0, at least one client of every group joins then, and one is there from the start.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_groups, step, share
+        See `_Changing`.
+    """
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        population, groups, count = self.before(data, seed)
+        n = len(groups)
+        if self.share == 0:
+            return population
+        if n < 2 * count:
+            raise FedkinError(
+                f"clients is {n}; allowed: {2 * count} or more, so that some of each group can join later."
+            )
+        late = min(n - count, max(count, round(self.share * n)))
+        arrivals = torch.zeros(n, dtype=torch.int64)
+        arrivals[n - late :] = self.step
+        _check_classes(population, {i: _samples(population, i)[1] for i in range(n - late, n)}, "joins")
+        return dataclasses.replace(population, arrivals=arrivals)
+
+
+def population_at(population: Population, step: int) -> Population:
+    """The population as it is in `step`, of one as it was in an earlier step or before the first.
+
+    Clients that drift get their new samples in place, one after another, so that nobody's are held twice; the given
+    population is of no use afterwards.
+
+    Parameters
+    ----------
+    population : Population
+        Whether scaled or not.
+    step : int
+        0 is what comes before the first.
+    """
+    drift = population.drift
+    if drift is None or drift.happened or step < drift.step:
+        return population
+    tests, truth = list(population.tests), None if population.truth is None else list(population.truth)
+    for i in drift.clients.tolist():
+        client = population.clients[i]
+        client.x, client.y = drift.change(i, *_samples(population, i))
+        if tests:
+            tests[i] = drift.change(i, *tests[i])
+        if truth is not None:
+            truth[i] = client.y
+    happened = dataclasses.replace(drift, happened=True)
+    return dataclasses.replace(population, tests=tests, truth=truth, groups=drift.groups, drift=happened)
+
+
+def welcome(fed: Federation, population: Population, step: int, scaling: Scaling) -> None:
+    """Let clients take part that have joined by `step`, with data scaled as everyone's.
+
+    Raises
+    ------
+    FedkinError
+        If one that has to be told the scaling cannot be reached.
+    """
+    joined = sorted(fed.away - population.away(step))
+    if joined:
+        fed.away = fed.away.difference(joined)
+        scale_newcomers(fed, [population.clients[i] for i in joined], scaling)
+
+
+def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
+    one = population.clients[client]
+    if one.y is None:
+        raise ValueError(f"Client {client} has no labels, so it cannot drift or join late.")
+    return one.x, one.y
+
+
+def _of_every_group(groups: Tensor, count: int, share: float, seed: int) -> Tensor:
+    """The same share of each group's clients, drawn from the seed, in order of id; int64."""
+    chosen = [torch.zeros(0, dtype=torch.int64)]
+    for group in range(count):
+        members = (groups == group).nonzero()[:, 0]
+        n = len(members)
+        going = min(n - 1, max(1, round(share * n))) if share > 0 else 0
+        chosen.append(members[torch.randperm(n, generator=derive_generator(seed, "drift", group))[:going]])
+    return torch.cat(chosen).sort().values
+
+
+def _turned(turns: list[int], before: list[int], after: list[int]) -> SampleTransform:
+    """Images turned on from the angle of one group to that of another; a group beyond the last is the new world."""
+    free = [turn for turn in range(4) if turn not in turns]
+    worlds = [*turns, free[0] if free else 0]
+
+    def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        x = torch.rot90(x, worlds[after[client]] - worlds[before[client]], (2, 3))
+        mirrored = after[client] == len(turns) and not free
+        return (x.flip(3) if mirrored else x).contiguous(), y
+
+    return change
+
+
+def _relabelled(classes: int, before: list[int], after: list[int]) -> SampleTransform:
+    """Labels of one group put in terms of another's; in group s, class c is called c - s."""
+
+    def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x, (y - (after[client] - before[client])) % classes
+
+    return change
+
+
+def _check_classes(population: Population, later: dict[int, Tensor], what: str) -> None:
+    """A model has outputs for the classes that were there when it was made, and no more."""
+    early = [client.y for client in population.clients if client.id not in later or what == "drifts"]
+    known = max(int(y.max()) for y in early if y is not None)
+    for client, y in later.items():
+        if int(y.max()) > known:
+            raise FedkinError(
+                f"Client {client} {what} with the class '{population.classes[int(y.max())]}', which nobody has had "
+                "before; allowed are fewer clients or a larger alpha, so that all classes are there from the start."
+            )

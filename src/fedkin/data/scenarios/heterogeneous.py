@@ -1,0 +1,121 @@
+"""Scenarios without hidden groups: clients differ by degrees, or not at all.
+
+Parameters are called as in flwr-datasets, except that ``num_partitions`` is `clients`, as everywhere in fedkin, and
+``partition_by`` is `label`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedkin.core.method import Count
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population
+from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, populate
+from fedkin.data.scenarios.split import deal_alike, dirichlet_split, iid_split, shard_split
+
+
+@dataclass(frozen=True)
+class Dirichlet(PartitionScenario):
+    """Each class dealt in proportions drawn from a Dirichlet distribution, see `fedkin.data.scenarios.split.dirichlet_split`.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`. A test split of the data is dealt in the proportions of each client's training samples.
+    clients : int
+        Their number, ``num_partitions`` of flwr-datasets.
+    alpha : float or list of float
+        Concentration, above 0, for all clients or for each.
+    min_partition_size : int
+        Samples that every client has at least, before anything is held out.
+    self_balancing : bool
+        Clients with more samples than the average get none of the classes that follow.
+    """
+
+    clients: Count = 10
+    alpha: float | list[float] = 0.5
+    min_partition_size: int = 10
+    self_balancing: bool = False
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        parts = dirichlet_split(
+            data.y,
+            self.clients,
+            self.alpha,
+            derive_generator(seed, "partition"),
+            min_partition_size=self.min_partition_size,
+            self_balancing=self.self_balancing,
+        )
+        return _with_tests_alike(self, data, parts, seed)
+
+
+@dataclass(frozen=True)
+class Shards(PartitionScenario):
+    """Blocks of the samples sorted by class, see `fedkin.data.scenarios.split.shard_split`.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`. A test split of the data is dealt in the proportions of each client's training samples.
+    clients : int
+        Their number, ``num_partitions`` of flwr-datasets.
+    num_shards_per_partition : int or None
+        Shards of each client.
+    shard_size : int or None
+        Samples of each shard; by default as many as there are.
+    keep_incomplete_shard : bool
+        Whether what is left over makes a smaller shard.
+    """
+
+    clients: Count = 10
+    num_shards_per_partition: Count | None = 2
+    shard_size: Count | None = None
+    keep_incomplete_shard: bool = False
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        parts = shard_split(
+            data.y,
+            self.clients,
+            derive_generator(seed, "partition"),
+            num_shards_per_partition=self.num_shards_per_partition,
+            shard_size=self.shard_size,
+            keep_incomplete_shard=self.keep_incomplete_shard,
+        )
+        return _with_tests_alike(self, data, parts, seed)
+
+
+@dataclass(frozen=True)
+class Iid(PartitionScenario):
+    """Samples at random, the same number for every client up to one, see `fedkin.data.scenarios.split.iid_split`.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`. A test split of the data is dealt at random, too, and needs a sample for every client.
+    clients : int
+        Their number, ``num_partitions`` of flwr-datasets.
+    """
+
+    clients: Count = 10
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
+        tests = None
+        if data.test is not None:
+            tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
+        return populate(
+            data, parts, seed, tests=tests, test_share=self.test_share, samples_per_client=self.samples_per_client
+        )
+
+
+def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[Tensor], seed: int) -> Population:
+    """Drawing anew for the test split would give a client tests of other classes than it trains on."""
+    tests = None
+    if data.test is not None:
+        tests = deal_alike(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
+    return populate(
+        data, parts, seed, tests=tests, test_share=scenario.test_share, samples_per_client=scenario.samples_per_client
+    )

@@ -1,0 +1,232 @@
+"""Hidden groups of clients that see different classes: the scenarios of OCFL and of gradient-loss clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.method import Count, Fraction
+from fedkin.core.seeds import derive_generator, draw_seed
+from fedkin.data.population import Population
+from fedkin.data.scenarios.partition_scenario import (
+    Labelled,
+    PartitionScenario,
+    SampleTransform,
+    clients_or_default,
+    populate,
+)
+from fedkin.data.scenarios.split import apportion, deal
+
+_DISJOINT = (range(4), range(4, 7), range(7, 10))
+_OVERLAPPING = ((0, 1, 2, 3, 8, 9), range(4, 10), range(6))
+_IMBALANCED = {15: [3, 7, 5], 30: [7, 14, 9]}
+_DRAWINGS = ("disjoint", "replacement")
+
+_MISSING = {
+    "mnist": [[7, 9], [5, 8], [3, 8], [8, 9]],
+    "fashion": [[5, 7], [3, 9], [5, 9], [7, 8]],
+    "cifar": [[5, 8], [4, 6], [7, 9], [6, 8]],
+}
+_EMNIST_CLASSES, _EMNIST_GROUPS, _EMNIST_MISSING = 47, 8, 7
+
+
+@dataclass(frozen=True)
+class LabelGroups(PartitionScenario):
+    """Three groups of clients with classes of their own (OCFL, its authors' data library); needs ten classes.
+
+    The groups hold the classes 0-3, 4-6 and 7-9, or, overlapping, 0-3 with 8-9, 4-9 and 0-5. The data's test split is
+    left to all clients in common.
+
+    Attributes
+    ----------
+    data, label, samples_per_client
+        See `PartitionScenario`.
+    test_share : float
+        Share of every client's samples that is held out; here in any case.
+    clients : int
+        At least 3, ordered by group. Balanced groups are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
+        and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
+    overlap : bool
+        Whether groups have classes in common.
+    balanced : bool
+        Whether classes are as frequent as in the data, or weighted by one draw per group from Dirichlet(1).
+    drawing : {"disjoint", "replacement"}
+        The authors' draw, by ``"replacement"``: every client draws as many samples as are its share of all, and keeps
+        the distinct ones, so clients of a group have some in common. ``"disjoint"`` gives them the same expected
+        mixture of classes and no sample to two clients, and fewer samples where there are not enough.
+    """
+
+    clients: Count = 15
+    overlap: bool = False
+    balanced: bool = True
+    drawing: Literal["disjoint", "replacement"] = "disjoint"
+    test_share: Fraction = 0.3
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        if self.drawing not in _DRAWINGS:
+            raise unknown_name("value for drawing", self.drawing, _DRAWINGS)
+        if len(data.classes) != 10:
+            raise FedkinError(
+                f"'{data.name}' has {len(data.classes)} classes, but the groups of 'label-groups' are made of exactly "
+                "10."
+            )
+        groups = self.hidden_groups()
+        weights = self._weights(seed)
+        if not (weights @ torch.bincount(data.y, minlength=10).double()).all():
+            raise FedkinError(f"'{data.name}' has no sample of any class of one of the groups of 'label-groups'.")
+        draw = _disjoint if self.drawing == "disjoint" else _with_replacement
+        parts = draw(data.y, weights[groups], seed)
+        return populate(
+            data,
+            parts,
+            seed,
+            test_share=self.test_share,
+            samples_per_client=self.samples_per_client,
+            groups=groups,
+        )
+
+    def hidden_groups(self) -> Tensor:
+        """The group of each client, int64 ``(clients,)``; it depends on no data.
+
+        Raises
+        ------
+        FedkinError
+            If there are fewer than 3 clients.
+        """
+        return torch.arange(3).repeat_interleave(torch.tensor(self._sizes()))
+
+    def _sizes(self) -> list[int]:
+        if self.clients < 3:
+            raise FedkinError(f"clients is {self.clients}; allowed: 3 or more, one for each group.")
+        if self.balanced:
+            return apportion(self.clients, [1, 1, 1])
+        return _IMBALANCED.get(self.clients) or apportion(self.clients, [3, 7, 5])
+
+    def _weights(self, seed: int) -> Tensor:
+        """Weight of a sample by group and class, float64 ``(3, 10)``."""
+        weights = torch.zeros(3, 10, dtype=torch.float64)
+        for group, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
+            draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", group)))
+            own = np.ones(len(classes)) if self.balanced else draws.dirichlet(np.ones(len(classes)))
+            weights[group, list(classes)] = torch.from_numpy(own)
+        return weights
+
+
+@dataclass(frozen=True)
+class MissingClasses(PartitionScenario):
+    """Groups of clients that each lack a few classes (gradient-loss clustering, Fig. 2).
+
+    Every class is split equally among the groups that have it, and a group's samples at random and equally among its
+    clients; the data's test split alike.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`.
+    clients : int or None
+        At least one per group, ordered by group. By default, with 10,000 training samples or more, 80, or 200 for 47
+        classes; with fewer samples 20.
+    missing : list of list of int or None
+        Per group, the indices of the classes it lacks. By default, for ten classes, the four groups of the paper for
+        Fashion-MNIST or CIFAR-10, if the data's name says that they are one of these, else those for MNIST; for 47
+        classes, as in EMNIST, eight groups that lack seven each, drawn from the seed.
+    reindex : bool
+        Whether each group numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
+    """
+
+    clients: Count | None = None
+    missing: list[list[int]] | None = None
+    reindex: bool = False
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        missing = _missing_of_paper(data, seed) if self.missing is None else self.missing
+        held = _held(missing, len(data.classes))
+        paper = 200 if len(data.classes) == _EMNIST_CLASSES else 80
+        clients = clients_or_default(self.clients, len(data), paper)
+        if clients < len(held):
+            raise FedkinError(f"clients is {clients}; allowed: {len(held)} or more, one for each group.")
+        sizes = apportion(clients, [1] * len(held))
+        tests = None
+        if data.test is not None:
+            tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
+        groups = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
+        return populate(
+            Labelled(data.name, data.x, data.y, self._names(data, held), data.features, data.test),
+            _equal_shares(data.y, held, sizes, derive_generator(seed, "partition")),
+            seed,
+            tests=tests,
+            test_share=self.test_share,
+            samples_per_client=self.samples_per_client,
+            groups=groups,
+            change=_renumbering(held[groups]) if self.reindex else None,
+        )
+
+    def _names(self, data: Labelled, held: Tensor) -> list[str]:
+        return [str(i) for i in range(int(held.sum(1).max()))] if self.reindex else data.classes
+
+
+def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
+    """Per client its share of all samples in the mixture of `weights`, less where classes have too few."""
+    sizes = torch.bincount(y, minlength=weights.shape[1])
+    mixture = weights * sizes
+    wanted = len(y) // len(weights) * mixture / mixture.sum(1, keepdim=True)
+    available = torch.where(wanted > 0, sizes / wanted.sum(0), torch.inf)
+    scale = available.amin(1, keepdim=True).clamp(max=1)
+    counts = (wanted * scale + 1e-9).floor().long()  # what rounding took from a whole number is given back
+    return deal(y, counts.T, derive_generator(seed, "partition"))
+
+
+def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
+    size = len(y) // len(weights)
+    parts = []
+    for i, own in enumerate(weights):
+        rng = derive_generator(seed, "partition", i)
+        parts.append(torch.multinomial(own[y], size, replacement=True, generator=rng).unique())
+    return parts
+
+
+def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
+    classes, name = len(data.classes), data.name.lower()
+    if classes == _EMNIST_CLASSES:
+        rng = derive_generator(seed, "missing")
+        draws = [torch.randperm(classes, generator=rng)[:_EMNIST_MISSING] for _ in range(_EMNIST_GROUPS)]
+        return [sorted(draw.tolist()) for draw in draws]
+    if classes != 10:
+        raise FedkinError(
+            f"'{data.name}' has {classes} classes, but 'missing-classes' knows groups for 10 and for 47; give others "
+            "with 'scenario.missing'."
+        )
+    return next((table for key, table in _MISSING.items() if key != "mnist" and key in name), _MISSING["mnist"])
+
+
+def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
+    """Which group has which class, bool ``(groups, classes)``."""
+    if not missing:
+        raise FedkinError("missing names no group; give at least one list of classes, which may be empty.")
+    held = torch.ones(len(missing), classes, dtype=torch.bool)
+    for group, lacking in enumerate(missing):
+        wrong = [c for c in lacking if not 0 <= c < classes]
+        if wrong:
+            raise FedkinError(f"Group {group} was to lack class {wrong[0]}; allowed: 0 to {classes - 1}.")
+        held[group, list(lacking)] = False
+        if not held[group].any():
+            raise FedkinError(f"Group {group} was to lack all {classes} classes; it must keep at least one.")
+    return held
+
+
+def _equal_shares(y: Tensor, held: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
+    share = torch.bincount(y, minlength=held.shape[1]) // held.sum(0).clamp(min=1)
+    pools = deal(y, (held * share).T, rng)
+    return [part for pool, size in zip(pools, sizes, strict=True) for part in pool.tensor_split(size)]
+
+
+def _renumbering(held: Tensor) -> SampleTransform:
+    """Of each client's classes, given which it has, bool ``(clients, classes)``."""
+    new = held.cumsum(1) - 1
+    return lambda client, x, y: (x, new[client][y])

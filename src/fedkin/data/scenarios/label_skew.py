@@ -1,0 +1,183 @@
+"""Scenarios of FedCRef: unlabelled clients that see a few classes each, and data that are split already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.method import Fraction
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population
+from fedkin.data.reading.arrays import as_tensor, check_same_shape
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.sources import load, load_sites
+from fedkin.data.scenarios.partition import class_range, dirty, fitting_samples_per_class, label_skew
+from fedkin.data.scenarios.partition_scenario import hold_out
+
+_INITIAL = ("method", "true", "dirty")
+
+
+@dataclass(frozen=True)
+class LabelSkew:
+    """One labelled data set dealt out so that each site sees only some of its classes (FedCRef, section 5.2).
+
+    Attributes
+    ----------
+    data : str
+        Name or path, see `fedkin.data.reading.sources.load`.
+    label : str or None
+        Its column of labels, where the usual names do not tell.
+    n_classes : int or None
+        Keep only so many classes, the most frequent ones.
+    clients : int
+        Number of sites, at least 1.
+    min_classes, max_classes : int or None
+        Range of the number of classes per site; by default 2 to half of all.
+    samples_per_class : int or None
+        Of each class a site holds; by default as many as the data allow, at most 500.
+    overlap : float
+        Share of a site's samples of a class that all its holders have, in [0, 1].
+    initial : {"method", "true", "dirty"}
+        Starting labels of each site's samples: whatever the method makes of them; the true classes; or those with a
+        share of `dirtiness` moved at random.
+    dirtiness : float
+        In [0, 1].
+    """
+
+    data: str = "digits"
+    label: str | None = None
+    n_classes: int | None = None
+    clients: int = 10
+    min_classes: int | None = None
+    max_classes: int | None = None
+    samples_per_class: int | None = None
+    overlap: float = 0.0
+    initial: str = "method"
+    dirtiness: float = 0.3
+
+    def build(self, seed: int) -> Population:
+        """The clients; their state holds ``n_groups`` and, with simulated starting labels, those as ``given``.
+
+        Both are int64: ``n_groups`` a scalar, the number of classes at the site; ``given`` of shape ``(n,)``, in
+        ``0..n_groups-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
+
+        Raises
+        ------
+        FedkinError
+            If the data cannot be loaded or have no labels, or an option is out of its range.
+        """
+        if self.initial not in _INITIAL:
+            raise unknown_name("value for initial", self.initial, _INITIAL)
+        x, y, classes, features = self._labelled_data()
+        bounds = class_range(len(torch.unique(y)), self.min_classes, self.max_classes)
+        samples = self.samples_per_class
+        if samples is None:
+            samples = fitting_samples_per_class(y, self.clients, bounds)
+        parts = label_skew(
+            y,
+            self.clients,
+            classes_per_client=bounds,
+            samples_per_class=samples,
+            overlap=self.overlap,
+            rng=derive_generator(seed, "partition"),
+        )
+        clients = [Client(i, x[part], state=self._state(y[part], seed, i)) for i, part in enumerate(parts)]
+        return Population(clients, [y[part] for part in parts], classes, features)
+
+    def _labelled_data(self) -> tuple[Tensor, Tensor, list[str], list[str]]:
+        dataset = load(self.data, self.label)
+        if dataset.y is None:
+            raise FedkinError(
+                f"'{self.data}' has no labels to deal its samples out by; name their column with 'data.label', "
+                "or use the scenario 'sites' if it holds one file per site."
+            )
+        if self.n_classes is None:
+            return dataset.x, dataset.y, dataset.classes, dataset.features
+        return *_most_frequent(dataset, dataset.y, self.n_classes), dataset.features
+
+    def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
+        held, given = torch.unique(truth, return_inverse=True)
+        state = {"n_groups": torch.tensor(len(held))}
+        if self.initial == "true":
+            state["given"] = given
+        if self.initial == "dirty":
+            state["given"] = dirty(given, self.dirtiness, derive_generator(seed, "dirty", client))
+        return state
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Data that are split already, taken as they are.
+
+    Attributes
+    ----------
+    data : str or sequence of array-like
+        A folder with one file per site, see `fedkin.data.reading.sources.load_sites`; or one array per site, see
+        `fedkin.data.reading.arrays.as_tensor`.
+    label : str or None
+        The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
+    test_share : float
+        Share of every site's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
+    """
+
+    data: str | Sequence[Any]
+    label: str | None = None
+    test_share: Fraction = 0.0
+
+    def build(self, seed: int = 0) -> Population:
+        """The clients, in order of file name or as listed; only what is held out is random.
+
+        Raises
+        ------
+        FedkinError
+            If there is no site, or one's data cannot be used or differ in shape from the others', or tests are wanted
+            of data without labels.
+        """
+        sites = self._sites()
+        labelled = all(site.y is not None for site in sites)
+        if self.test_share > 0 and not labelled:
+            raise FedkinError(f"test_share is {self.test_share}, but not every site has labels to test against.")
+        clients, tests = [], []
+        for i, site in enumerate(sites):
+            rows = torch.arange(len(site))
+            kept, out = hold_out(rows, self.test_share, derive_generator(seed, "test", i))
+            x = site.x[kept] if len(out) else site.x
+            clients.append(Client(i, x, site.y[kept] if labelled and site.y is not None else None))
+            if self.test_share > 0 and site.y is not None:
+                tests.append((site.x[out], site.y[out]))
+        return Population(
+            clients,
+            [client.y for client in clients if client.y is not None] if labelled else None,
+            sites[0].classes if labelled else [],
+            sites[0].features,
+            [site.name for site in sites],
+            tests,
+        )
+
+    def _sites(self) -> list[Dataset]:
+        if isinstance(self.data, str):
+            sites = load_sites(self.data, self.label)
+        else:
+            sites = [Dataset(f"Site {i}", as_tensor(x, f"Site {i}")) for i, x in enumerate(self.data)]
+            check_same_shape({site.name: tuple(site.x.shape[1:]) for site in sites})
+        if not sites:
+            raise FedkinError("The list of sites is empty; at least one is needed.")
+        return sites
+
+
+def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor, Tensor, list[str]]:
+    available = len(torch.unique(y))
+    if not 1 <= n_classes <= available:
+        raise FedkinError(
+            f"n_classes is {n_classes}; allowed: 1 to {available}, the number of classes in '{dataset.name}'."
+        )
+    sizes = torch.bincount(y, minlength=len(dataset.classes))
+    kept = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
+    rows = torch.isin(y, kept)
+    return dataset.x[rows], torch.searchsorted(kept, y[rows]), [dataset.classes[int(c)] for c in kept]

@@ -1,0 +1,222 @@
+"""What all scenarios with labelled clients share: their data, the part held out for tests, the finished population."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import Count, Fraction
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population
+from fedkin.data.reading.arrays import check_same_shape
+from fedkin.data.reading.dataset import Dataset, SplitError, in_order
+from fedkin.data.reading.sources import load
+from fedkin.data.scenarios.partition import check_fraction
+
+LARGE = 10_000
+"""Training samples from which on a scenario has as many clients as its paper by default."""
+_SMALL_CLIENTS = 20
+
+SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""What makes a client's samples its own: ``(client, x, y) -> (x, y)``, for training and test alike."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A labelled data set with its official test split, if it has one.
+
+    Attributes
+    ----------
+    name : str
+        What the user called it.
+    x, y : Tensor
+        Training samples, float32, and their classes, int64 indices into `classes`.
+    classes : list of str
+        Names of the classes.
+    features : list of str
+        Column names of a table; empty where there are none.
+    test : (Tensor, Tensor) or None
+        The official test split, alike.
+    """
+
+    name: str
+    x: Tensor
+    y: Tensor
+    classes: list[str]
+    features: list[str] = field(default_factory=list)
+    test: tuple[Tensor, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class PartitionScenario(ABC):
+    """A scenario that deals one labelled data set out to clients; each keeps a training and a test part.
+
+    Attributes
+    ----------
+    data : str
+        Name or path, see `fedkin.data.reading.sources.load`.
+    label : str or None
+        Its column of labels, where the usual names do not tell.
+    test_share : float
+        Share of every client's samples that is held out, in [0, 1], where the data have no test split of their own
+        that is dealt out like the training split; at least one sample remains to train on.
+    samples_per_client : int or None
+        At most so many training samples at each client, chosen at random; all by default.
+    """
+
+    data: str = "digits"
+    label: str | None = None
+    test_share: Fraction = 0.2
+    samples_per_client: Count | None = None
+
+    def build(self, seed: int) -> Population:
+        """The clients, with labels, tests and hidden groups; the same for the same seed.
+
+        Raises
+        ------
+        FedkinError
+            If the data cannot be loaded or have no labels, or an option does not suit them.
+        """
+        return self.deal(load_labelled(self.data, self.label), seed)
+
+    @abstractmethod
+    def deal(self, data: Labelled, seed: int) -> Population:
+        """As `build`, of data that are loaded already; `self.data` and `self.label` are not looked at."""
+
+
+def load_labelled(source: str, label: str | None = None) -> Labelled:
+    """A data set with labels, and its split ``test`` if it has one.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be loaded, or has no labels.
+    """
+    train, test = load(source, label), _test_split(source, label)
+    y = labels_of(train)
+    if test is None:
+        return Labelled(train.name, train.x, y, train.classes, train.features)
+    shapes = {f"'{source}'": tuple(train.x.shape[1:]), f"The test split of '{source}'": tuple(test.x.shape[1:])}
+    check_same_shape(shapes)
+    classes = train.classes
+    if test.classes != classes:
+        classes = in_order([*train.classes, *test.classes])
+    test_y = _renamed(labels_of(test), test.classes, classes)
+    return Labelled(train.name, train.x, _renamed(y, train.classes, classes), classes, train.features, (test.x, test_y))
+
+
+def labels_of(dataset: Dataset) -> Tensor:
+    """The labels, or a sentence that there are none."""
+    if dataset.y is None:
+        raise FedkinError(
+            f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
+            "'data.label'."
+        )
+    return dataset.y
+
+
+def populate(
+    data: Labelled,
+    parts: Sequence[Tensor],
+    seed: int,
+    *,
+    test_share: float,
+    samples_per_client: int | None = None,
+    tests: Sequence[Tensor] | None = None,
+    groups: Tensor | None = None,
+    change: SampleTransform | None = None,
+) -> Population:
+    """Clients of the samples that were dealt to them.
+
+    Parameters
+    ----------
+    data : Labelled
+        What was dealt.
+    parts : sequence of Tensor
+        Per client, int64 indices into the training samples.
+    seed : int
+        Of the scenario; for what is held out and left out.
+    test_share : float
+        Held out of every part, in [0, 1]; without effect if `tests` are given.
+    samples_per_client : int, optional
+        Greatest number of training samples of a client.
+    tests : sequence of Tensor, optional
+        Per client, int64 indices into the test split.
+    groups : Tensor, optional
+        int64 ``(n,)``, hidden group of each client.
+    change : callable, optional
+        Applied to every client's training and test samples; without it, the official test split is everyone's.
+
+    Raises
+    ------
+    FedkinError
+        If a client would have nothing to train on, or a number is out of its range.
+    """
+    if samples_per_client is not None and samples_per_client < 1:
+        raise FedkinError(f"samples_per_client is {samples_per_client}; allowed: 1 or more.")
+    clients, held = [], []
+    for i, part in enumerate(parts):
+        if len(part) == 0:
+            raise FedkinError(f"Client {i} of {len(parts)} would get no sample of '{data.name}'; take fewer clients.")
+        if tests is not None and data.test is not None:
+            kept, test = part, (data.test[0][tests[i]], data.test[1][tests[i]])
+        else:
+            kept, out = hold_out(part, test_share, derive_generator(seed, "test", i))
+            test = (data.x[out], data.y[out])
+        if samples_per_client is not None and len(kept) > samples_per_client:
+            order = torch.randperm(len(kept), generator=derive_generator(seed, "bound", i))
+            kept = kept[order[:samples_per_client]]
+        x, y = data.x[kept], data.y[kept]
+        if change is not None:
+            (x, y), test = change(i, x, y), change(i, *test)
+        clients.append(Client(i, x, y))
+        held.append(test)
+    return Population(
+        clients,
+        [client.y for client in clients if client.y is not None],
+        data.classes,
+        data.features,
+        tests=held if any(len(y) for _, y in held) else [],
+        groups=groups,
+        common_test=data.test if change is None else None,
+    )
+
+
+def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """What remains of `part` and what is held out, both in the order they had.
+
+    With a share above 0, of two or more at least one is held out, and at least one always remains.
+    """
+    check_fraction("test_share", share)
+    n = len(part)
+    out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
+    chosen = torch.zeros(n, dtype=torch.bool)
+    chosen[torch.randperm(n, generator=rng)[:out]] = True
+    return part[~chosen], part[chosen]
+
+
+def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
+    """`clients` if given; else the paper's number for data of at least `LARGE` samples, and 20 for smaller ones."""
+    if clients is not None:
+        return clients
+    return paper if n_samples >= LARGE else _SMALL_CLIENTS
+
+
+def _test_split(source: str, label: str | None) -> Dataset | None:
+    try:
+        return load(source, label, split="test")
+    except SplitError:
+        return None
+
+
+def _renamed(y: Tensor, own: list[str], common: list[str]) -> Tensor:
+    return y if own == common else torch.tensor([common.index(name) for name in own])[y]

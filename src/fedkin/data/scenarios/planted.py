@@ -1,0 +1,190 @@
+"""Hidden groups of clients that see the same things differently: rotated, relabelled, or from another domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population
+from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.sources import load
+from fedkin.data.scenarios.partition_scenario import (
+    Labelled,
+    PartitionScenario,
+    SampleTransform,
+    clients_or_default,
+    labels_of,
+    populate,
+)
+from fedkin.data.scenarios.split import capped_dirichlet
+
+_DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+_PAPER_CLIENTS = 100
+
+
+@dataclass(frozen=True)
+class Rotation(PartitionScenario):
+    """Groups whose images are turned by different angles (Prigent et al.); client i is in group i mod their number.
+
+    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test split
+    independently, as in the authors' code.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`; data must be square images.
+    clients : int or None
+        At least one per group. By default 100 with 10,000 training samples or more, else 20.
+    alpha : float
+        Concentration of the Dirichlet distribution, above 0.
+    angles : list of int
+        Per group, degrees counter-clockwise, multiples of 90.
+    """
+
+    clients: Count | None = None
+    alpha: Positive = 10.0
+    angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        shape = tuple(data.x.shape[1:])
+        if len(shape) != 3 or shape[1] != shape[2]:
+            what = "a table" if len(shape) != 3 else f"images of {shape[1]} x {shape[2]}"
+            raise FedkinError(f"'{data.name}' is {what}, but the scenario 'rotation' turns square images.")
+        if not self.angles or any(angle % 90 for angle in self.angles):
+            raise FedkinError(f"angles is {self.angles}; allowed: one or more multiples of 90.")
+        turns = [angle // 90 % 4 for angle in self.angles]
+
+        def turned(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.rot90(x, turns[client % len(turns)], (2, 3)).contiguous(), y
+
+        return _in_turns(self, data, seed, self.clients, self.alpha, len(turns), turned)
+
+
+@dataclass(frozen=True)
+class LabelFlip(PartitionScenario):
+    """Groups that call the same classes differently: in group s, class c is called c - s (Prigent et al.).
+
+    Client i is in group i mod `n_groups`; sizes are those of `Rotation`.
+
+    Attributes
+    ----------
+    data, label, test_share, samples_per_client
+        See `PartitionScenario`.
+    clients : int or None
+        At least one per group. By default 100 with 10,000 training samples or more, else 20.
+    alpha : float
+        Concentration of the Dirichlet distribution, above 0.
+    n_groups : int
+        At most the number of classes, beyond which labels would repeat.
+    """
+
+    clients: Count | None = None
+    alpha: Positive = 10.0
+    n_groups: Count = 4
+
+    def deal(self, data: Labelled, seed: int) -> Population:
+        classes = len(data.classes)
+        if not 1 <= self.n_groups <= classes:
+            raise FedkinError(f"n_groups is {self.n_groups}; allowed: 1 to {classes}, the classes of '{data.name}'.")
+
+        def flipped(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return x, (y - client % self.n_groups) % classes
+
+        return _in_turns(self, data, seed, self.clients, self.alpha, self.n_groups, flipped)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Groups whose samples are from different domains, such as the photos and sketches of PACS (Prigent et al.).
+
+    Attributes
+    ----------
+    data, label
+        See `PartitionScenario`.
+    test_share : float
+        Share of every client's samples that is held out, in [0, 1].
+    samples_per_client : int or None
+        At most so many training samples at each client, chosen at random; all by default.
+    column : str
+        The data's column or array that names each sample's domain.
+    clients_per_domain : int
+        Clients are ordered by domain: photo, art_painting, cartoon, sketch, then others by name.
+    alpha : float
+        Concentration of the Dirichlet distribution by which a domain is dealt to its clients, above 0; see
+        `fedkin.data.scenarios.split.capped_dirichlet`.
+    """
+
+    data: str = "pacs"
+    label: str | None = None
+    test_share: Fraction = 0.2
+    samples_per_client: Count | None = None
+    column: str = "domain"
+    clients_per_domain: Count = 10
+    alpha: Positive = 10.0
+
+    def build(self, seed: int) -> Population:
+        """The clients, with labels, tests and their domains as hidden groups.
+
+        Raises
+        ------
+        FedkinError
+            If the data cannot be loaded, or have no labels or domains, or a domain is too small for its clients.
+        """
+        if self.data in EMBEDDED:
+            raise FedkinError(
+                f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
+                "such as PACS."
+            )
+        train = load(self.data, self.label, group=self.column)
+        assert train.groups is not None
+        (of_sample, names), y = train.groups, labels_of(train)
+        parts: list[Tensor] = []
+        for name in sorted(names, key=_domain_order):
+            rows = (of_sample == names.index(name)).nonzero()[:, 0]
+            rng = derive_generator(seed, "partition", name)
+            parts += [rows[part] for part in capped_dirichlet(y[rows], self.clients_per_domain, self.alpha, rng)]
+        return populate(
+            Labelled(train.name, train.x, y, train.classes, train.features),
+            parts,
+            seed,
+            test_share=self.test_share,
+            samples_per_client=self.samples_per_client,
+            groups=torch.arange(len(names)).repeat_interleave(self.clients_per_domain),
+        )
+
+
+def _domain_order(name: str) -> tuple[int, str]:
+    return (_DOMAINS.index(name) if name in _DOMAINS else len(_DOMAINS), name)
+
+
+def _in_turns(
+    scenario: PartitionScenario,
+    data: Labelled,
+    seed: int,
+    clients: int | None,
+    alpha: float,
+    n_groups: int,
+    change: SampleTransform,
+) -> Population:
+    """Clients of all groups by turns, with samples changed as their group's are."""
+    n = clients_or_default(clients, len(data), _PAPER_CLIENTS)
+    if n < n_groups:
+        raise FedkinError(f"clients is {n}; allowed: {n_groups} or more, one for each group.")
+    tests = None
+    if data.test is not None:
+        tests = capped_dirichlet(data.test[1], n, alpha, derive_generator(seed, "test"))
+    return populate(
+        data,
+        capped_dirichlet(data.y, n, alpha, derive_generator(seed, "partition")),
+        seed,
+        tests=tests,
+        test_share=scenario.test_share,
+        samples_per_client=scenario.samples_per_client,
+        groups=torch.arange(n) % n_groups,
+        change=change,
+    )

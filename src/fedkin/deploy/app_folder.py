@@ -1,0 +1,123 @@
+"""What `fedkin federation init` writes: a Flower app folder that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
+from fedkin.experiment.config import Config, load_config
+from fedkin.methods.samples.sample_method import SampleMethod
+
+_TEMPLATES = {
+    "pyproject.toml": "pyproject.toml",
+    ".gitignore": "gitignore",
+    "fedkin_app/__init__.py": "package.py",
+    "fedkin_app/server.py": "server.py",
+    "fedkin_app/client.py": "client.py",
+    "site.example.toml": "site.toml",
+    "README.md": "README.md",
+    "environment.sh": "environment.sh",
+    "start-server.sh": "start-server.sh",
+    "start-site.sh": "start-site.sh",
+    "flwr.sh": "flwr.sh",
+}
+
+
+def init(
+    folder: Path, experiment: str, sites: int, settings: Sequence[str], host: str, port: int, insecure: bool
+) -> None:
+    """Write a Flower app folder for an experiment.
+
+    Parameters
+    ----------
+    folder : Path
+        New or empty.
+    experiment : str
+        A method's name or a ``.toml`` file.
+    sites : int
+        How many there will be.
+    settings : sequence of str
+        ``section.key=value``, see `fedkin.experiment.config.load_config`.
+    host, port
+        Where sites reach the server.
+    insecure : bool
+        Without TLS, and without checking who a site is.
+
+    Raises
+    ------
+    FedkinError
+        If the folder holds anything, the experiment is not allowed or moves data, or the host's name is none.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FedkinError(f"{folder} is not an empty folder; give a new one.")
+    federated = ["data.source=federation", "scenario.name=sites", "engine.name=flower", f"engine.sites={sites}"]
+    config = load_config(experiment, [*federated, *settings])
+    check_federated(config)
+    host = in_ascii(host)
+    certificates = {} if insecure else new_certificates([host])
+    words = {
+        "host": host,
+        "port": str(port),
+        "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
+        "method": config.method_name,
+        "sites": str(sites),
+        "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
+        "server_options": _INSECURE if insecure else _SECURE,
+        "site_options": "--insecure" if insecure else _SITE_SECURE,
+        "refused": _UNREACHED if insecure else _REFUSED,
+        "make_key": "" if insecure else _MAKE_KEY,
+        "certificates": "" if insecure else _CERTIFICATES,
+        "registration": "" if insecure else _REGISTRATION,
+        "security": _OPEN if insecure else _CLOSED,
+    }
+    for name, template in _TEMPLATES.items():
+        text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
+        write_atomically(folder / name, Template(text).substitute(words))
+        if name.endswith(".sh") and name != "environment.sh":
+            (folder / name).chmod(0o755)
+    write_atomically(folder / "experiment.toml", config.to_toml())
+    write_certificates(folder / "certificates", certificates)
+
+
+def check_federated(config: Config) -> None:
+    """Refuse yardsticks that would have sites send their samples.
+
+    Raises
+    ------
+    FedkinError
+        If the method is one.
+    """
+    if isinstance(config.method, SampleMethod) and config.method.moves_data:
+        raise FedkinError(
+            f"Method '{config.method_name}' has all samples sent to the server; it is a yardstick for simulations, and "
+            "no real federation runs it."
+        )
+
+
+_INSECURE = "--insecure"
+_SECURE = (
+    "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
+    "  --ssl-keyfile certificates/server.key --enable-supernode-auth"
+)
+_SITE_SECURE = '--root-certificates "$CA" --auth-supernode-private-key "$KEY"'
+_MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
+_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
+   register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
+   tries again."""
+_CERTIFICATES = """`certificates/` was made with this folder, for the server's name that was given, and is good for two
+years. `ca.crt` is for everybody; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. With
+certificates of your own, put them in the place of `ca.crt`, `server.crt` and `server.key`.
+
+"""
+_UNREACHED = "The server did not let this site in: it is not there, or has not noticed yet that the site was away."
+_REFUSED = (
+    "The server did not let this site in: it has not registered $KEY.pub, is not the server of $CA, "
+    "or has not noticed yet that the site was away."
+)
+_OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anybody who reaches the port can take part."
+_CLOSED = "Messages are encrypted (TLS), and only sites whose key was registered can take part."

@@ -1,0 +1,163 @@
+"""The app that Flower runs at the server: an experiment, on the sites that are connected."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedkin.core import FedkinError, Payload
+from fedkin.core.files import occupied, write_atomically
+from fedkin.data.population import Population
+from fedkin.data.reading.dataset import in_order
+from fedkin.deploy.app_folder import check_federated
+from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.engines.flower.roster import Roster
+from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.run import CONFIG, Progress, RecordLine, Run, RunOutcome
+from fedkin.experiment.tracking import check_installed
+from fedkin.methods.clients.client_method import ClientMethod
+
+LEDGER = "federation.json"
+_UPLOADED = 1.0
+"""Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
+
+
+def server_app(folder: Path) -> ServerApp:
+    """The app of the server, for the app in `folder`.
+
+    Its run configuration names the ``experiment``, a file in that folder, and ``out``, where results go. If ``out``
+    holds the same experiment already, it goes on from its last step.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            config = load_config(folder / str(context.run_config["experiment"]))
+            serve(grid, config, Path(str(context.run_config["out"])).expanduser())
+        except FedkinError as error:
+            print(f"fedkin: {error}", file=sys.stderr, flush=True)
+            time.sleep(_UPLOADED)
+            raise SystemExit(2) from error
+
+    return app
+
+
+def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
+    """Run an experiment on the sites that a grid reaches, or go on with it.
+
+    Parameters
+    ----------
+    grid : Grid
+    config : Config
+        ``engine.sites`` says how many sites there are.
+    folder : Path
+        For the results, and for what is needed to go on.
+
+    Raises
+    ------
+    FedkinError
+        If the sites do not come, another process works in `folder`, it holds something else, or a tool that tracks
+        the run is not installed or cannot be opened.
+    """
+    check_installed(config.tracking)
+    with occupied(folder):
+        _claim(config, folder)
+        progress = _Told()
+        ledger = _ledger(folder)
+        labels = isinstance(config.method, ClientMethod)
+        roster = Roster(grid, ledger["sites"], progress.phase, labels)
+        members = roster.gather(config.engine.sites or 0, config.engine.patience)
+        ledger["sites"] = {member.name: member.identity for member in members}
+        write_atomically(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
+        everyone = all(member.classes for member in members)
+        classes = in_order(name for member in members for name in member.classes) if everyone else []
+        engine = config.engine
+        fed = FlowerFederation(roster, ledger["run"], config.seed, engine.timeout, classes, on_progress=progress.part)
+        population = Population([], None, classes, members[0].features, fed.names)
+        run = Run(config, folder, progress, population, fed)
+        outcome = run.finish()
+        _hand_out(fed, run, outcome)
+        _say(f"Done; what was found is in {folder}")
+        return outcome
+
+
+class _Told(Progress):
+    """Progress as lines of the server's log."""
+
+    def phase(self, text: str) -> None:
+        _say(text)
+
+    def step(self, line: RecordLine, seconds: float) -> None:
+        missing = "".join(f"; site {site} missing ({reason})" for site, reason in line["missing"].items())
+        _say(f"Step {line['step']} in {seconds:.1f} s{missing}")
+
+    def warn(self, text: str) -> None:
+        _say(text)
+
+
+def _say(text: str) -> None:
+    print(f"fedkin: {text}", flush=True)
+
+
+def _claim(config: Config, folder: Path) -> None:
+    """Make `folder` that of this experiment, or see that it is."""
+    if config.engine.sites is None:
+        raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
+    check_federated(config)
+    path, text = folder / CONFIG, config.to_toml()
+    if not path.exists():
+        write_atomically(path, text)
+    elif path.read_text() != text:
+        raise FedkinError(
+            f"{folder} holds another experiment; give another folder, as in flwr run . -c 'out=\"results-2\"'."
+        )
+
+
+def _ledger(folder: Path) -> dict[str, Any]:
+    """Token of the run, and the sites that it began with."""
+    path = folder / LEDGER
+    if not path.exists():
+        return {"run": secrets.token_hex(8), "sites": {}}
+    try:
+        read: dict[str, Any] = json.loads(path.read_text())
+        return {"run": read["run"], "sites": dict(read["sites"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FedkinError(f"{path} is not as fedkin wrote it; the run cannot go on.") from error
+
+
+def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
+    """Have every site write down what is its own of the result."""
+    found = run.method.result(outcome.state)
+    shares = {i: _share(run, found, i) for i in fed.ids}
+    for client, reason in fed.conclude(shares).items():
+        _say(f"Site '{fed.names[client]}' has not kept its results: {reason}")
+
+
+def _share(run: Run, found: dict[str, Any], client: int) -> Payload:
+    """What a site gets: its group's model, where there is one; of samples' groups it knows already."""
+    if not isinstance(run.method, ClientMethod) or not found["module"]:
+        return {}
+    own = {
+        "group": int(found["labels"][client]),
+        "n_groups": found["n_groups"],
+        "labels": torch.zeros(1, dtype=torch.int64),
+        "models": run.method.model_of(found, client)[None],
+        "module": found["module"],
+        "training": found["training"],
+        **({"choices": {}} if "choices" in found else {}),
+    }
+    return {
+        "method": run.config.method_name,
+        "result": own,
+        "scaling": run.scaling.tree(),
+        "classes": run.population.classes,
+    }

@@ -1,0 +1,51 @@
+"""The app that Flower runs at every site: tasks, on the data that the site's own file names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+
+from fedkin.core import FedkinError, Payload
+from fedkin.core.files import write_atomically
+from fedkin.deploy.site_file import read_site
+from fedkin.engines.flower.node_app import client_app as answering
+from fedkin.engines.site import Request, Site
+
+LABELS, RESULTS = "labels.csv", "results"
+
+
+def client_app() -> ClientApp:
+    """The app of a site. Its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
+    return answering(_site_of, keep)
+
+
+def keep(site: Site, request: Request, payload: Payload) -> None:
+    """Write a site's results into ``results/<run>`` of its folder: its samples' groups, and its group's model.
+
+    `fedkin predict` works with that folder as with a run's.
+    """
+    # Only this message needs them, and every message starts a process.
+    from fedkin.data.population import Population
+    from fedkin.data.preparing.scaling import Scaling
+    from fedkin.experiment.outputs import csv_of_groups, write_result
+
+    folder = site.folder / RESULTS / request.run
+    with site.memory(request.run) as memory:
+        groups = (memory.state() or {}).get("groups")
+    if groups is not None:
+        write_atomically(folder / LABELS, csv_of_groups(groups))
+    if "result" in payload:
+        alone = Population([], None, payload["classes"], site.features, [site.name])
+        write_result(folder, payload["method"], payload["result"], Scaling.from_tree(payload["scaling"]), alone)
+
+
+def _site_of(context: Context) -> Site:
+    path = context.node_config.get("site")
+    if not isinstance(path, str):
+        raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")
+    file = read_site(Path(path).expanduser())
+    torch.set_num_threads(file.threads)
+    return file.site()

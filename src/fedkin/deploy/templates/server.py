@@ -1,0 +1,7 @@
+"""Runs the experiment beside pyproject.toml on the sites that are connected."""
+
+from pathlib import Path
+
+from fedkin.deploy.server_app import server_app
+
+app = server_app(Path(__file__).resolve().parent.parent)

@@ -1,0 +1,185 @@
+"""The Flower engine: clients that Flower's messages reach, simulated or real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from flwr.app import Message
+
+from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.federation import Refusal
+from fedkin.core.trees import owned, to_bytes
+from fedkin.engines.flower.roster import NOWHERE, Roster
+from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
+from fedkin.engines.site import Request, WatchedSites
+
+_POLL, _LONGEST_POLL = 0.05, 0.5
+"""Seconds between two looks for replies, at first and at most; Flower itself waits three between all of them."""
+_LOOK = 5.0
+"""Seconds between two looks whether a site that owes a reply was started anew."""
+_SAY = 30.0
+"""Seconds without any news until the server says whom it waits for, and again after as long."""
+_RETRY, _LONGEST_RETRY = 3.0, 60.0
+"""Seconds before what cannot go on without a site asks it again, at first and at most."""
+
+
+class FlowerFederation(Federation):
+    """Sites that are reached over a Flower grid.
+
+    A site that was killed and started again while it owed a reply is asked again; the exchange is the same, and it has
+    its memory as it was before. One that stays away is missing when Flower gives it up, after a minute or less, or when
+    `timeout` is over.
+
+    Parameters
+    ----------
+    roster : Roster
+        Whose members are the sites, ids in order of their names.
+    run : str
+        Token of the run, hexadecimal.
+    seed : int
+        Seed of the run.
+    timeout : float
+        Seconds until a site that has not replied counts as missing.
+    classes : sequence of str
+        Names of the classes as all number them.
+    watched : Watched, optional
+        The clients, where this process can see them.
+    on_progress : callable, optional
+        Called with (clients done, clients asked) as an exchange goes on.
+
+    Attributes
+    ----------
+    names : list of str
+        The sites', in order of id.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        run: str,
+        seed: int = 0,
+        timeout: float = 3600.0,
+        classes: Sequence[str] = (),
+        watched: WatchedSites | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        super().__init__(range(len(roster.members)), seed)
+        self.watched = watched
+        self.clients = watched.clients if watched else {}
+        self.names = sorted(roster.members)
+        self.roster, self.grid, self.run = roster, roster.grid, run
+        self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
+
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes)
+        packed: dict[int, bytes] = {}  # what is shared by reference is packed once
+        for payload in payloads.values():
+            if id(payload) not in packed:
+                packed[id(payload)] = to_bytes(owned(payload))
+
+        def message(client: int) -> Message:
+            facts = {"kind": TASK, "request": replace(request, client=client).to_json()}
+            return self._message(client, packed[id(payloads[client])], facts)
+
+        ready: dict[int, Payload | str] = {}
+        waiting = sorted(payloads)
+        for done, (client, reply) in enumerate(self._exchanged(sorted(payloads), message), 1):
+            ready[client] = reply
+            if self.on_progress:
+                self.on_progress(done, len(payloads))
+            while waiting and waiting[0] in ready:
+                yield waiting[0], ready.pop(waiting.pop(0))
+
+    def conclude(self, results: Mapping[int, Payload]) -> dict[int, str]:
+        """Have sites write down what they keep of the run's result; sites that did not, and why."""
+        request = Request(self.run, 0, self.seed, self.exchange + 1, self.settled, "", self.classes)
+
+        def message(client: int) -> Message:
+            facts = {"kind": KEEP, "request": replace(request, client=client).to_json()}
+            return self._message(client, to_bytes(owned(results[client])), facts)
+
+        replies = self._exchanged(sorted(results), message)
+        return {client: reply for client, reply in sorted(replies, key=lambda one: one[0]) if isinstance(reply, str)}
+
+    def refresh(self) -> None:
+        """Read what the sites remember, where this process can see them."""
+        if self.watched:
+            self.watched.refresh()
+
+    def pause(self, attempt: int) -> None:
+        """Wait for sites to come back, and say so; simulated ones are not away."""
+        if self.watched is None:
+            seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
+            reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
+            self.roster.told(f"Asking again in {seconds:g} s ({reasons or 'nobody had anything to tell'})")
+            time.sleep(seconds)
+
+    def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
+        node = self.roster.members[self.names[client]].node
+        return Message(content(payload, **facts), node, TYPE, ttl=self.timeout, group_id=str(self.exchange))
+
+    def _exchanged(
+        self, clients: Sequence[int], message: Callable[[int], Message]
+    ) -> Iterator[tuple[int, Payload | str]]:
+        """Send each client its message; (client, reply or reason), as they come in."""
+        self.roster.greet()
+        owing: dict[str, int] = {}
+        for client in clients:
+            number = self._pushed(message(client))
+            if number is None:
+                yield client, "not connected"
+            else:
+                owing[number] = client
+        began = heard = looked = time.monotonic()
+        end, pause = began + self.timeout, _POLL
+        while owing and time.monotonic() < end:
+            arrived = list(self.grid.pull_messages(list(owing)))
+            for reply in arrived:
+                yield owing[reply.metadata.reply_to_message_id], self._read(reply)
+                del owing[reply.metadata.reply_to_message_id]
+            if not arrived and time.monotonic() - heard > _SAY:
+                self.roster.told(f"Waiting for {self._named(owing.values())}, for {time.monotonic() - began:.0f} s now")
+            if arrived or time.monotonic() - heard > _SAY:
+                heard = time.monotonic()
+            if time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                self._ask_again(owing, message)
+            pause = _POLL if arrived else min(_LONGEST_POLL, 1.2 * pause)
+            if owing:
+                time.sleep(pause)
+        yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
+
+    def _named(self, clients: Iterable[int]) -> str:
+        return ", ".join(self.names[client] for client in sorted(clients))
+
+    def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
+        """Ask sites again that owe a reply and have just been started anew."""
+        back = {member.name for member in self.roster.greet()}
+        for number, client in list(owing.items()):
+            if self.names[client] in back:
+                again = self._pushed(message(client))
+                if again is not None:
+                    del owing[number]
+                    owing[again] = client
+
+    def _pushed(self, message: Message) -> str | None:
+        """The number that Flower gives the message; ``None`` if the node is not there."""
+        if message.metadata.dst_node_id == NOWHERE:
+            return None
+        numbers = list(self.grid.push_messages([message]))
+        return numbers[0] if numbers else None
+
+    def _read(self, reply: Message) -> Payload | str:
+        if reply.has_error():
+            return f"Flower could not reach it (code {reply.error.code})"
+        try:
+            told = read(reply.content)
+            if reason := told.text("refusal"):
+                return Refusal(reason) if told.facts.get("final") == 1 else reason
+            spent = told.facts.get("seconds", 0.0)
+            self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
+            return told.tree()
+        except FedkinError as error:
+            return f"its reply was refused: {error}"

@@ -1,0 +1,306 @@
+"""Estimators that group clients: ``fit`` takes a list of ``(x, y)``, one pair per client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.seeds import derive_generator
+from fedkin.data.reading.arrays import as_tensor
+from fedkin.engines.local import one_thread
+from fedkin.estimators.estimator import Estimator, FitOutcome, common_columns
+from fedkin.estimators.labelled_clients import check_kind, clients_of, encoded, pairs_of, read_labels
+from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
+from fedkin.methods.clients import fedavg, fedopt, gradient_loss, hierarchical, ifca, ocfl, sattler
+from fedkin.nn.classifier import Classifier
+
+_NEW = "The data given"
+
+
+class ClientClusterer(Estimator):
+    """Base of estimators that group clients with labelled samples and train a model for each group.
+
+    Parameters
+    ----------
+    module : str, nn.Module or callable
+        What is trained. "auto" takes a perceptron for vectors and LeNet-5 for images; else a name from `fedkin list`; a
+        dotted path ``package.module:factory``; a torch module; or a function ``(shape, classes)`` that makes one from
+        the shape of a sample and the number of classes. It must give logits ``(n, classes)``.
+
+        Of a torch module only the architecture is taken: every fit draws new parameters, by the layers' own
+        ``reset_parameters`` and from `random_state`, so that a fit depends on nothing that happened before it and
+        methods with several models do not start them all alike. To start from weights that are there, give a function
+        that returns a copy of them.
+    scaling : {"auto", "standard", "none"}
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
+    random_state : int, RandomState or None
+        Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
+    verbose : bool
+        Show progress on stderr.
+
+    Attributes
+    ----------
+    client_labels_ : ndarray of int64, (n_clients,)
+        Group of each client; -1 where it was never asked, or not since its group was divided.
+    models_ : list of nn.Module
+        One per group, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits. They are
+        copies: what is done to them does not change what `predict` says.
+    classes_ : ndarray, (n_classes,)
+        All clients' labels, sorted; the order of logits and probabilities.
+    n_clusters_ : int
+        Number of groups; of methods that are told it, those included that no client chose.
+    history_ : list of dict
+        One entry per round: loss, groups, labels and so on, with bytes sent and received so far.
+    scaling_ : Scaling
+        How samples were scaled.
+    result_ : dict
+        All that the method found.
+    n_features_in_ : int
+        Numbers per sample.
+    feature_names_in_ : ndarray of str
+        Columns, if samples are DataFrames whose column names are strings.
+    """
+
+    _members = "clients"
+    _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName}
+
+    def fit(self, clients: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Find the groups, and train their models.
+
+        Parameters
+        ----------
+        clients : sequence of (x, y)
+            One pair per client. `x` is an array, tensor or DataFrame, ``(n, features)`` or images
+            ``(n, height, width)`` or ``(n, channels, height, width)``, all numbers finite; `y` holds one label per
+            sample: integers, which may leave gaps, booleans or strings.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if a client's data or a parameter cannot be used.
+        """
+        pairs = self._pairs(clients)
+        columns = common_columns({f"Client {i}": x for i, (x, _) in enumerate(pairs)})
+        made, classes = clients_of(pairs)
+        architecture = architecture_of(self.module)
+        options = self._hyper_parameters()
+        if architecture is not None:
+            options["module"] = architecture.name
+        outcome = self._run(made, options)
+        self._remember(outcome, made, columns)
+        self._architecture, self._seed = architecture, outcome.seed
+        self.classes_ = classes
+        self.client_labels_ = self.result_["labels"].numpy().copy()
+        trained = self.result_["models"] if self.result_["module"] else []
+        self.models_ = [self._classifier().module(model) for model in trained]
+        self._remember_more(outcome)
+        return self
+
+    def predict(self, x: ArrayLike, client: int | None = None, group: int | None = None) -> NDArray[Any]:
+        """Class of new samples, by the model of a client or of a group.
+
+        Parameters
+        ----------
+        x : array-like
+            As in `fit`.
+        client : int, optional
+            A client of `fit`, by its position in the list. With "Sattler" it may have a cached model of its own choice.
+        group : int, optional
+            A group, such as `assign` gives to a newcomer. Where there is one group only, neither need be given.
+
+        Returns
+        -------
+        ndarray, (n,)
+            Labels as they were given to `fit`.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used, or there is no such client or group.
+        """
+        check_is_fitted(self, "result_")
+        labels: NDArray[Any] = self.classes_[self._logits(x, client, group).argmax(1).numpy()]
+        return labels
+
+    def predict_proba(self, x: ArrayLike, client: int | None = None, group: int | None = None) -> NDArray[np.float64]:
+        """Probability of each class of `classes_`, ``(n, n_classes)``; parameters and errors as in `predict`."""
+        check_is_fitted(self, "result_")
+        probabilities: NDArray[np.float64] = self._logits(x, client, group).double().softmax(1).numpy()
+        return probabilities
+
+    def score(self, x: ArrayLike, y: ArrayLike, client: int | None = None, group: int | None = None) -> float:
+        """Share of samples whose label is predicted, in [0, 1]; parameters and errors as in `predict`."""
+        predicted = self.predict(x, client, group)
+        labels = read_labels(y, len(predicted), _NEW)
+        check_kind(labels, self.classes_, _NEW)
+        return float((predicted == labels).mean())
+
+    def assign(self, x: ArrayLike, y: ArrayLike | None = None) -> int:
+        """Group of a newcomer, from its labelled samples.
+
+        By the loss of every group's model on them; or, with OCFL, Sattler and Hierarchical, by training as the clients
+        did when they were divided, and comparing its update with theirs; or, with Embedding and LADD, by one message
+        such as the clients sent. The model itself does not change.
+
+        Parameters
+        ----------
+        x : array-like
+            As a client's in `fit`.
+        y : array-like, optional
+            Its labels, which must be among `classes_`. Only Embedding's prototypes and LADD's style of a client do
+            without, and then they are not looked at.
+
+        Raises
+        ------
+        FedkinError
+            If the data cannot be used.
+        """
+        check_is_fitted(self, "result_")
+        samples = self._samples(x)
+        labels = self._labels(y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
+        newcomer = Client.newcomer(samples, labels, derive_generator(self._seed, "assign"))
+        with self._on_device(), one_thread():
+            return int(self._method.assign(self.result_, newcomer))
+
+    def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
+        """What was given to `fit` as pairs."""
+        return pairs_of(clients)
+
+    def _remember_more(self, outcome: FitOutcome) -> None:
+        """Set the attributes that only one estimator has."""
+
+    def _labels(self, y: Any, samples: int) -> Tensor:
+        """A newcomer's labels as numbers."""
+        if y is None:
+            raise FedkinError(f"{_NEW} has no labels, which a newcomer needs to find its group.")
+        return encoded(read_labels(y, samples, _NEW), self.classes_, _NEW)
+
+    def _classifier(self) -> Classifier:
+        return Classifier.of(self.result_["module"])
+
+    def _samples(self, x: Any) -> Tensor:
+        self._check_known_columns(x, _NEW)
+        return self.scaling_.apply(as_tensor(x, _NEW))
+
+    def _logits(self, x: Any, client: int | None, group: int | None) -> Tensor:
+        model, samples = self._model(client, group), self._samples(x)
+        with self._on_device():
+            return self._classifier().logits(model, samples)
+
+    def _model(self, client: int | None, group: int | None) -> Tensor:
+        """The vector of the model that is asked for."""
+        models: Tensor = self.result_["models"]
+        if not self.result_["module"]:
+            raise FedkinError("The clients of fit had no labels, so there are groups but no models to predict with.")
+        if client is None and group is None and len(models) == 1:
+            group = 0
+        if (client is None) == (group is None):
+            raise FedkinError(
+                f"Say whose model is to be used, by client= or by group=; there are {len(models)} groups."
+            )
+        if client is None:
+            return models[_position(group, len(models), "group")]
+        client = _position(client, len(self.client_labels_), "client")
+        if self.client_labels_[client] < 0:
+            raise FedkinError(
+                f"The group of client {client} is not known; find it with assign(x, y) and give it as group=."
+            )
+        model: Tensor = self._method.model_of(self.result_, client)
+        return model
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        architecture = getattr(self, "_architecture", None)
+        if architecture is not None:  # it may have another name here
+            self.result_["module"] = {**self.result_["module"], "name": architecture.name}
+
+
+class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
+    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no groups.
+
+    See `ClientClusterer` for what all these estimators have in common, and
+    `fedkin.methods.clients.client_method.ClientMethod` for how clients train: rounds, epochs, optimiser and so on.
+    """
+
+
+class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
+    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no groups.
+
+    See `ClientClusterer`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
+    """
+
+
+class Local(ClientClusterer, method=fedavg.LocalMethod):
+    """Every client alone: a group and a model for each. A bound to compare others with.
+
+    See `ClientClusterer`, and `fedkin.methods.clients.client_method.ClientMethod` for its parameters.
+    """
+
+
+class IFCA(ClientClusterer, method=ifca.IFCAMethod):
+    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020).
+
+    See `ClientClusterer`, and `fedkin.methods.clients.ifca.IFCAMethod` for its parameters.
+    """
+
+
+class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
+    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.).
+
+    See `ClientClusterer`, and `fedkin.methods.clients.gradient_loss.GradientLossMethod` for its parameters.
+    """
+
+
+class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
+    """Find groups of clients once, as soon as their updates begin to part, and how many (Zuziak et al.).
+
+    See `ClientClusterer` for what all these estimators have in common, and `fedkin.methods.clients.ocfl.OCFLMethod` for
+    all parameters.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import fedkin
+    >>> x, y = load_digits(return_X_y=True)
+    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
+    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
+    >>> model = fedkin.OCFL(rounds=8, random_state=0).fit(clients)
+    >>> model.client_labels_.tolist()
+    [0, 0, 0, 1, 1, 1]
+    >>> model.assign(x[y == 7], y[y == 7])
+    1
+    >>> model.predict(x[:4], client=0).tolist()
+    [0, 1, 2, 3]
+    """
+
+
+class Sattler(ClientClusterer, method=sattler.SattlerMethod):
+    """Cut groups of clients in two, again and again, where one model no longer suits all (Sattler et al. 2020).
+
+    See `ClientClusterer`, and `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
+    """
+
+
+class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
+    """Group clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+
+    See `ClientClusterer`, and `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
+    """
+
+
+def _position(value: Any, count: int, kind: str) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value < count:
+        raise FedkinError(f"{kind} is {value!r}; allowed: 0 to {count - 1}, the {kind}s of fit.")
+    return int(value)

@@ -1,0 +1,187 @@
+"""Pairs of samples and labels of any plain type as clients, whose labels are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.data.reading.arrays import as_tensor, check_same_shape
+
+ClassLabels = NDArray[Any]
+
+
+def pairs_of(clients: Any) -> list[tuple[Any, Any]]:
+    """What was given to ``fit`` as a list of pairs.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or a client has no labels.
+    """
+    wanted = "fit takes a list with one pair (x, y) per client"
+    _check_listed(clients, wanted)
+    for i, pair in enumerate(clients):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            got = f"{len(pair)} things" if isinstance(pair, list | tuple) else type(pair).__name__
+            raise FedkinError(f"{wanted}; client {i} is {got}.")
+        if pair[1] is None:
+            raise FedkinError(f"Client {i} has no labels; every client needs one for each of its samples.")
+    return [(x, y) for x, y in clients]
+
+
+def perhaps_labelled(clients: Any) -> list[tuple[Any, Any]]:
+    """What was given to ``fit`` where labels may be left out: pairs, or samples alone; then all labels are ``None``.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or some clients have labels and others none.
+    """
+    wanted = "fit takes a list with samples x or a pair (x, y) per client"
+    _check_listed(clients, wanted)
+    pairs = []
+    for i, given in enumerate(clients):
+        if isinstance(given, list | tuple) and len(given) != 2:
+            raise FedkinError(f"{wanted}; client {i} is {len(given)} things.")
+        pairs.append((given[0], given[1]) if isinstance(given, list | tuple) else (given, None))
+    labelled = [y is not None for _, y in pairs]
+    if len(set(labelled)) > 1:
+        odd = labelled.index(not labelled[0])
+        raise FedkinError(
+            f"Client {odd} has {'labels' if labelled[odd] else 'no labels'}, unlike client 0; give them for all "
+            "clients or for none."
+        )
+    return pairs
+
+
+def _check_listed(clients: Any, wanted: str) -> None:
+    if not isinstance(clients, list | tuple):
+        raise FedkinError(f"{wanted}; got {type(clients).__name__}.")
+    if not clients:
+        raise FedkinError(f"{wanted}; the list is empty.")
+
+
+def clients_of(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Client], ClassLabels]:
+    """Clients whose `y` are positions in the sorted labels of all, and these labels; none where every `y` is ``None``.
+
+    Raises
+    ------
+    FedkinError
+        If a client's samples or labels cannot be used, or clients differ in the shape of a sample.
+    """
+    names = [f"Client {i}" for i in range(len(pairs))]
+    samples = [as_tensor(x, name) for (x, _), name in zip(pairs, names, strict=True)]
+    check_same_shape({name: tuple(x.shape[1:]) for x, name in zip(samples, names, strict=True)})
+    if all(y is None for _, y in pairs):
+        return [Client(i, x) for i, x in enumerate(samples)], np.array([], dtype=np.int64)
+    labels = [read_labels(y, len(x), name) for (_, y), x, name in zip(pairs, samples, names, strict=True)]
+    classes = classes_of(labels)
+    numbers = [encoded(own, classes, name) for own, name in zip(labels, names, strict=True)]
+    return [Client(i, x, y) for i, (x, y) in enumerate(zip(samples, numbers, strict=True))], classes
+
+
+def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
+    """Labels as an array ``(samples,)`` of integers, booleans, whole floats or strings.
+
+    Parameters
+    ----------
+    y : array-like
+        One label per sample.
+    samples : int
+        How many samples there are.
+    where : str
+        Whose labels they are, as the beginning of an error's sentence.
+
+    Raises
+    ------
+    FedkinError
+        If a label is missing, a fraction or of another type, or there is not one for each sample.
+    """
+    try:
+        array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    except ValueError as error:
+        raise FedkinError(f"{where} has labels that are no array; it needs one for each of its samples.") from error
+    if array.shape != (samples,):
+        raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
+    if array.dtype.kind == "O":
+        array = _plain(array, where)
+    if array.dtype.kind not in "biufU":
+        raise FedkinError(f"{where} has labels of type {array.dtype}; they should be integers, booleans or strings.")
+    if array.dtype.kind == "f":
+        strange = array[~(np.isfinite(array) & (array == np.floor(array)))]
+        if len(strange):
+            raise FedkinError(
+                f"{where} has the label {strange[0]}; they should be integers, booleans or strings, none missing."
+            )
+    return array
+
+
+def classes_of(labels: Sequence[ClassLabels]) -> ClassLabels:
+    """The distinct labels of all clients, sorted.
+
+    Raises
+    ------
+    FedkinError
+        If there is only one, or some clients have numbers and others strings.
+    """
+    worded = [_is_worded(own) for own in labels]
+    if len(set(worded)) > 1:
+        odd = worded.index(not worded[0])
+        raise FedkinError(
+            f"Client {odd} has {_kind(labels[odd])} for labels where client 0 has {_kind(labels[0])}; "
+            "give all the same type."
+        )
+    classes: ClassLabels = np.unique(np.concatenate(labels))
+    if len(classes) < 2:
+        raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
+    return classes
+
+
+def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
+    """`labels` as positions in the sorted `classes`: int64 ``(n,)``.
+
+    Raises
+    ------
+    FedkinError
+        If one is not among them.
+    """
+    check_kind(labels, classes, where)
+    strange = labels[~np.isin(labels, classes)]
+    if len(strange):
+        raise FedkinError(
+            f"{where} has the label {strange[0]!s}, which no client had in fit; known: {', '.join(map(str, classes))}."
+        )
+    return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
+
+
+def check_kind(labels: ClassLabels, classes: ClassLabels, where: str) -> None:
+    """Refuse strings where `fit` had numbers, and the other way round."""
+    if _is_worded(labels) != _is_worded(classes):
+        raise FedkinError(f"{where} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type.")
+
+
+def _plain(array: ClassLabels, where: str) -> ClassLabels:
+    """An array of objects as one of strings or numbers, if that is what all of them are."""
+    values = array.tolist()
+    if all(isinstance(value, str) for value in values):
+        return np.array(values, dtype=str)
+    for value in values:
+        if not isinstance(value, bool | int | float | np.number):
+            raise FedkinError(
+                f"{where} has the label {value!r}; they should be all numbers or all strings, none missing."
+            )
+    return np.array(values)
+
+
+def _is_worded(labels: ClassLabels) -> bool:
+    return labels.dtype.kind == "U"
+
+
+def _kind(labels: ClassLabels) -> str:
+    return "strings" if _is_worded(labels) else "numbers"

@@ -1,0 +1,149 @@
+"""What a user gives as `module`, under a name that the library's models go by."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any, Self
+from weakref import ref
+
+from torch import nn
+
+from fedkin.core import FedkinError
+from fedkin.nn import register
+
+ModuleFactory = Callable[[tuple[int, ...], int], nn.Module]
+ModuleOrName = str | nn.Module | ModuleFactory
+
+_numbers = itertools.count(1)
+
+
+class Registered:
+    """Something that was given, registered under a name of its own for as long as this object lives.
+
+    A pickle of it registers itself anew where it is read, under another name.
+
+    Parameters
+    ----------
+    label : str
+        What to call it; a number follows.
+
+    Attributes
+    ----------
+    name : str
+        What it goes by.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.name = f"{label}#{next(_numbers)}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+class GivenNetwork(Registered):
+    """A module or a factory that was given, as a name of `fedkin.nn.build`.
+
+    Parameters
+    ----------
+    label : str
+        See `Registered`.
+    factory : callable
+        ``factory(shape, classes)`` returns a new module.
+    """
+
+    def __init__(self, label: str, factory: ModuleFactory) -> None:
+        super().__init__(label)
+        self.factory = factory
+        mine = ref(self)  # names are never forgotten, so they must not keep the modules of many fits in memory
+
+        def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+            living = mine()
+            if living is None:
+                raise FedkinError(f"The estimator that model '{label}' was given to is gone, and the model with it.")
+            return living.factory(shape, classes)
+
+        register(self.name, build)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GivenNetwork, (self.label, self.factory)
+
+
+class Renewed:
+    """A factory of copies of one module with newly drawn parameters.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Copied, so that what happens to it later changes nothing.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be copied, or a layer has parameters but no way to draw them anew.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        for name, layer in module.named_modules():
+            if _reset_of(layer) is None and any(True for _ in layer.parameters(recurse=False)):
+                raise FedkinError(
+                    f"Layer '{name}' ({type(layer).__name__}) of the module given has parameters but no method "
+                    "reset_parameters to draw them anew; add one, or give a function (shape, classes) that makes the "
+                    "module."
+                )
+        try:
+            self.module = copy.deepcopy(module)
+        except RuntimeError as error:
+            raise FedkinError(
+                f"The module given ({type(module).__name__}) cannot be copied: {str(error).splitlines()[0]}"
+            ) from error
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A copy; its parameters come from torch's global generator, as those of any new module."""
+        made = copy.deepcopy(self.module)
+        for layer in reversed(list(made.modules())):  # a layer has the last word on what its parts have drawn
+            reset = _reset_of(layer)
+            if reset is not None:
+                reset()
+        return made
+
+
+def architecture_of(given: ModuleOrName) -> GivenNetwork | None:
+    """What `given` is registered as, anew at every call, for a module may have changed since the last.
+
+    Parameters
+    ----------
+    given : str, nn.Module or callable
+        A name or dotted path, for which there is nothing to do; a module; or a function ``(shape, classes)``.
+
+    Returns
+    -------
+    Architecture or None
+        ``None`` for a name.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or a module that cannot be copied or drawn anew.
+    """
+    if isinstance(given, str):
+        return None
+    if not callable(given):
+        raise FedkinError(
+            f"module is {given!r}; it should be a name, a dotted path, a torch.nn.Module or a function "
+            "(shape, classes)."
+        )
+    return GivenNetwork(label_of(given), Renewed(given) if isinstance(given, nn.Module) else given)
+
+
+def label_of(given: Any) -> str:
+    """What to call something that was given."""
+    return str(getattr(given, "__name__", type(given).__name__))
+
+
+def _reset_of(layer: nn.Module) -> Callable[[], Any] | None:
+    """How a layer draws its parameters; torch's attention and transformers have it under a private name."""
+    reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
+    return reset if callable(reset) else None

@@ -1,0 +1,348 @@
+"""One TOML file is one experiment.
+
+``[method]`` and ``[scenario]`` take the fields of the dataclass that their `name` stands for, so a new method needs no
+code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import tomli_w
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    create_model,
+)
+
+from fedkin.core import FedkinError, Method
+from fedkin.core.errors import unknown_name
+from fedkin.core.method import display_name, has_device
+from fedkin.experiment import registry
+from fedkin.experiment.sections import (
+    STRICT,
+    DataSection,
+    EngineSection,
+    EvaluationSection,
+    TargetSection,
+    TrackingSection,
+)
+from fedkin.secure.sums import sums_suffice
+
+_FROM_DATA = ("data", "label")
+"""Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """An experiment, checked and complete.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of the run, 0 or more.
+    data, engine, evaluation, target, tracking
+        Their sections.
+    scenario, method
+        Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
+    tables : dict
+        All of it as plain values, every default included.
+    """
+
+    seed: int
+    data: DataSection
+    scenario: Any
+    method: Method[Any]
+    engine: EngineSection
+    evaluation: EvaluationSection
+    target: TargetSection
+    tracking: TrackingSection
+    tables: dict[str, Any]
+
+    @property
+    def method_name(self) -> str:
+        return str(self.tables["method"]["name"])
+
+    @property
+    def data_seed(self) -> int:
+        """What the data are dealt out by, which is ``data.seed`` or else the seed of the run."""
+        return self.seed if self.data.seed is None else self.data.seed
+
+    def to_toml(self) -> str:
+        """The experiment as TOML text; reading it gives the same experiment."""
+        return tomli_w.dumps(self.tables)
+
+
+def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read an experiment from a TOML file, or take a method's defaults.
+
+    Parameters
+    ----------
+    experiment : str or Path
+        A path that ends in ``.toml``, or the name of a method.
+    overrides : sequence of str
+        ``"section.key=value"``, applied in order; values are TOML, and bare words are strings.
+
+    Raises
+    ------
+    FedkinError
+        If the file cannot be read, or a name, key, type or value is not allowed.
+    """
+    is_file = str(experiment).endswith(".toml")
+    tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
+    places = dict.fromkeys(_paths(tables), f"in {experiment}" if is_file else "on the command line")
+    for override in overrides:
+        places[apply_setting(tables, override)] = "on the command line"
+    return _resolve(tables, places)
+
+
+def config_of(tables: dict[str, Any]) -> Config:
+    """The experiment whose `Config.tables` these are."""
+    return _resolve(tables, {})
+
+
+def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
+    """A method from hyper-parameters given in Python, checked as those of a file are.
+
+    Parameters
+    ----------
+    made : type
+        The method's dataclass.
+    values : dict
+        Its fields by name; those that only Python can give, such as functions, are not checked.
+
+    Raises
+    ------
+    FedkinError
+        If a value's type or range is not allowed.
+    """
+    model = _options(made, display_name(made))
+    plain = {name: _listed(value) for name, value in values.items() if name in model.model_fields}
+    try:
+        checked = model.model_validate_json(json.dumps(plain, default=str))
+    except ValidationError as error:
+        raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
+    others = {name: value for name, value in values.items() if name not in plain}
+    return _build(made, checked, **others)
+
+
+def _listed(value: Any) -> Any:
+    """`value` with NumPy's scalars and arrays as plain numbers and lists."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, unchecked.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+
+
+def _paths(tables: dict[str, Any]) -> list[str]:
+    inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
+    return [*tables, *inside]
+
+
+def apply_setting(tables: dict[str, Any], override: str) -> str:
+    """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
+
+    Raises
+    ------
+    FedkinError
+        If it is written otherwise, or a part of the path is no section.
+    """
+    path, equals, text = override.partition("=")
+    *parents, key = path.strip().split(".")
+    if not equals or not key or not all(parents):
+        raise FedkinError(f"--set takes section.key=value, such as method.local_epochs=30, not '{override}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    table = tables
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise FedkinError(f"'{parent}' is not a section, so --set {override} cannot be applied.")
+    table[key] = value
+    return path.strip()
+
+
+def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
+    method: Any = _named(tables, "method", "fedcref", places)
+    tried_on = registry.METHODS[str(tables.get("method", {}).get("name", "fedcref"))].scenario
+    scenario: Any = _named(tables, "scenario", tried_on, places)
+    model = _experiment(scenario, tried_on, method)
+    try:
+        checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
+    except ValidationError as error:
+        raise _sentence(error, model, tables, places) from error
+    if checked.target.stop and None in (checked.target.metric, checked.target.reach):
+        raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
+    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
+        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
+    if checked.engine.device not in ("cpu", "auto") and not has_device(method):
+        raise FedkinError(
+            f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
+            "processor alone; leave it out."
+        )
+    if checked.engine.secure_sums:
+        _check_sums(method, checked)
+    return Config(
+        seed=checked.seed,
+        data=checked.data,
+        scenario=_build(scenario, checked.scenario, data=checked.data.source, label=checked.data.label),
+        method=_build(method, checked.method),
+        engine=checked.engine,
+        evaluation=checked.evaluation,
+        target=checked.target,
+        tracking=checked.tracking,
+        tables=_plain(checked.model_dump(mode="json")),
+    )
+
+
+@functools.cache
+def _experiment(scenario: type[Any], tried_on: str, method: type[Any]) -> type[BaseModel]:
+    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    return create_model(
+        "Experiment",
+        __config__=STRICT,
+        seed=(NonNegativeInt, 0),
+        data=(DataSection, DataSection()),
+        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
+        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        engine=(EngineSection, EngineSection()),
+        evaluation=(EvaluationSection, EvaluationSection()),
+        target=(TargetSection, TargetSection()),
+        tracking=(TrackingSection, TrackingSection()),
+    )
+
+
+def _check_sums(method: type[Any], checked: Any) -> None:
+    """Refuse secure sums by name where sums are not enough."""
+    needed = sums_suffice(method)
+    if needed is None:
+        raise FedkinError(
+            f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more of a client than its part in "
+            f"a sum; these do not: {', '.join(registry.methods_of_sums())}."
+        )
+    for path, value, allowed in (
+        ("data.scaling", checked.data.scaling, ("standard", "none")),
+        *((f"method.{name}", getattr(checked.method, name), (wanted,)) for name, wanted in needed.items()),
+    ):
+        if value not in allowed:
+            raise FedkinError(
+                f"'{path}' is '{value}', which takes more than sums over clients; with 'engine.secure_sums' it should "
+                f"be {' or '.join(repr(one) for one in allowed)}."
+            )
+
+
+def check_section(tables: dict[str, Any], section: str, place: str) -> None:
+    """Refuse a value where a section should be.
+
+    Raises
+    ------
+    FedkinError
+        In a sentence that says where it stands, as `place` has it: ``"in a.toml"``.
+    """
+    if not isinstance(table := tables.get(section, {}), dict):
+        raise FedkinError(f"'{section}' is {table!r} {place}; it should be a section, [{section}].")
+
+
+def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
+    check_section(tables, section, places.get(section, "on the command line"))
+    return registry.resolve(section, str(tables.get(section, {}).get("name", default)))
+
+
+def _options(made: type[Any], name: str) -> type[BaseModel]:
+    """A pydantic model of the fields of the dataclass `made`, less those that ``[data]`` or only Python can give."""
+    hints = get_type_hints(made, include_extras=True)
+    fields: dict[str, Any] = {"name": (str, name)}
+    for field in dataclasses.fields(made):
+        kind = hints[field.name]
+        if field.name in _FROM_DATA or _is_callable(kind):
+            continue
+        if field.default_factory is not dataclasses.MISSING:
+            fields[field.name] = (kind, Field(default_factory=field.default_factory))
+        else:
+            fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+    return create_model(made.__name__, __config__=STRICT, **fields)
+
+
+def _is_callable(kind: Any) -> bool:
+    return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
+
+
+def _build(made: type[Any], options: BaseModel, **more: Any) -> Any:
+    return made(**{**{name: value for name, value in options if name != "name"}, **more})
+
+
+def _with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """`tables` with ``None`` for "none" where the field allows it."""
+    read = dict(tables)
+    for name, field in model.model_fields.items():
+        kind, value = field.annotation, read.get(name)
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            read[name] = _with_none(value, kind)
+        elif value == "none" and NoneType in get_args(kind):
+            read[name] = None
+    return read
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return "none" if value is None else value
+
+
+def _sentence(
+    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
+) -> FedkinError:
+    """The first complaint of pydantic's, unknown keys before anything else, in one sentence.
+
+    Keys are `depth` deep: what pydantic names below them are branches of a union and positions in a list.
+    """
+    problems = error.errors(include_url=False)
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    path = ".".join(str(part) for part in first["loc"][:depth])
+    place = places.get(path, places.get(path.split(".")[0], "on the command line"))
+    if first["type"] == "extra_forbidden":
+        return unknown_name(f"key {place}:", path, [*model.model_fields, *_allowed(model)])
+    if first["type"] == "missing":
+        return FedkinError(f"'{path}' has no default and must be given, as in --set {path}=value.")
+    value: Any = tables
+    for part in path.split("."):
+        value = value[part]
+    same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
+    for theirs, ours in (("an object", "a section"), ("array", "list"), ("String should have", "a string of")):
+        wanted = wanted.replace(theirs, ours)
+    return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
+
+
+def _allowed(model: type[BaseModel]) -> list[str]:
+    allowed: list[str] = []
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
+        allowed += [f"{name}.{key}" for key in inside] or [name]
+    return allowed

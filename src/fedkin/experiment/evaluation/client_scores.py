@@ -1,0 +1,193 @@
+"""Judging groups of clients, and the models that the groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.clustering.metrics import (
+    accuracy,
+    adjusted_mutual_information,
+    adjusted_rand,
+    completeness,
+    homogeneity,
+    macro_f1,
+    purity,
+)
+from fedkin.core import Federation
+from fedkin.data.population import Population
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState
+from fedkin.nn.classifier import Classifier
+
+MOST_MODELS = 32
+"""With more models than this, none is tried on the common test."""
+
+_AGREEMENT = {
+    "ari": adjusted_rand,
+    "ami": adjusted_mutual_information,
+    "homogeneity": homogeneity,
+    "completeness": completeness,
+    "purity": purity,
+}
+
+PredictClasses = Callable[[int, Tensor], Tensor]
+"""Classes, int64 ``(n,)``, that the model of a group gives to samples."""
+
+
+def evaluate_groups(
+    method: Any, population: Population, fed: Federation, state: ClientMethodState, models_too: bool = True
+) -> dict[str, Any]:
+    """Agreement of the groups with the hidden ones, and how good their models are.
+
+    A model is tried once on the tests of all its clients together, and once on the common test: the official one, or
+    where there is none, the tests of all clients together.
+
+    Parameters
+    ----------
+    method
+        Not looked at; every evaluator takes one.
+    population : Population
+        Knows the hidden groups and the tests, as of the step judged, who has drifted or is to drift, and who joins.
+    fed : Federation
+        Knows who is away.
+    state : GroupState
+        The groups and their models; clients that are labelled -1 or away are left out of everything.
+    models_too : bool
+        Whether to try the models; it takes time.
+
+    Returns
+    -------
+    dict
+        ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity``: of the clients' groups, absent without hidden
+        ones. ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its group on its own
+        test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
+        ``global_accuracy``, ``global_f1``: mean over clients of the model of their group on the common test; absent
+        with more than `MOST_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
+        F1. ``drifted_right``, ``newcomers_right``: share of the clients that drifted, or joined late, whose group is
+        right; absent before it happened. A group is right for a client if more than half of its members that did not
+        drift, or were there from the start, are of the client's hidden group; all members count where that is a
+        world of the drifted alone. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these
+        clients; the former also before the drift. Absent is also what nobody has come to yet.
+    """
+    known = state.labels.clone()
+    known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
+    labels = known.tolist()
+    found = _agreement(population.groups, known) | _rightly_placed(population, fed, known)
+    if not models_too or not population.tests or max(labels, default=-1) < 0:
+        return found
+    quality = _quality(population, state, labels)
+    return found | quality | _apart(population, quality["client_accuracy"])
+
+
+def _changed(population: Population) -> dict[str, list[int]]:
+    """Clients that drift, now or later, and those that join late, where the scenario has any."""
+    drift, arrivals = population.drift, population.arrivals
+    return {
+        "drifted": [] if drift is None else drift.clients.tolist(),
+        "newcomers": [] if arrivals is None else arrivals.nonzero()[:, 0].tolist(),
+    }
+
+
+def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> dict[str, float]:
+    if population.groups is None or not (labels >= 0).any():
+        return {}
+    changed = _changed(population)
+    if population.drift is None or not population.drift.happened:
+        changed["drifted"] = []
+    changed["newcomers"] = [i for i in changed["newcomers"] if i not in fed.away]
+    return {
+        f"{name}_right": sum(_is_right(i, clients, population.groups, labels) for i in clients) / len(clients)
+        for name, clients in changed.items()
+        if clients
+    }
+
+
+def _is_right(client: int, changed: Sequence[int], groups: Tensor, labels: Tensor) -> bool:
+    """Whether more than half of its group, without those that `changed` themselves, are of its hidden group."""
+    stayed = torch.ones_like(labels, dtype=torch.bool)
+    stayed[changed] = False
+    if not (groups[stayed] == groups[client]).any():
+        stayed[:] = True
+    company = groups[stayed & (labels == labels[client])]
+    return bool(labels[client] >= 0 and 2 * (company == groups[client]).sum() > len(company))
+
+
+def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
+    """Mean accuracy of the clients that something happens to."""
+    found = {}
+    for name, clients in _changed(population).items():
+        own = [score for score in (scores[i] for i in clients) if score is not None]
+        if own:
+            found[f"{name}_accuracy"] = sum(own) / len(own)
+    return found
+
+
+def _agreement(groups: Tensor | None, labels: Tensor) -> dict[str, float]:
+    known = labels >= 0
+    if groups is None or not known.any():
+        return {}
+    true, found = groups[known].numpy(), labels[known].numpy()
+    return {name: score(true, found) for name, score in _AGREEMENT.items()}
+
+
+def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
+    classifier = Classifier.of(state.module)
+
+    def predict(group: int, x: Tensor) -> Tensor:
+        return classifier.logits(state.models[group], x).argmax(dim=1)
+
+    clients = {
+        group: [i for i, own in enumerate(labels) if own == group and len(population.tests[i][1])]
+        for group in sorted({label for label in labels if label >= 0})
+    }
+    personal = _personal(predict, population.tests, clients)
+    each = [personal.get(i) for i in range(len(labels))]
+    found: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
+    if personal:
+        found |= _means("personal", list(personal.values()))
+    if len(state.models) <= MOST_MODELS:
+        scores = _common(predict, population, clients)
+        found |= _means("global", [scores[label] for label in labels if label in scores])
+    if {"personal_f1", "global_f1"} <= found.keys():
+        found["learning_gap"] = abs(found["personal_f1"] - found["global_f1"])
+    return found
+
+
+def _personal(
+    predict: PredictClasses, tests: Sequence[tuple[Tensor, Tensor]], clients: Mapping[int, Sequence[int]]
+) -> dict[int, tuple[float, float]]:
+    """Accuracy and F1 by client, in order of id."""
+    scores: dict[int, tuple[float, float]] = {}
+    for group, members in clients.items():
+        if members:
+            together = predict(group, torch.cat([tests[i][0] for i in members]))
+            parts = together.split([len(tests[i][1]) for i in members])
+            scores |= {i: _scores(tests[i][1], part) for i, part in zip(members, parts, strict=True)}
+    return dict(sorted(scores.items()))
+
+
+def _common(
+    predict: PredictClasses, population: Population, groups: Mapping[int, Any]
+) -> dict[int, tuple[float, float]]:
+    """Accuracy and F1 by group, on the common test."""
+    if population.common_test is None:
+        x, y = (torch.cat(parts) for parts in zip(*population.tests, strict=True))
+    else:
+        x, y = population.common_test
+    return {group: _scores(y, predict(group, x)) for group in groups} if len(y) else {}
+
+
+def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:
+    true, found = y.numpy(), predicted.numpy()
+    return accuracy(true, found), macro_f1(true, found)
+
+
+def _means(kind: str, scores: Sequence[tuple[float, float]]) -> dict[str, float]:
+    if not scores:
+        return {}
+    right, f1 = np.mean(scores, axis=0).tolist()
+    return {f"{kind}_accuracy": right, f"{kind}_f1": f1}

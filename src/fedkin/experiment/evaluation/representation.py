@@ -1,0 +1,55 @@
+"""The representation in which a method found its groups, for some of the samples; for a picture of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.data.population import Population
+from fedkin.methods.samples.sample_method import SampleMethod
+
+MOST = 600
+
+
+@dataclass(frozen=True)
+class LatentSample:
+    """Some samples of all sites.
+
+    Attributes
+    ----------
+    points : Tensor
+        float32 ``(m, width)``.
+    groups : Tensor
+        int64 ``(m,)``.
+    truth : Tensor or None
+        int64 ``(m,)``, their classes, where they are known.
+    """
+
+    points: Tensor
+    groups: Tensor
+    truth: Tensor | None
+
+
+def latents_of(method: Any, population: Population, result: Mapping[str, Any], most: int = MOST) -> LatentSample | None:
+    """At most `most` samples that have a group, spread evenly over those of all sites; ``None`` if there are none.
+
+    The points are what `SampleMethod.embed` makes of them; of other methods the samples themselves.
+    """
+    holders = [client for client in population.clients if "groups" in client.state]
+    count = sum(map(len, holders))
+    if not count:
+        return None
+    rows = torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).round().long()
+    starts = torch.tensor([0, *map(len, holders)]).cumsum(0)
+    own = [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(starts)]
+    x = torch.cat([client.x[chosen] for client, chosen in zip(holders, own, strict=True)])
+    groups = torch.cat([client.state["groups"][chosen] for client, chosen in zip(holders, own, strict=True)])
+    truth = population.truth
+    known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
+    points = method.embed(result, x) if isinstance(method, SampleMethod) else x.flatten(1)
+    return LatentSample(points, groups, torch.cat(known) if known else None)

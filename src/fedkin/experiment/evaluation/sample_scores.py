@@ -1,0 +1,118 @@
+"""Judging groups of samples, and FedCRef's local clusters and associations that groups are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from fedkin.clustering.metrics import (
+    adjusted_rand,
+    clustering_accuracy,
+    cohen_kappa,
+    match_labels,
+    normalized_mutual_information,
+    pooled,
+)
+from fedkin.core import Federation
+from fedkin.data.population import Population
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.sample_method import SampleMethod
+
+
+def evaluate_samples(
+    method: SampleMethod, population: Population, fed: Federation, state: Any, models_too: bool = True
+) -> dict[str, Any]:
+    """Agreement of the samples' groups with their classes, over all sites (CCFC, section 4.2).
+
+    A site's samples are in the groups that it keeps; where it keeps none yet, or never took part, in those that the
+    method's present result gives them.
+
+    Parameters
+    ----------
+    method : SampleMethod
+    population : Population
+        Knows the truth.
+    fed : Federation
+    state : State
+        The method's.
+    models_too : bool
+        Whether to judge now; it takes time where a result is a network.
+
+    Returns
+    -------
+    dict
+        ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a site,
+        mean over sites; ``kappas``: kappa within each site, in order of id. Empty without a truth, or if the method has
+        no groups yet.
+    """
+    if population.truth is None or not models_too or not method.ready(state):
+        return {}
+    result = method.result(state)
+    groups = [
+        client.state["groups"] if "groups" in client.state else method.predict(result, client.x)
+        for client in population.clients
+    ]
+    within = list(zip(population.truth, groups, strict=True))
+    return {
+        **_agreement(population.truth, groups),
+        "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in within])),
+        "kappas": [cohen_kappa(truth, found) for truth, found in within],
+    }
+
+
+def evaluate_fedcref(
+    method: FedCRefMethod, population: Population, fed: Federation, state: FedCRefState
+) -> dict[str, Any]:
+    """FedCRef's metrics (section 5.5), and agreement of the groups over all sites.
+
+    Returns
+    -------
+    dict
+        ``accuracy``: ACC of the local clusters, mean over the sites that have begun, resting ones included; absent if
+        none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``,
+        ``kappa``, ``pooled_accuracy``: of the groups of all samples whose site is known. ``target``: number of classes
+        that two or more sites hold. Empty without a truth.
+    """
+    if population.truth is None:
+        return {}
+    truth = population.truth
+    sites = [fed.clients[i] for i in fed.ids if "labels" in fed.clients[i].state]
+    accuracy = [clustering_accuracy(truth[c.id], c.state["labels"]) for c in sites]
+    classes: dict[int, list[int]] = {}
+    for site in {node[0] for node in state.nodes}:
+        own = fed.clients[site].state
+        # A site keeps its clusters' models until it refines them; the graph is that of the partition before.
+        classes[site] = classes_of(truth[site], own["labels"] if "models" in own else own["previous"])
+    ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
+    known = sorted(int(site) for site in state.groups)
+    groups = [np.array(state.groups[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
+    held = [np.unique(y.numpy()) for y in truth]
+    _, holders = np.unique(np.concatenate(held), return_counts=True)
+    return {
+        **({"accuracy": float(np.mean(accuracy))} if accuracy else {}),
+        "wrong": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
+        "target": int((holders > 1).sum()),
+        **_agreement([truth[i] for i in known], groups),
+    }
+
+
+def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, float]:
+    if not groups:
+        return {}
+    true, found = pooled(truth), pooled(groups)
+    return {
+        "ari": adjusted_rand(true, found),
+        "nmi": normalized_mutual_information(true, found),
+        "kappa": cohen_kappa(true, found),
+        "pooled_accuracy": clustering_accuracy(true, found),
+    }
+
+
+def classes_of(truth: Tensor, labels: Tensor) -> list[int]:
+    """The class that each of a site's local clusters stands for, in order of cluster."""
+    match = match_labels(truth, labels)
+    return [match[cluster] for cluster in sorted(match)]

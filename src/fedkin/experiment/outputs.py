@@ -1,0 +1,232 @@
+"""What a run found, as files: labels for every site, the models, and their way back for new samples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.core.payload import pack, unpack
+from fedkin.core.seeds import derive_generator
+from fedkin.core.trees import owned
+from fedkin.data.population import Population
+from fedkin.data.preparing.scaling import Scaling
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.sources import load
+from fedkin.experiment import registry
+from fedkin.methods.clients.client_method import ClientMethod
+from fedkin.nn.encoder import Pretrained
+
+RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
+
+
+def write_labels(folder: Path, clients: Iterable[Client]) -> None:
+    """Write ``labels/site-<id>.csv``, the group of every row, for each site that holds one in ``state["groups"]``."""
+    for client in clients:
+        if (groups := client.state.get("groups")) is not None:
+            write_atomically(folder / "labels" / f"site-{client.id}.csv", csv_of_groups(groups))
+
+
+def csv_of_groups(groups: Tensor) -> str:
+    """CSV text with the columns ``row`` and ``group``, from int64 `groups` of shape (n,)."""
+    return "row,group\n" + "".join(f"{row},{group}\n" for row, group in enumerate(groups.tolist()))
+
+
+def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> None:
+    """Write ``clients.csv``, the group of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any."""
+    groups = labels.tolist()
+    columns = [("client", *range(len(groups))), ("group", *groups)]
+    if names:
+        columns.append(("name", *names))
+    write_atomically(folder / "clients.csv", _csv(zip(*columns, strict=True)))
+
+
+def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Scaling, population: Population) -> None:
+    """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
+
+    ``result.json`` also names the sites, in order of id, and the classes, where there are names.
+    """
+    tree = {
+        "method": method,
+        "scaling": scaling.tree(),
+        "result": result,
+        "sites": population.names,
+        "classes": population.classes,
+    }
+    tensors, text = pack(owned(tree))
+    write_atomically(folder / MODELS, save(tensors))
+    write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
+
+
+def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
+    """Write ``encoder.safetensors`` for other runs, where a method's result has an ``encoder`` and its ``vector``."""
+    if {"encoder", "vector"} <= result.keys():
+        Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """What a finished run found, ready for new samples and new clients.
+
+    Attributes
+    ----------
+    folder : Path
+    name : str
+        The method's.
+    method : type
+        Its class, whose static functions take `result`.
+    result : dict
+        What `Method.result` returned.
+    scaling : Scaling
+        How samples were scaled.
+    classes : list of str
+        Names of the classes; may be empty.
+    """
+
+    folder: Path
+    name: str
+    method: type[Any]
+    result: dict[str, Any]
+    scaling: Scaling
+    classes: list[str]
+
+
+def load_found(folder: Path) -> SavedResult:
+    """Read what the run in `folder` found.
+
+    Raises
+    ------
+    FedkinError
+        If it has no result.
+    """
+    try:
+        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
+        name, result, scaling, classes = (tree[key] for key in ("method", "result", "scaling", "classes"))
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
+    return SavedResult(folder, name, registry.resolve("method", name), result, Scaling.from_tree(scaling), classes)
+
+
+def predict(
+    folder: Path, source: str, label: str | None = None, client: int | None = None, group: int | None = None
+) -> str:
+    """New samples by the models that the run in `folder` found, as CSV text.
+
+    Parameters
+    ----------
+    folder : Path
+        A finished run.
+    source : str
+        New samples: a name or path, see `fedkin.data.reading.sources.load`.
+    label : str, optional
+        Their column of labels, which is left out, where the usual names do not tell.
+    client, group : int, optional
+        Whose samples they are, where a method has a model per group of clients: a client of the run, or the group of a
+        client that was not there, as `assign` tells it.
+
+    Returns
+    -------
+    str
+        Columns ``row`` and ``group``; or ``row`` and ``class``, where a method groups clients.
+
+    Raises
+    ------
+    FedkinError
+        If the run has no result, its method cannot be applied to new samples, or the data do not fit.
+    """
+    found = load_found(folder)
+    if issubclass(found.method, ClientMethod):
+        if not found.result["module"]:
+            raise FedkinError(f"Clients of {folder} had no labels, so there are groups but no models to predict with.")
+        whose = {"group": _known_group(found, group)} if group is not None else {"client": _known_client(found, client)}
+        if None not in (client, group):
+            raise FedkinError("--client and --group were both given; one of them says whose model is meant.")
+        predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), **whose)
+        return _csv_of_classes(predicted, found.classes)
+    for option, value in (("--client", client), ("--group", group)):
+        if value is not None:
+            raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; leave {option} out.")
+    if not hasattr(found.method, "predict"):
+        raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to groups.")
+    return csv_of_groups(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
+
+
+def assign(folder: Path, source: str, label: str | None = None) -> int:
+    """The group of a client that the run in `folder` has never seen, by its samples in `source`.
+
+    They need labels, unless the run described clients without: by prototypes of codes, or by one style of all samples.
+
+    Raises
+    ------
+    FedkinError
+        If the run has no result or its method does not group clients, `folder` is a site's share of one, or the data
+        do not fit or lack labels it needs.
+    """
+    found = load_found(folder)
+    if not issubclass(found.method, ClientMethod):
+        raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; use `fedkin predict`.")
+    if "group" in found.result:
+        raise FedkinError(f"{folder} is a site's share, the model of one group; assign with the run's folder instead.")
+    data = load(source, label)
+    y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
+    newcomer = Client.newcomer(found.scaling.apply(data.x), y, derive_generator(0, "assign"))
+    return found.method.assign(found.result, newcomer)
+
+
+def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
+    """Labels of a new client as the run numbers classes."""
+    if data.y is None:
+        raise FedkinError(f"'{source}' has no labels, which a client needs to find its group; name them with --label.")
+    return _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
+
+
+def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source: str) -> Tensor:
+    """The labels `y` of `classes` as the run numbers the classes it knows."""
+    number = {name: at for at, name in enumerate(known)}
+    for label in y.unique().tolist():
+        if classes[label] not in number:
+            raise FedkinError(f"'{source}' has the class '{classes[label]}', which the run does not know.")
+    return torch.tensor([number.get(name, -1) for name in classes])[y]  # -1 where a class has no sample
+
+
+def _known_group(found: SavedResult, group: int) -> int:
+    groups = len(found.result["models"])
+    if not 0 <= group < groups:
+        raise FedkinError(f"{found.folder} has no group {group}; allowed: 0 to {groups - 1}.")
+    return group
+
+
+def _known_client(found: SavedResult, client: int | None) -> int:
+    clients = len(found.result["labels"])
+    if client is None or not 0 <= client < clients:
+        given = "no --client was given" if client is None else f"client {client} does not exist"
+        raise FedkinError(f"{found.folder} has a model per group of clients and {given}; allowed: 0 to {clients - 1}.")
+    if int(found.result["labels"][client]) < 0:
+        raise FedkinError(
+            f"The group of client {client} in {found.folder} is not known, for it has not answered since groups were "
+            "formed or divided."
+        )
+    return client
+
+
+def _csv_of_classes(predicted: Tensor, classes: Sequence[str]) -> str:
+    names = [classes[one] for one in predicted.tolist()] if classes else predicted.tolist()
+    return _csv([("row", "class"), *enumerate(names)])
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV text, names with commas, quotes or line breaks quoted."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,90 @@
+"""The sections of an experiment that are the same whatever the method and the scenario."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
+
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+"""How all sections are read: no other keys, and no number where a text is wanted."""
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class DataSection(BaseModel):
+    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled.
+
+    `seed` is that of who holds what and of who is absent; without it, the run's. Runs that differ only in the latter
+    are of the same clients.
+    """
+
+    model_config = STRICT
+    source: str = "digits"
+    label: str | None = None
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    seed: NonNegativeInt | None = None
+
+
+class EngineSection(BaseModel):
+    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
+
+    Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
+    real site's own file says which. A share `absent` of clients never takes part. On Flower, a client that has not
+    replied after `timeout` seconds is missing; a real federation begins when `sites` of them are there, for which it
+    waits `patience` seconds at most. `chunk`, `drop_rate` and `failures` are the local engine's alone. With
+    `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
+    """
+
+    model_config = STRICT
+    name: Literal["local", "flower"] = "local"
+    device: _Name = "cpu"
+    workers: PositiveInt | Literal["auto"] = "auto"
+    chunk: PositiveInt | Literal["auto"] = "auto"
+    drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    absent: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    failures: list[tuple[PositiveInt, NonNegativeInt]] = []
+    secure_sums: bool = False
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    patience: Annotated[float, Field(gt=0)] = 600.0
+    sites: PositiveInt | None = None
+
+
+class EvaluationSection(BaseModel):
+    """Section ``[evaluation]``: models are tried on test samples every so many steps, groups are judged in each.
+
+    `map` is how the report lays samples out in the plane.
+    """
+
+    model_config = STRICT
+    every: PositiveInt = 1
+    map: Literal["tsne", "pca", "none"] = "tsne"
+
+
+class TargetSection(BaseModel):
+    """Section ``[target]``: a number of the records, such as ``personal_accuracy``, that is to be at least `reach`.
+
+    With `stop`, the run ends when it is reached.
+    """
+
+    model_config = STRICT
+    metric: str | None = None
+    reach: FiniteFloat | None = None
+    stop: bool = False
+
+
+class TrackingSection(BaseModel):
+    """Section ``[tracking]``: tools that the records go `to`, see `fedkin.experiment.tracking`.
+
+    `name` is the tracked run's, by default that of the run's folder. `project` is MLflow's experiment and W&B's
+    project, `uri` MLflow's server or database, `folder` where TensorBoard and W&B write. With `artifacts`, the report
+    and the result go along.
+    """
+
+    model_config = STRICT
+    to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
+    name: _Name | None = None
+    project: _Name | None = None
+    uri: _Name | None = None
+    folder: _Name | None = None
+    artifacts: bool = True

@@ -1,0 +1,155 @@
+"""An experiment's clients as simulated nodes of Flower's, each with a folder of its own inside the run's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.device import device_named
+from fedkin.data.population import Population
+from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.engines.local import cores
+from fedkin.engines.site import Request, Site, WatchedSites
+from fedkin.experiment.config import Config, config_of
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+
+SITES = "sites"
+_RUN = "0"
+"""A folder holds one run only, so its token need not tell it from others."""
+
+
+@contextmanager
+def simulated(
+    config: Config, population: Population, folder: Path, on_progress: Callable[[int, int], None]
+) -> Iterator[Federation]:
+    """A federation whose clients are nodes of Flower's simulation, for as long as the context lasts.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment; nodes make their data from it, as this process does.
+    population : Population
+        What it makes here; its clients are brought up to date by `Federation.refresh`, for the evaluator.
+    folder : Path
+        The run's; client i's private folder is ``sites/i`` in it.
+    on_progress : callable
+        Called with (clients done, clients asked) as an exchange goes on.
+
+    Raises
+    ------
+    FedkinError
+        If Flower is not there, or the experiment asks for something that only the local engine does.
+    """
+    if find_spec("flwr") is None or find_spec("ray") is None:
+        raise FedkinError("Engine 'flower' needs Flower with its simulation: pip install 'fedkin[flower]'.")
+    _check(config, population)
+    from fedkin.engines.flower.grid import FlowerFederation
+    from fedkin.engines.flower.node_app import client_app
+    from fedkin.engines.flower.roster import Roster
+    from fedkin.engines.flower.simulation import simulated_grid
+
+    count, engine = len(population.clients), config.engine
+    app = client_app(_Sites(config.tables, folder.resolve()), _keep_nothing)
+    workers = cores() if engine.workers == "auto" else engine.workers
+    with simulated_grid(app, count, min(workers, count)) as grid:
+        roster = Roster(grid)
+        roster.gather(count, engine.patience)
+        watched = _watched(population, folder)
+        yield FlowerFederation(
+            roster, _RUN, config.seed, engine.timeout, population.classes, watched, on_progress=on_progress
+        )
+
+
+def seen(config: Config, population: Population, folder: Path) -> Federation:
+    """A federation that shows what the clients of a simulated run remember; nobody answers in it."""
+    return _Seen(config.seed, _watched(population, folder))
+
+
+class _Seen(Federation):
+    def __init__(self, seed: int, watched: WatchedSites) -> None:
+        super().__init__(list(watched.clients), seed)
+        self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
+
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
+        return [(client, "not started") for client in payloads]
+
+
+@dataclass(frozen=True)
+class _Sites:
+    """The site that a simulated node stands for; goes to Ray's processes as it is."""
+
+    tables: dict[str, Any]
+    folder: Path
+
+    def __call__(self, context: Context) -> Site:
+        torch.set_num_threads(1)
+        at = int(context.node_config["partition-id"])
+        config = config_of(self.tables)
+        population = _population(config)
+        client = population.clients[at]
+        return Site(
+            _name(at),
+            _folder(self.folder, at),
+            client.x,
+            client.y,
+            population.classes,
+            population.features,
+            client.state,
+            restore_scaling,
+            simulated=True,
+            packages=None,
+            device=device_named(config.engine.device, "'engine.device'"),
+        )
+
+
+_made: dict[str, Population] = {}
+
+
+def _population(config: Config) -> Population:
+    """What the experiment makes; once in a process, for all nodes that it plays."""
+    text = config.to_toml()
+    if text not in _made:
+        _made.clear()
+        _made[text] = config.scenario.build(config.data_seed)
+    return _made[text]
+
+
+def _watched(population: Population, folder: Path) -> WatchedSites:
+    memories = {client.id: _folder(folder, client.id) / _RUN for client in population.clients}
+    return WatchedSites({client.id: client for client in population.clients}, memories, restore_scaling)
+
+
+def _folder(run: Path, client: int) -> Path:
+    return run / SITES / str(client)
+
+
+def _name(client: int) -> str:
+    """Names in the order of numbers, since ids are in the order of names."""
+    return f"{client:09}"
+
+
+def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
+    """The run writes down everything; it can see its sites."""
+
+
+def _check(config: Config, population: Population) -> None:
+    engine = config.engine
+    for name, unused in (("chunk", engine.chunk == "auto"), ("drop_rate", not engine.drop_rate)):
+        if not unused:
+            raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
+    if engine.failures:
+        raise FedkinError("'engine.failures' is for the local engine; leave it out with engine.name = \"flower\".")
+    if population.drift is not None or population.arrivals is not None:
+        raise FedkinError(
+            f"Scenario '{config.tables['scenario']['name']}' changes the federation in the middle of a run, which only "
+            "the local engine simulates; leave engine.name out."
+        )

@@ -1,0 +1,149 @@
+"""What a person sees while a run goes on and when it is done."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from fedkin.experiment.run import TIMING, Progress, RecordLine, RunOutcome
+from fedkin.experiment.words import (
+    Measure,
+    formed,
+    many,
+    measures,
+    phased,
+    phases,
+    reached,
+    size,
+    training_rounds,
+    warnings_of,
+    written,
+)
+
+
+class Bar(Progress):
+    """A live line on stderr: the step, the clients that have answered, and the time; used as a context."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Display
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self.display = Display(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.display.add_task("", total=None)
+
+    def __enter__(self) -> Bar:
+        self.display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.stop()
+
+    def phase(self, text: str) -> None:
+        self.display.remove_task(self.task)
+        self.task = self.display.add_task(text, total=None)
+
+    def part(self, done: int, total: int) -> None:
+        self.display.update(self.task, completed=done, total=total)
+
+    def step(self, line: RecordLine, seconds: float) -> None:
+        facts = "".join(f" · {name} {value}" for name, value in _headlines(line))
+        phase = "".join(f" · {phase}" for phase in phases([line]))
+        told = f"Step {line['step']}{phase} · {seconds:.1f} s{facts}"
+        self.display.console.print(told, highlight=False, markup=False)
+
+    def warn(self, text: str) -> None:
+        self.display.console.print(f"fedkin: {text}", highlight=False, markup=False)
+
+
+class Quiet(Progress):
+    """Nothing but warnings, for output that is not a terminal; used as a context like `Bar`."""
+
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def warn(self, text: str) -> None:
+        print(f"fedkin: {text}", file=sys.stderr)
+
+
+def show_progress() -> Bar | Quiet:
+    """A bar if stderr is a terminal, else silence."""
+    return Bar() if sys.stderr.isatty() else Quiet()
+
+
+def print_outcome(outcome: RunOutcome) -> None:
+    """Print a small table of the last step and where the report is; with lines and colour on a terminal only."""
+    rows = _rows(outcome)
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, value in rows:
+            table.add_row(Text(name), Text(value))
+        Console().print(table)
+    else:
+        width = max(len(name) for name, _ in rows)
+        print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    for text in warnings_of(outcome.records):
+        print(f"Note: {text}")
+    print(f"Report: {outcome.report}")
+
+
+def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
+    if not outcome.records:
+        return [("Steps", "0")]
+    last = outcome.records[-1]
+    rows = _headlines(last) + _moments(outcome)
+    rows += [("Missing in the last step", "site " + ", ".join(last["missing"]))] if last["missing"] else []
+    rows += [("Sent to the sites", size(last["sent"])), ("Received from them", size(last["received"]))]
+    steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
+    return [*rows, ("Steps", steps), *_time(outcome)]
+
+
+def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
+    """When groups were formed, and when the target was reached, if there is anything to tell."""
+    rows = []
+    if (when := formed(outcome.records)) is not None:
+        rows.append(("Groups formed", f"round {when}"))
+    target = outcome.config.target
+    if target.metric is not None and target.reach is not None:
+        title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
+        found = reached(outcome.records, target.metric, target.reach)
+        rows.append((f"{title} {target.reach:g}", _told(outcome, *found) if found else "not reached"))
+    return rows
+
+
+def _told(outcome: RunOutcome, step: int, crossed: int) -> str:
+    """When a target was reached: the step, and the rounds of training until then where there are other phases."""
+    rounds = training_rounds(outcome.records, step)
+    training = f", {many(rounds, 'round')} of training" if phases(outcome.records) else ""
+    return f"step {step}{training}, after {size(crossed)}"
+
+
+def _headlines(line: RecordLine) -> list[tuple[str, str]]:
+    known = measures(line)
+    names = [n for name, measure in known.items() if measure.headline for n in (name, measure.beside) if n in known]
+    return [(known[name].title, written(line, name, known[name])) for name in names]
+
+
+def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
+    """How long the steps took, if it was written down; what came before the first is step 0 and left out."""
+    timing = outcome.folder / TIMING
+    lines = map(json.loads, timing.read_text().splitlines() if timing.exists() else [])
+    seconds = [line["seconds"] for line in lines if line["step"] > 0]
+    return [("Time in steps", f"{sum(seconds):.1f} s")] if seconds else []

@@ -1,0 +1,69 @@
+"""A run's records and its experiment as the flat names and numbers that such tools take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import fedkin
+from fedkin.experiment.config import Config
+from fedkin.experiment.tracking.tracker import Scalar
+
+ALWAYS = "traffic/received_bytes"
+"""A number that every step has."""
+
+
+def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
+    """The single numbers of a step, by name.
+
+    Parameters
+    ----------
+    line : dict
+        A line of ``records.jsonl``.
+    timing : dict
+        The step's line of ``timing.jsonl``; may be empty.
+
+    Returns
+    -------
+    dict
+        ``metrics/...`` and ``values/...`` as the record has them, less what is no number or not finite;
+        ``clients/answered``, ``clients/missing``; bytes since the start of the run, ``traffic/sent_bytes`` and
+        ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they were written down.
+    """
+    found = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
+    found["clients/answered"], found["clients/missing"] = len(line["answered"]), len(line["missing"])
+    found["traffic/sent_bytes"], found[ALWAYS] = line["sent"], line["received"]
+    found |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
+    return {name: float(value) for name, value in found.items() if _is_number(value)}
+
+
+def parameters(config: Config) -> dict[str, Scalar]:
+    """The experiment with keys such as ``"method.local_epochs"``; lists as JSON; without the section ``[tracking]``."""
+    return _flat({name: table for name, table in config.tables.items() if name != "tracking"})
+
+
+def tags(config: Config) -> dict[str, str]:
+    """What runs are told apart by."""
+    return {
+        "method": config.method_name,
+        "data": config.data.source,
+        "scenario": str(config.tables["scenario"]["name"]),
+        "engine": config.engine.name,
+        "seed": str(config.seed),
+        "fedkin": fedkin.__version__,
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _flat(tables: Mapping[str, Any], above: str = "") -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    for name, value in tables.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{above}{name}.")
+        else:
+            found[above + name] = json.dumps(value) if isinstance(value, list) else value
+    return found

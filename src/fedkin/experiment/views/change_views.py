@@ -1,0 +1,112 @@
+"""What happened to whom in the course of a run: phases, data that change, clients that join or change their group.
+
+Methods tell of it in their records' values: ``phase``; ``moved``, lists of client and the groups from and to;
+``newcomers``, lists of client and group; ``founded``, numbers of new groups. The rest is the scenario's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from fedkin.data.population import Population
+from fedkin.experiment.words import listed, many, phase_of
+from fedkin.report import Band, ClientEvent, Mark, Timeline
+
+RecordLine = dict[str, Any]
+
+DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first group"
+MOVED, FOUNDED = "went to another group", "founded a group"
+
+_LISTED_STEPS = 8
+
+
+def changes(records: Sequence[RecordLine], population: Population) -> list[ClientEvent]:
+    """What has happened until the last record, in order of step; the scenario's doing before the method's."""
+    last = records[-1]["step"] if records else 0
+    found = [change for change in _in_scenario(population) if change.step <= last]
+    for record in records:
+        founded = _list(record, "founded")
+        for before, after, clients in _together(_list(record, "moved")):
+            what = FOUNDED if after in founded else MOVED
+            found.append(ClientEvent(record["step"], what, _names(population, clients), before, after))
+        newcomers = [(client, None, group) for client, group in _list(record, "newcomers")]
+        for _, after, clients in _together(newcomers):
+            found.append(ClientEvent(record["step"], PLACED, _names(population, clients), None, after))
+    return sorted(found, key=lambda change: change.step)
+
+
+def timeline(records: Sequence[RecordLine], told: Sequence[ClientEvent], unit: str) -> Timeline:
+    """Phases and changes as bands and marks over the steps, which are called `unit`."""
+    bands = _bands(records)
+    counts: Counter[tuple[float, str]] = Counter()
+    for change in told:
+        if change.what != PLACED:  # they show by joining
+            counts[change.step, change.what] += len(change.clients)
+    marks = [
+        Mark(step, f"{many(count, 'client')}: {what}", what in (MOVED, FOUNDED))
+        for (step, what), count in counts.items()
+    ]
+    sentences = [_phases(bands, unit)] if bands else []
+    for what in dict.fromkeys(what for _, what in counts):
+        line = "Dashed vertical line" if what in (MOVED, FOUNDED) else "Solid vertical line"
+        steps = [f"{step:g}" for step, other in counts if other == what]
+        shown = listed(steps) if len(steps) <= _LISTED_STEPS else f"{steps[0]} to {steps[-1]}"
+        sentences.append(f"{line}: clients whose {what}" if what == DRIFTED else f"{line}: clients that {what}")
+        sentences[-1] += f", in {unit}{'s' if len(steps) > 1 else ''} {shown}."
+    return Timeline(bands, marks, " ".join(sentences))
+
+
+def _list(record: RecordLine, name: str) -> list[Any]:
+    """A list in a record's values; a method may well use the name for something else, such as a count."""
+    value = record["values"].get(name)
+    return value if isinstance(value, list) else []
+
+
+def _in_scenario(population: Population) -> Iterable[ClientEvent]:
+    if population.drift is not None and len(population.drift.clients):
+        yield ClientEvent(population.drift.step, DRIFTED, _names(population, population.drift.clients.tolist()))
+    arrivals = [] if population.arrivals is None else population.arrivals.tolist()
+    for step in sorted({step for step in arrivals if step > 0}):
+        yield ClientEvent(step, JOINED, _names(population, [i for i, own in enumerate(arrivals) if own == step]))
+
+
+def _together(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
+    """Groups from and to, and the clients that went this way."""
+    ways: dict[tuple[Any, Any], list[int]] = {}
+    for client, before, after in moves:
+        ways.setdefault((before, after), []).append(client)
+    return [(before, after, ways[before, after]) for before, after in sorted(ways, key=_order)]
+
+
+def _order(way: tuple[Any, Any]) -> tuple[int, int]:
+    before, after = way
+    return (-1 if before is None else before, after)
+
+
+def _names(population: Population, clients: Sequence[int]) -> list[str]:
+    return [population.names[i] if population.names else str(i) for i in clients]
+
+
+def _bands(records: Sequence[RecordLine]) -> list[Band]:
+    if not any("phase" in record["values"] for record in records):
+        return []
+    bands = []
+    for phase, run in groupby(records, key=phase_of):
+        steps = [record["step"] for record in run]
+        bands.append(Band(phase, steps[0], steps[-1]))
+    return bands
+
+
+def _phases(bands: Sequence[Band], unit: str) -> str:
+    """Which steps are of which phase, as a sentence."""
+    parts = [
+        f"{unit} {band.first:g}: {band.phase}"
+        if band.first == band.last
+        else f"{unit}s {band.first:g} to {band.last:g}: {band.phase}"
+        for band in bands
+    ]
+    told = "; ".join(parts)
+    return f"{told[0].upper()}{told[1:]}."

@@ -1,0 +1,66 @@
+"""A map of the samples: what groups were found in, laid out in the plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.report import SampleMap
+
+MapLayout = Literal["tsne", "pca", "none"]
+
+_FEWEST = 12  # below, neighbours are too few for t-SNE
+_CAPTIONS = {
+    "tsne": "Neighbours in the representation that groups were found in lie side by side (t-SNE); distances between "
+    "islands mean little.",
+    "pca": "The two directions in which the representation that groups were found in varies most.",
+}
+
+
+class MapPoints(Protocol):
+    """Samples as `fedkin.experiment.evaluation.representation.LatentSample` holds them."""
+
+    @property
+    def points(self) -> Tensor: ...
+    @property
+    def groups(self) -> Tensor: ...
+    @property
+    def truth(self) -> Tensor | None: ...
+
+
+def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
+    """The picture of `latents`, drawn twice: by group, and by class where classes are known."""
+    if layout == "none":
+        return None
+    points = latents.points.double().numpy()
+    if len(points) < _FEWEST:
+        layout = "pca"
+    places = _neighbours(points) if layout == "tsne" else _components(points)
+    truth = None if latents.truth is None else latents.truth.numpy()
+    caption = f"{len(points):,} samples of all sites. {_CAPTIONS[layout]}"
+    return SampleMap(places, latents.groups.numpy(), truth, list(classes), caption)
+
+
+def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
+    from sklearn.manifold import TSNE
+
+    if not np.ptp(points, axis=0).any():
+        return _components(points)
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        search = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0, n_jobs=1)
+        return np.asarray(search.fit_transform(points.astype(np.float32)), dtype=np.float64)
+
+
+def _components(points: NDArray[Any]) -> NDArray[Any]:
+    centred = points - points.mean(0)
+    left, scale, _ = np.linalg.svd(centred, full_matrices=False)
+    places = np.zeros((len(points), 2))
+    kept = min(2, len(scale))
+    places[:, :kept] = left[:, :kept] * scale[:kept]
+    return places

@@ -1,0 +1,151 @@
+"""What samples are compared by: named features that need no training, and functions or modules by their path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.trusted_packages import named_module
+from fedkin.features.gradients import LEAST, gradients
+from fedkin.features.hog import hog
+from fedkin.features.scattering import scattering
+
+Extractor = Callable[[Tensor], Any]
+"""From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each, whoever else is there."""
+
+
+def extract(name: str, x: Tensor) -> Tensor:
+    """Features of samples.
+
+    Parameters
+    ----------
+    name : str
+        "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
+        oriented gradients of images, see `fedkin.features.hog.hog`. "gradients": the same without hard edges between
+        directions and cells, see `fedkin.features.gradients.gradients`. "scattering": moduli of wavelets, and of their
+        wavelets, see `fedkin.features.scattering.scattering`. A name that was registered. Or a dotted path
+        ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
+        process, and so it must return the same at every site and in every process.
+    x : Tensor
+        float32 ``(n, *shape)``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``(n, width)``.
+
+    Raises
+    ------
+    FedkinError
+        If there are no such features, or they cannot be had of these samples.
+    """
+    extractor = _extractor(name, x)
+    if name in known:
+        own: Tensor = extractor(x)
+        return own
+    rows = _rows(name, extractor, x)
+    if not rows.isfinite().all():
+        raise FedkinError(f"Features '{name}' of some samples are not finite.")
+    return rows
+
+
+def width_of(name: str, shape: tuple[int, ...]) -> int:
+    """Numbers of the features of a sample of `shape`, be they finite of no sample; raises as `extract`."""
+    x = torch.zeros(1, *shape)
+    return extract(name, x).shape[1] if name in known else _rows(name, _extractor(name, x), x).shape[1]
+
+
+def register(name: str, extractor: Extractor) -> None:
+    """Make `name` known to `extract` in this process.
+
+    Raises
+    ------
+    FedkinError
+        If the name is taken by another one, is empty or "auto", or holds a colon, which marks a dotted path.
+    """
+    if not name or ":" in name or name == "auto":
+        raise FedkinError(f"Features cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
+    if _FEATURES.setdefault(name, extractor) is not extractor:
+        raise FedkinError(f"Features '{name}' exist already; register these under another name.")
+
+
+def forget(name: str) -> None:
+    """Make a registered name unknown again."""
+    if name not in known:
+        _FEATURES.pop(name, None)
+
+
+def suited(shape: tuple[int, ...]) -> str:
+    """The features that need no training and tell most about samples of `shape`: "gradients" for images, "raw" else."""
+    return "gradients" if len(shape) == 3 and min(shape[1:]) >= LEAST else "raw"
+
+
+def _raw(x: Tensor) -> Tensor:
+    return x.flatten(1)
+
+
+def _unit(x: Tensor) -> Tensor:
+    return normalize(x.flatten(1), dim=1)
+
+
+_FEATURES: dict[str, Extractor] = {
+    "raw": _raw,
+    "unit": _unit,
+    "gradients": gradients,
+    "hog": hog,
+    "scattering": scattering,
+}
+known = frozenset(_FEATURES)
+"""The library's own names."""
+
+
+@lru_cache(maxsize=8)
+def _made(path: str, shape: tuple[int, ...]) -> Extractor:
+    """What the factory at a dotted path returns; a module in evaluation mode."""
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise FedkinError(f"Features '{path}' are no dotted path; write it as 'package.module:factory'.")
+    try:
+        factory = getattr(named_module(module), attribute)
+        made = factory(shape)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own file raises
+        raise FedkinError(f"Features '{path}' cannot be made for samples of shape {shape}: {error!r}.") from error
+    if not callable(made):
+        raise FedkinError(
+            f"Features '{path}' came as something of type {type(made).__name__}, not a module or function."
+        )
+    extractor: Extractor = made.eval() if isinstance(made, nn.Module) else made
+    return extractor
+
+
+def _extractor(name: str, x: Tensor) -> Extractor:
+    """What makes the features of this name of such samples."""
+    if ":" in name:
+        return _made(name, tuple(x.shape[1:]))
+    if name not in _FEATURES:
+        raise unknown_name("features", name, _FEATURES)
+    return _FEATURES[name]
+
+
+def _rows(name: str, extractor: Extractor, x: Tensor) -> Tensor:
+    """What a user's own extractor makes of samples, if it is one row of numbers for each."""
+    try:
+        with torch.no_grad():
+            found = extractor(x)
+    except Exception as error:
+        raise FedkinError(f"Features '{name}' fail on samples of shape {tuple(x.shape[1:])}: {error!r}.") from error
+    if isinstance(found, np.ndarray):
+        found = torch.as_tensor(found)
+    if not isinstance(found, Tensor) or found.ndim < 1 or len(found) != len(x) or 0 in found.shape[1:]:
+        gave = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        raise FedkinError(f"Features '{name}' turn {len(x)} samples into {gave}; it must be ({len(x)}, width).")
+    return (found.flatten(1) if found.ndim > 1 else found[:, None]).float()

@@ -1,0 +1,181 @@
+"""Principal components of samples that nobody may see together: from sums that sites send.
+
+A site sends how many samples it has, the sum of their features and the sum of outer products about its own mean. The
+server adds these up as if the samples had been pooled (Chan, Golub and LeVeque 1983), which stays exact where a mean is
+far larger than what varies around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+WIDEST = 2048
+"""Features beyond this number are projected at random first: outer products grow with its square."""
+PROJECTED = 1024
+"""Features that remain of them."""
+_BATCH = 2048
+_NEGLIGIBLE = 1e-7
+"""Components with less than this part of the first one's variance are rounding."""
+_SURELY = 1.25
+"""What noise may vary more than it does on average, and its median less than its mean."""
+_ROUNDING = 1e-13
+"""And so is a feature's variance below this part of its squared mean, in single precision."""
+
+Features = Callable[[Tensor], Tensor]
+"""From samples ``(n, *shape)`` to float32 ``(n, width)``."""
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """What a site sends of its features.
+
+    Attributes
+    ----------
+    count : float
+        Number of samples; noisy where the moments are.
+    total : Tensor
+        float64 ``(width,)``: sum of features.
+    scatter : Tensor
+        float64 ``(width, width)``: sum of outer products about the mean of these samples.
+    """
+
+    count: float
+    total: Tensor
+    scatter: Tensor
+
+    def __add__(self, other: FeatureMoments) -> FeatureMoments:
+        """Moments of both sets of samples together."""
+        count = self.count + other.count
+        apart = self.total / self.count - other.total / other.count
+        between = torch.outer(apart, apart) * (self.count * other.count / count)
+        return FeatureMoments(count, self.total + other.total, self.scatter + other.scatter + between)
+
+    def payload(self) -> dict[str, Any]:
+        """As it crosses: the scatter's lower triangle, in single precision."""
+        rows, columns = torch.tril_indices(*self.scatter.shape)
+        return {"count": self.count, "total": self.total, "scatter": self.scatter[rows, columns].float()}
+
+    @classmethod
+    def received(cls, payload: dict[str, Any]) -> Self:
+        """The inverse of `payload`."""
+        width = len(payload["total"])
+        scatter = torch.zeros(width, width, dtype=torch.float64)
+        rows, columns = torch.tril_indices(width, width)
+        scatter[rows, columns] = payload["scatter"].double()
+        return cls(payload["count"], payload["total"], scatter + scatter.tril(-1).T)
+
+
+@dataclass(frozen=True)
+class Components:
+    """A projection of features: ``(features - mean) @ directions``.
+
+    Attributes
+    ----------
+    mean : Tensor
+        float32 ``(width,)``.
+    directions : Tensor
+        float32 ``(width, d)``; unit length, unless features were standardised or components scaled.
+    variances : Tensor
+        float32 ``(d,)``: of the components before any scaling, greatest first.
+    """
+
+    mean: Tensor
+    directions: Tensor
+    variances: Tensor
+
+    def apply(self, rows: Tensor) -> Tensor:
+        """Components of features ``(n, width)``: float32 ``(n, d)``."""
+        return (rows - self.mean) @ self.directions
+
+    def share_of(self, found: FeatureMoments, standardised: bool) -> float:
+        """Share of the features' variance, or of the standardised features', that lies in the components."""
+        variances = found.scatter.diagonal() / found.count
+        whole = float((variances > 0).sum() if standardised else variances.sum())
+        return float(self.variances.sum()) / whole if whole > 0 else 1.0
+
+    def tree(self) -> dict[str, Tensor]:
+        """The fields by name."""
+        return {"mean": self.mean, "directions": self.directions, "variances": self.variances}
+
+
+def moments(x: Tensor, features: Features, batch: int = _BATCH) -> FeatureMoments:
+    """Moments of the features of samples, a batch at a time.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 ``(n, *shape)``, n >= 1.
+    features : callable
+        Gives float32 ``(n, width)`` of samples.
+    batch : int
+        Samples at a time; all that is held beside the samples are their features, and ``(width, width)``.
+    """
+    total = moments_of(features(x[:batch]))
+    for part in x[batch:].split(batch) if len(x) > batch else ():
+        total = total + moments_of(features(part))
+    return total
+
+
+def moments_of(rows: Tensor) -> FeatureMoments:
+    """Moments of features ``(n, width)``, n >= 1."""
+    total = rows.sum(0, dtype=torch.float64)
+    centred = rows - (total / len(rows)).float()
+    drift = centred.sum(0, dtype=torch.float64)
+    scatter = (centred.T @ centred).double() - torch.outer(drift, drift) / len(rows)
+    return FeatureMoments(float(len(rows)), total, scatter)
+
+
+def components(found: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
+    """The leading principal components.
+
+    Parameters
+    ----------
+    found : Moments
+        Of all samples.
+    count : int
+        At most so many; fewer where less varies. Of more features than that, components are left out that vary no more
+        than they would if half of all were independent noise: up to (1 + root of features / samples) squared times the
+        median variance (Marchenko and Pastur 1967), and a quarter more.
+    standardise : bool
+        Whether each feature is divided by its standard deviation first; those that do not vary are left out.
+    whitening : float
+        Each component is divided by this power of its standard deviation: 0 leaves it alone, 1 makes all equal.
+
+    Returns
+    -------
+    Components
+        At least one. Signs are such that the largest entry of a direction is positive.
+    """
+    covariance = found.scatter / found.count
+    variances = covariance.diagonal().clamp_min(0)
+    scale = torch.ones_like(variances)
+    if standardise:
+        varies = variances > _ROUNDING * (found.total / found.count).square()
+        scale = torch.where(varies, variances.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0.0)
+        covariance = scale[:, None] * covariance * scale
+    values, vectors = torch.linalg.eigh(covariance)
+    width, floor = len(values), _NEGLIGIBLE * float(values[-1])
+    if width > count:
+        floor = max(floor, _SURELY * float(values.median()) * (1 + math.sqrt(width / found.count)) ** 2)
+    values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
+    kept = max(1, int((values > floor).sum()))
+    values, vectors = values[:kept], vectors[:, :kept]
+    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
+    stretch = values.clamp_min(torch.finfo(torch.float64).tiny) ** (-whitening / 2) if whitening else 1.0
+    directions = scale[:, None] * vectors * largest.sign() * stretch
+    return Components((found.total / found.count).float(), directions.float().contiguous(), values.float())
+
+
+@lru_cache(maxsize=2)
+def random_projection(width: int, count: int, seed: int) -> Tensor:
+    """A public projection ``(width, count)``, float32, that keeps squared distances on average; the same for a seed."""
+    rng = torch.Generator().manual_seed(seed)
+    drawn: Tensor = torch.randn(width, count, generator=rng) / math.sqrt(count)
+    return drawn

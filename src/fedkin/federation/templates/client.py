@@ -1,5 +1,0 @@
-"""Does at a site what the experiment asks for, on the data that the site's own file names."""
-
-from fedkin.federation.client import client_app
-
-app = client_app()

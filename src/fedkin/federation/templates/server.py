@@ -1,7 +1,0 @@
-"""Runs the experiment beside pyproject.toml on the sites that are connected."""
-
-from pathlib import Path
-
-from fedkin.federation.server import server_app
-
-app = server_app(Path(__file__).resolve().parent.parent)

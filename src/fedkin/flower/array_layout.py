@@ -1,0 +1,193 @@
+"""A client app's arrays as the flat vectors that methods add, compare and average."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from weakref import ref
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedkin.core import FedkinError
+from fedkin.nn import register
+
+_STATISTICS = ("running_mean", "running_var")
+_PARAMETER, _STATISTIC, _COUNTER = range(3)
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """Names, shapes and types of the arrays of one model, in the order of its record.
+
+    A vector holds them in the order of `fedkin.nn.architecture.Architecture`: parameters, then a batch norm's
+    running statistics, which are known by the names that torch gives them, then everything that is not floating, such
+    as a counter of batches. All are float32 there, and so a whole number beyond 16 million may lose its last digits.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shapes : tuple of tuple of int
+    types : tuple of str
+        NumPy's names of their types.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: ArrayRecord) -> ArrayLayout:
+        """The layout of `record`.
+
+        Raises
+        ------
+        FedkinError
+            If it holds no parameters, or something else than real numbers.
+        """
+        arrays = {name: _opened(array) for name, array in record.items()}
+        for name, array in arrays.items():
+            if isinstance(array, str) or array.dtype.kind not in "fiub":
+                what = array if isinstance(array, str) else f"numbers of type {array.dtype}"
+                raise FedkinError(f"Array '{name}' of initial_arrays holds {what}; real numbers are needed.")
+        made = cls(
+            tuple(arrays),
+            tuple(array.shape for array in arrays.values()),  # type: ignore[union-attr]
+            tuple(str(array.dtype) for array in arrays.values()),  # type: ignore[union-attr]
+        )
+        if _PARAMETER not in made._kinds():
+            raise FedkinError(f"initial_arrays has {len(arrays)} arrays, but none of floating numbers to train.")
+        return made
+
+    def vector(self, record: ArrayRecord) -> Tensor | str:
+        """The model of `record` as a vector ``(size,)``; or why it is not one of this layout, for a sentence."""
+        if set(record) != set(self.names):
+            odd = sorted(set(record) ^ set(self.names))[0]
+            return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
+        parts: list[Tensor] = [torch.empty(0)] * len(self.names)
+        for at, (name, shape) in enumerate(zip(self.names, self.shapes, strict=True)):
+            declared = record[name]
+            fits = tuple(declared.shape) == shape and _is_real(declared.dtype)
+            array = _opened(declared) if fits else declared
+            if isinstance(array, str):
+                return f"array '{name}' holds {array}"
+            if isinstance(array, Array) or array.shape != shape or not _is_real(str(array.dtype)):
+                return f"array '{name}' is {array.dtype} of shape {tuple(array.shape)} where {shape} was expected"
+            parts[at] = torch.from_numpy(array.astype(np.float32).reshape(-1))
+        return torch.cat([parts[at] for at in self._order()])
+
+    def record(self, vector: Tensor) -> ArrayRecord:
+        """The model `vector` ``(size,)`` as the client app knows it; whole numbers are rounded."""
+        values = vector.numpy()
+        arrays: list[Array | None] = [None] * len(self.names)
+        start = 0
+        for at in self._order():
+            end = start + math.prod(self.shapes[at])
+            part = values[start:end].reshape(self.shapes[at])
+            whole = np.dtype(self.types[at]).kind != "f"
+            arrays[at] = Array(np.asarray(part.round() if whole else part, self.types[at]))
+            start = end
+        return ArrayRecord({name: array for name, array in zip(self.names, arrays, strict=True) if array is not None})
+
+    def as_sent(self, vector: Tensor) -> Tensor:
+        """What a client app reads from the record of `vector`: the same, but for types that hold less than float32."""
+        back = self.vector(self.record(vector))
+        assert isinstance(back, Tensor)
+        return back
+
+    def module(self, vector: Tensor, classes: int) -> nn.Module:
+        """A module whose parameters and buffers are those of `vector`."""
+        parts: list[list[Tensor]] = [[], [], []]
+        start = 0
+        for at in self._order():
+            end = start + math.prod(self.shapes[at])
+            kind = self._kinds()[at]
+            part = vector[start:end].clone()
+            parts[kind].append(part.long() if kind == _COUNTER else part)
+            start = end
+        return _Carrier(parts[_PARAMETER], parts[_STATISTIC], parts[_COUNTER], classes)
+
+    def _kinds(self) -> list[int]:
+        """What each array is."""
+        floating = [np.dtype(kind).kind == "f" for kind in self.types]
+        return [
+            (_STATISTIC if name.endswith(_STATISTICS) else _PARAMETER) if real else _COUNTER
+            for name, real in zip(self.names, floating, strict=True)
+        ]
+
+    def _order(self) -> list[int]:
+        """Positions of the arrays in the order of a vector."""
+        kinds = self._kinds()
+        return sorted(range(len(kinds)), key=kinds.__getitem__)
+
+
+class _Carrier(nn.Module):
+    """Stands at the server for the network of the client app: has its arrays, and is never run.
+
+    So the methods can ask for the length of its parts and for a first model, as of any architecture. What it makes of
+    samples are zeros.
+    """
+
+    def __init__(
+        self, parameters: list[Tensor], statistics: list[Tensor], counters: list[Tensor], classes: int
+    ) -> None:
+        super().__init__()
+        self.values = nn.ParameterList(parameters)
+        for at, buffer in enumerate(statistics + counters):
+            self.register_buffer(f"buffer{at}", buffer)
+        self.classes = classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros ``(n, classes)``."""
+        return x.new_zeros(len(x), self.classes)
+
+
+@contextmanager
+def known_as(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
+    """A name of a model for `fedkin.nn.build`, as long as the context lasts; new ones are copies of `vector`."""
+    name = f"client-app#{next(_numbers)}"
+    first = _First(layout, vector)
+    living = ref(first)  # names are never forgotten, so they must not keep models in memory
+
+    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+        one = living()
+        if one is None:
+            raise FedkinError(f"The Flower run that model '{name}' belonged to is over, and the model gone.")
+        return one.layout.module(one.vector, classes)
+
+    register(name, build)
+    yield name
+    del first
+
+
+@dataclass(frozen=True)
+class _First:
+    """The model that training begins from."""
+
+    layout: ArrayLayout
+    vector: Tensor
+
+
+def _opened(array: Array) -> NDArray[np.generic] | str:
+    """The numbers of `array`, never unpickled; or what it holds instead."""
+    try:
+        opened = array.numpy()
+    except Exception as error:  # bytes from elsewhere, which NumPy may take for any of its formats
+        return f"something unreadable ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+    return opened if isinstance(opened, np.ndarray) else "something else than one array"
+
+
+def _is_real(dtype: str) -> bool:
+    """Whether NumPy's name of a type is one of real numbers."""
+    try:
+        return np.dtype(dtype).kind in "fiub"
+    except Exception:  # a name from elsewhere
+        return False

@@ -1,0 +1,278 @@
+"""A federation of nodes that run a client app of somebody else's, in the manner of Flower's own strategies."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar
+
+import torch
+from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.payload import payload_bytes
+from fedkin.core.replies import Expected
+from fedkin.engines.flower.wire import read
+from fedkin.flower import query
+from fedkin.flower.array_layout import ArrayLayout
+from fedkin.flower.exchange import RAISED, exchange
+from fedkin.flower.terms import Terms
+from fedkin.methods.clients import client_tasks, ifca, ladd
+from fedkin.methods.clients.embedding import embedding_tasks
+
+_LATECOMERS = 1000
+_ATTEMPTS = 3
+
+log = logging.getLogger("flwr")
+
+
+class GridFederation(Federation):
+    """Nodes of a Flower grid; the tasks of clustered federated learning done by messages that FedAvg would send.
+
+    Nodes are numbered in order of their node id as they are first seen; those that come later get the next numbers. For
+    these there are ids to spare, which are `away` until then, and so is a node as long as it is not connected.
+
+    Parameters
+    ----------
+    grid : Grid
+    layout : Layout
+        Of the client app's model.
+    terms : Terms
+    seed : int
+
+    Attributes
+    ----------
+    nodes : list of int
+        Node id of each client seen so far.
+    round : int
+        What clients are told as ``server-round``.
+    trained : dict of int to MetricRecord
+        Metrics of the last training, by client.
+    told_loss : bool
+        Whether all of them told a loss; where one did not, it counts as 0 in what methods report.
+    """
+
+    def __init__(self, grid: Grid, layout: ArrayLayout, terms: Terms, seed: int = 0) -> None:
+        self.grid, self.layout, self.terms = grid, layout, terms
+        self.nodes: list[int] = []
+        self.round = 0
+        self.trained: dict[int, MetricRecord] = {}
+        self.told_loss = True
+        self._useless: dict[int, str] = {}
+        super().__init__(range(len(list(grid.get_node_ids())) + _LATECOMERS), seed)
+        self.connect()
+
+    def connect(self) -> None:
+        """See who is there now."""
+        connected = sorted(self.grid.get_node_ids())
+        new = [node for node in connected if node not in set(self.nodes)]
+        room = len(self.ids) - len(self.nodes)
+        if len(new) > room:
+            log.warning(
+                "%d nodes are ignored: %d came after the first round, which is the most.", len(new) - room, room
+            )
+        if self.nodes and new:
+            log.info("New nodes: %s", new[:room])
+        self.nodes += new[:room]
+        there = set(connected)
+        self.away = {i for i in self.ids if i >= len(self.nodes) or self.nodes[i] not in there}
+
+    def insist(
+        self,
+        task: Task,
+        payload: Payload,
+        clients: Iterable[int] | None = None,
+        expected: Expected | None = None,
+    ) -> dict[int, Payload]:
+        """As of any federation, but nodes that stay silent do not keep the others from beginning; one must answer."""
+        everyone = self.present if clients is None else clients
+        replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
+        if not replies:
+            raise FedkinError(
+                f"No node answered in {_ATTEMPTS} attempts ({_reasons(self.missing)}); nothing can begin."
+            )
+        return replies
+
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        self._useless = {}
+        if payloads:
+            yield from self._ways[task.name](self, task, dict(sorted(payloads.items())))
+        if len(self._useless) == len(payloads) > 1:
+            sentence = f"No reply of the client app can be used: {_reasons(self._useless)}."
+            if (
+                task is client_tasks.losses and self.round > 0
+            ):  # Sattler's last question, which may not cost what was found
+                log.warning(sentence)
+            else:
+                raise FedkinError(sentence)
+
+    def evaluate(self, models: Mapping[int, Tensor]) -> dict[int, MetricRecord]:
+        """What clients say of the models ``(size,)`` they evaluated; those without a usable answer are absent."""
+        found = {}
+        for (client, _), reply in self._exchange(MessageType.EVALUATE, {(i, 0): m for i, m in models.items()}).items():
+            metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
+            if isinstance(metrics, str):
+                log.warning("Node %d is left out of the evaluation: %s", self.nodes[client], metrics)
+            else:
+                found[client] = metrics
+        self.traffic.sent += sum(model.nbytes for model in models.values())
+        self.traffic.received += sum(payload_bytes(dict(metrics)) for metrics in found.values())
+        return found
+
+    def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`client_tasks.describe`; answered here for methods that need to know nothing of the data."""
+        if not self.terms.asks:
+            yield from ((client, {"shape": [1], "classes": 2}) for client in payloads)
+            return
+        for client, reply in self._query(task, payloads):
+            if not isinstance(reply, str) and not reply.get("classes"):
+                if self.terms.labels_needed:
+                    raise FedkinError(
+                        f"Node {self.nodes[client]} has described samples without labels, which this strategy needs; "
+                        "let the function given to describes() return (x, y), or take Embedding(form='prototypes')."
+                    )
+                reply = reply | {"classes": 2}  # only to say that there are models to train
+            yield client, reply
+
+    def _query(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """A task that the client app does by `fedkin.flower.describes`."""
+        requests = {id(payload): query.request(task, payload, self.exchange) for payload in payloads.values()}
+        kind = f"{MessageType.QUERY}.{query.ACTION}"
+        messages = {i: self._message(i, kind, requests[id(payload)]) for i, payload in payloads.items()}
+        for client, reply in exchange(self.grid, messages, self.terms.timeout).items():
+            if isinstance(reply, str):
+                yield client, reply
+                if reply.startswith(RAISED):
+                    self._refuse(client, f"{reply}; it needs app.query('fedkin')(fedkin.flower.describes(load))")
+                continue
+            try:
+                yield client, read(reply).tree()
+            except (KeyError, RuntimeError, TypeError, ValueError) as error:  # text nested too deep is the second
+                yield client, self._refuse(client, f"it is no answer of fedkin.flower.describes ({error})")
+
+    def _train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`client_tasks.train`: one message to each."""
+        return self._trained({client: payload["model"] for client, payload in payloads.items()})
+
+    def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`client_tasks.losses`: as many messages to each as there are models, all at once."""
+        judged = self._judged({client: payload["models"] for client, payload in payloads.items()})
+        return ((i, found if isinstance(found, str) else {"losses": found}) for i, found in judged.items())
+
+    def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
+        models = {client: payload["models"] for client, payload in payloads.items()}
+        judged = self._judged(models)
+        chosen = {i: client_tasks.least(found) for i, found in judged.items() if not isinstance(found, str)}
+        starts = {client: models[client][group] for client, group in chosen.items()}
+        self.traffic.sent += sum(model.nbytes for model in starts.values())
+        trained = dict(self._trained(starts))
+        for client, found in judged.items():
+            reply = found if isinstance(found, str) else trained[client]
+            if not isinstance(reply, str):
+                loss = reply["loss"] if self.told_loss else float(found[chosen[client]])
+                reply = reply | {"group": chosen[client], "loss": loss}
+            yield client, reply
+
+    def _judged(self, models: Mapping[int, Tensor]) -> dict[int, Tensor | str]:
+        """The losses ``(K,)`` of each client's models ``(K, size)``; or why one of them is not known."""
+        asked = {(client, row): model for client, stack in models.items() for row, model in enumerate(stack)}
+        losses = {client: torch.zeros(len(stack)) for client, stack in models.items()}
+        failed: dict[int, str] = {}
+        for (client, row), reply in self._exchange(MessageType.EVALUATE, asked).items():
+            metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
+            if isinstance(metrics, str):
+                failed[client] = metrics
+                continue
+            loss = metrics.get(self.terms.eval_loss_key)
+            if isinstance(loss, int | float):
+                losses[client][row] = loss
+            else:
+                failed[client] = self._refuse(client, f"its evaluation has no number '{self.terms.eval_loss_key}'")
+        return {client: failed.get(client, found) for client, found in losses.items()}
+
+    def _trained(self, starts: Mapping[int, Tensor]) -> Iterator[tuple[int, Payload | str]]:
+        """Replies as `client_tasks.train` would give them, of clients that trained `starts`."""
+        replies = self._exchange(MessageType.TRAIN, {(client, 0): model for client, model in starts.items()})
+        sent: dict[int, Tensor] = {}  # as the client app had them, by the place of the model in memory
+        for client, start in starts.items():
+            reply = replies.pop((client, 0))
+            key = start.data_ptr()
+            if key not in sent:
+                sent[key] = self.layout.as_sent(start)
+            yield client, reply if isinstance(reply, str) else self._update(client, reply, sent[key])
+
+    def _update(self, client: int, reply: RecordDict, start: Tensor) -> Payload | str:
+        """A client's training as a payload, or why it cannot be used."""
+        metrics = self._metrics(client, reply)
+        if isinstance(metrics, str):
+            return metrics
+        records = list(reply.array_records.values())
+        if len(records) != 1:
+            return self._refuse(client, f"its training replied with {len(records)} ArrayRecords instead of one")
+        model = self.layout.vector(records[0])
+        if isinstance(model, str):
+            return self._refuse(client, f"in its training's reply, {model}")
+        self.trained[client] = metrics
+        loss = metrics.get(self.terms.train_loss_key)
+        self.told_loss &= isinstance(loss, int | float)
+        return {
+            "update": model.sub_(start),
+            "samples": metrics[self.terms.weighted_by_key],
+            "loss": float(loss) if isinstance(loss, int | float) else 0.0,
+        }
+
+    def _metrics(self, client: int, reply: RecordDict) -> MetricRecord | str:
+        """The metrics of a reply, with a weight among them, or why they cannot be used."""
+        records, key = list(reply.metric_records.values()), self.terms.weighted_by_key
+        if len(records) != 1:
+            return self._refuse(client, f"its reply has {len(records)} MetricRecords instead of one")
+        weight = records[0].get(key)
+        if not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            what = f"is {weight}" if key in records[0] else "is absent"
+            return self._refuse(client, f"'{key}' {what} in its metrics; it should be a number above 0")
+        return records[0]
+
+    def _refuse(self, client: int, reason: str) -> str:
+        """Remember that the client app said something else than it should."""
+        self._useless[client] = reason
+        return reason
+
+    def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
+        """Send models, by client and a number, to be trained or evaluated."""
+        given = self.terms.train_config if kind == MessageType.TRAIN else self.terms.evaluate_config
+        config = ConfigRecord({**given, "server-round": self.round})
+        contents: dict[int, RecordDict] = {}  # what several are sent is one object
+        for model in models.values():
+            if model.data_ptr() not in contents:
+                record = self.layout.record(model)
+                contents[model.data_ptr()] = RecordDict(
+                    {self.terms.arrayrecord_key: record, self.terms.configrecord_key: config}
+                )
+        messages = {key: self._message(key[0], kind, contents[model.data_ptr()]) for key, model in models.items()}
+        return exchange(self.grid, messages, self.terms.timeout)
+
+    def _message(self, client: int, kind: str, content: RecordDict) -> Message:
+        return Message(content, self.nodes[client], kind, group_id=str(self.round))
+
+    _ways: ClassVar[dict[str, Way]] = {
+        client_tasks.describe.name: _describe,
+        client_tasks.train.name: _train,
+        client_tasks.losses.name: _losses,
+        ifca.choose_and_train.name: _choose_and_train,
+        embedding_tasks.extent.name: _query,
+        embedding_tasks.train_encoder.name: _query,
+        embedding_tasks.embed.name: _query,
+        ladd.describe_style.name: _query,
+    }
+
+
+Way = Callable[[GridFederation, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload | str]]]
+
+
+def _reasons(missing: Mapping[int, str]) -> str:
+    """Each reason once."""
+    return "; ".join(dict.fromkeys(missing.values())).rstrip(".")

@@ -1,0 +1,82 @@
+"""What a strategy came to: Flower's own result, with a model for each group."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import Result
+from safetensors.numpy import save
+
+from fedkin.core.files import write_atomically
+
+
+@dataclass(repr=False)
+class ClusterResult(Result):
+    """Groups of nodes and their models; where one model is expected, that of the group with most nodes.
+
+    Attributes
+    ----------
+    arrays : ArrayRecord
+        The largest group's model.
+    arrays_by_group : list of ArrayRecord
+        One for each group.
+    groups : dict of int to int
+        Group of each node, by node id; a node whose group is not known, because it never answered, is absent.
+    own_arrays : dict of int to ArrayRecord
+        Models of nodes that are served better by another than their group's, which Sattler alone offers.
+    nodes : list of int
+        Node ids in the order in which `records` number them.
+    records : list of dict
+        One for each step: ``round``, 0 before training; ``answered`` and ``missing``, and why; ``sent`` and
+        ``received``, bytes of arrays and numbers so far; and what the method tells. Clients are numbers in `nodes`.
+    evaluate_metrics_by_group : dict of int to dict of int to MetricRecord
+        By round and group, as `evaluate_metrics_clientapp` has them over all nodes.
+    train_metrics_by_node : dict of int to MetricRecord
+        What each node said last of its training, by node id. An app that tells its ``partition-id`` can be known by it.
+    """
+
+    arrays_by_group: list[ArrayRecord] = field(default_factory=list)
+    groups: dict[int, int] = field(default_factory=dict)
+    own_arrays: dict[int, ArrayRecord] = field(default_factory=dict)
+    nodes: list[int] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    evaluate_metrics_by_group: dict[int, dict[int, MetricRecord]] = field(default_factory=dict)
+    train_metrics_by_node: dict[int, MetricRecord] = field(default_factory=dict)
+
+    def members(self, group: int) -> list[int]:
+        """Ids of the nodes in `group`, in order."""
+        return sorted(node for node, its in self.groups.items() if its == group)
+
+    def arrays_of(self, node: int) -> ArrayRecord:
+        """The model that serves `node`: its own choice, its group's, or the largest group's if that is not known."""
+        if node in self.own_arrays:
+            return self.own_arrays[node]
+        return self.arrays_by_group[self.groups[node]] if node in self.groups else self.arrays
+
+    def save(self, folder: str | Path) -> None:
+        """Write every model as a safetensors file, ``group-<k>.safetensors``, and who has which in ``groups.json``.
+
+        Raises
+        ------
+        FedkinError
+            If the folder cannot be written.
+        """
+        folder = Path(folder)
+        groups = {f"group-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_group)}
+        own = {f"node-{node}.safetensors": arrays for node, arrays in self.own_arrays.items()}
+        for name, arrays in {**groups, **own}.items():
+            write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
+        told = {
+            "groups": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(groups)],
+            "own models": {str(node): f"node-{node}.safetensors" for node in self.own_arrays},
+        }
+        write_atomically(folder / "groups.json", json.dumps(told, indent=2) + "\n")
+
+    def __repr__(self) -> str:
+        """Groups first, then as Flower shows a result."""
+        lines = [f"\tGroup {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_group))]
+        return "\n".join(["Groups:", *lines, "", super().__repr__()])

@@ -1,0 +1,298 @@
+"""What all methods of clustered federated learning share: local training, participation, a model per group.
+
+A method says who belongs together; how clients train, what crosses and what a result holds is the same for all. What
+crosses from a client is its `update`, the trained model less the received one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
+from fedkin.core.method import Count, Positive, display_name
+from fedkin.methods.clients.client_tasks import describe, labels_of, least, losses_of, train
+from fedkin.nn import choose
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.descent import Descent
+from fedkin.secure.sums import check_enough
+
+UNKNOWN = -1
+"""Label of a client whose group is not known yet."""
+
+NotNegative = Annotated[float, Ge(0)]
+PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
+
+
+@dataclass(frozen=True)
+class ClientMethodState(State):
+    """The server's knowledge.
+
+    Attributes
+    ----------
+    module : dict
+        Plain values that `Classifier.of` makes the architecture from.
+    models : Tensor
+        float32 ``(K, size)``, one model per group.
+    labels : Tensor
+        int64 ``(n,)``, group of each client in order of id; -1 where it is not known yet.
+    """
+
+    module: dict[str, Any] = field(default_factory=dict)
+    models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class ClientMethod:
+    """Hyper-parameters of every method of this family.
+
+    Attributes
+    ----------
+    module : str
+        What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" takes a
+        perceptron for vectors and LeNet-5 for images.
+    rounds : int
+        Of training.
+    participation : float
+        Share of the clients that are asked in a round, in (0, 1]; at least one.
+    local_epochs : int
+        Passes of a client over its data in a round.
+    local_steps : int or None
+        So many optimiser steps instead.
+    batch_size : int
+        Samples per optimiser step.
+    optimizer : {"sgd", "adam"}
+        The clients'; a new one in every round.
+    learning_rate, momentum, weight_decay : float
+        The clients'.
+    proximal : float
+        FedProx's mu, 0 for none (Li et al. 2020).
+    weighting : {"samples", "clients"}
+        Whether an update counts by its client's number of samples, or all count the same.
+    server_learning_rate : float
+        Factor of the mean update.
+    """
+
+    module: str = "auto"
+    rounds: Count = 30
+    participation: PositiveFraction = 1.0
+    local_epochs: Count = 3
+    local_steps: Count | None = None
+    batch_size: Count = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Positive = 0.05
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    weight_decay: NotNegative = 0.0
+    proximal: NotNegative = 0.0
+    weighting: Literal["samples", "clients"] = "samples"
+    server_learning_rate: Positive = 1.0
+
+    state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
+    has_device: ClassVar[bool] = True
+
+    def classifier(self, fed: Federation) -> Classifier:
+        """The architecture, made to the clients' data.
+
+        Raises
+        ------
+        FedkinError
+            If a client has no labels, or clients differ in the shape of their samples.
+        """
+        return self.classifier_for(*self.described(fed))
+
+    def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        """The architecture for samples of `shape` and so many classes."""
+        name = choose(shape) if self.module == "auto" else self.module
+        return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
+
+    def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
+        """Shape of the clients' samples, and one more than the greatest label: 0 if a client has none.
+
+        Raises
+        ------
+        FedkinError
+            If clients differ in the shape of their samples, or labels are needed and a client has none.
+        """
+        replies = fed.insist(describe, {})
+        first, *others = replies
+        for client in replies:
+            if labels_needed and replies[client]["classes"] == 0:
+                raise FedkinError(
+                    f"Site {client} has no labels, which {display_name(type(self))} needs; name their column with "
+                    "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
+                )
+        for client in others:
+            if replies[client]["shape"] != replies[first]["shape"]:
+                raise FedkinError(
+                    f"Samples of site {client} have shape {tuple(replies[client]['shape'])}, those of site {first} "
+                    f"{tuple(replies[first]['shape'])}; all need the same."
+                )
+        known = [reply["classes"] for reply in replies.values()]
+        return tuple(replies[first]["shape"]), max(known) if all(known) else 0
+
+    def init(self, fed: Federation) -> Any:
+        """One new model, and all clients in one group; methods that begin otherwise have their own."""
+        classifier = self.classifier(fed)
+        model = classifier.initial(fed.rng("init"))
+        labels = torch.zeros(len(fed.ids), dtype=torch.int64)
+        return self.state_type(module=classifier.spec(), models=model[None], labels=labels)
+
+    def descent(self) -> Descent:
+        """How clients train."""
+        return Descent(
+            epochs=self.local_epochs,
+            steps=self.local_steps,
+            batch_size=self.batch_size,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            proximal=self.proximal,
+        )
+
+    def participants(self, fed: Federation, state: State, share: float | None = None) -> list[int]:
+        """Clients that are asked in this round, in order of id; drawn from those present, by the run's seed.
+
+        A `share` of them, which is `participation` unless another is given.
+
+        Raises
+        ------
+        FedkinError
+            If they are too few for secure sums.
+        """
+        present = fed.present
+        count = max(1, round((self.participation if share is None else share) * len(present)))
+        if fed.secure_sums:
+            check_enough(count)
+        if count == len(present):
+            return present
+        drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
+        return sorted(present[at] for at in drawn.tolist())
+
+    def trained(
+        self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
+    ) -> Iterator[tuple[int, Payload]]:
+        """Have clients train from `starts`, models by client; (client, reply of `tasks.train`) one after another."""
+        return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
+
+    def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
+        """Payloads of `tasks.train` by client; clients that start from the same model share one."""
+        training = dataclasses.asdict(self.descent())
+        payloads: dict[int, Payload] = {}  # by identity of the model: what a group shares is one payload
+        asked = {}
+        for client, model in starts.items():
+            key = model.data_ptr()
+            if key not in payloads:
+                payloads[key] = {"module": state.module, "model": model, "training": training}
+            asked[client] = payloads[key]
+        return asked
+
+    def weight(self, reply: Payload) -> float:
+        """How much an update counts."""
+        return float(reply["samples"]) if self.weighting == "samples" else 1.0
+
+    def finished(self, state: State) -> bool:
+        """Whether the round that is being made is the last."""
+        return state.steps + 1 >= self.rounds
+
+    def result(self, state: Any) -> dict[str, Any]:
+        """Groups of the clients, their models, and all that new clients and new samples need."""
+        return {
+            "n_groups": len(state.models),
+            "labels": state.labels,
+            "models": state.models,
+            "module": state.module,
+            "training": dataclasses.asdict(self.descent()),
+        }
+
+    @staticmethod
+    def model_of(result: Mapping[str, Any], client: int) -> Tensor:
+        """The model ``(size,)`` that serves `client`: its group's, or the first if its group is not known.
+
+        It is not of a client that never answered, nor of one that has not since its group was divided.
+        """
+        model: Tensor = result["models"][max(0, int(result["labels"][client]))]
+        return model
+
+    @classmethod
+    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, group: int = 0) -> Tensor:
+        """Class of each of a client's samples, int64 ``(n,)``; by the model of `group` for one that was not there."""
+        model = result["models"][group] if client is None else cls.model_of(result, client)
+        return Classifier.of(result["module"]).logits(model, x).argmax(1)
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+        """Group of a client that was not there: that whose model has the least mean loss on its labelled samples.
+
+        Methods that tell groups apart by updates or messages have a rule of their own.
+        """
+        classifier = Classifier.of(result["module"])
+        return least(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)))
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Whether a newcomer needs labels to be assigned."""
+        return True
+
+
+def positions(fed: Federation) -> dict[int, int]:
+    """Where in `ClientMethodState.labels` each client stands."""
+    return {client: at for at, client in enumerate(fed.ids)}
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Who was heard in a round.
+
+    Attributes
+    ----------
+    answered : list of int
+        In order of id.
+    loss : float or None
+        Their mean training loss.
+    losses : dict of int to float
+        It by client; empty behind secure sums.
+    """
+
+    answered: list[int]
+    loss: float | None
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def each(cls, losses: Mapping[int, float]) -> Participation:
+        """Clients whose losses are known."""
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+
+
+def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+    """The record of a round, with what every method of this family reports.
+
+    ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
+    clients; ``sizes``: clients of each group up to the last that has any; ``labels``: group of each client, -1 unknown
+    or not there yet.
+    """
+    heard = heard if isinstance(heard, Participation) else Participation.each(heard)
+    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
+    known = labels[labels >= 0]
+    sizes = known.bincount().tolist()
+    common = {
+        "loss": heard.loss,
+        "groups": sum(size > 0 for size in sizes),
+        "sizes": sizes,
+        "labels": labels.tolist(),
+        "losses": {str(client): loss for client, loss in heard.losses.items()},
+    }
+    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)
+
+
+def renumbered(labels: Sequence[int]) -> list[int]:
+    """`labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(label, len(numbers)) for label in labels]

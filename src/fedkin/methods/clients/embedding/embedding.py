@@ -1,0 +1,265 @@
+"""One-shot grouping by private embeddings (Prigent et al. 2024): what clients see, in a few bits per class.
+
+A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
+probability. The server groups these messages before any model of a group is trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Record
+from fedkin.core.method import Count, Positive
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, round_record
+from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder
+from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_group
+from fedkin.methods.clients.one_shot.tree_cuts import Grouping, Mode, group
+from fedkin.nn.aggregation import Means
+from fedkin.nn.autoencoders import choose_autoencoder
+from fedkin.nn.descent import Descent
+from fedkin.nn.encoder import Encoder, Pretrained
+from fedkin.privacy.accounting import bit_epsilon, flip_probability
+from fedkin.privacy.randomised_response import Normalise, unpacked
+
+Flip = Annotated[float, Interval(ge=0, le=0.5)]
+
+_PRETRAINING = 10
+
+
+@dataclass(frozen=True)
+class EmbeddingState(OneShotState):
+    """With the encoder.
+
+    Attributes
+    ----------
+    encoder : dict
+        Plain values that `Encoder.of` makes it from.
+    vector : Tensor
+        Its model ``(size,)``.
+    segments : int
+        Parts of a message: one for each class, or for each prototype.
+    template : Tensor
+        float32 ``(segments, width)``, what unlabelled clients' prototypes are matched to; empty with labels.
+    """
+
+    encoder: dict[str, Any] = field(default_factory=dict)
+    vector: Tensor = field(default_factory=lambda: torch.zeros(0))
+    segments: int = 0
+    template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+@dataclass(frozen=True)
+class EmbeddingMethod(OneShotMethod):
+    """Groups clients by quantised, randomised mean codes of their classes; then federated averaging per group.
+
+    Attributes
+    ----------
+    encoder : str or None
+        File of an encoder that was trained elsewhere, see `fedkin pretrain`. Without one, the clients train it.
+    autoencoder : str
+        What the clients train where there is no file; "auto" takes the convolutional one for images with colour.
+    pretraining_rounds : int or None
+        Rounds in which clients train the encoder; by default 10 without a file and 0 with one. With a file and some
+        rounds, it is adapted to the clients (section VII).
+    pretraining_participation, pretraining_epochs, pretraining_learning_rate
+        Of these rounds: share of the clients asked, their passes over their data, and Adam's step; batches are of
+        `batch_size`. The authors' code has 0.5, 3 and 0.001 for MNIST.
+    pretraining_steps : int
+        Clients with few samples make more passes, until these are so many optimiser steps: an encoder that has learnt
+        little tells little. By default it is what the authors' clients make for MNIST.
+    form : {"classes", "prototypes"}
+        Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
+        for which they do not, and which the server matches across clients. Without labels the run ends with the groups.
+    prototypes : int
+        Clusters of each client's codes.
+    normalise : {"segment", "vector"}
+        Codes are mapped to [0, 1] class by class, as in the authors' code, or all together, as the paper reads; the
+        latter finds the groups less well.
+    batch_statistics : bool
+        Whether the encoder's batch norm uses the statistics of the samples at hand, as in the authors' code, which
+        never leaves training mode.
+    flip : float
+        Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
+    epsilon : float or None
+        Budget of a client's whole message instead, from which P follows (`fedkin.privacy.accounting`).
+    flips : list of float
+        Probabilities that clients choose for themselves (section VII), client i the one at i modulo their number. It
+        stands for a setting at each site.
+    grouping : {"exact", "gap", "bayes"}
+        How the tree of messages is cut, see `fedkin.methods.clients.one_shot.tree_cuts`.
+    """
+
+    encoder: str | None = None
+    autoencoder: str = "auto"
+    pretraining_rounds: Annotated[int, Ge(0)] | None = None
+    pretraining_participation: PositiveFraction = 0.5
+    pretraining_epochs: Count = 3
+    pretraining_steps: Count = 57
+    pretraining_learning_rate: Positive = 1e-3
+    form: Literal["classes", "prototypes"] = "classes"
+    prototypes: Count = 10
+    normalise: Normalise = "segment"
+    batch_statistics: bool = False
+    flip: Flip = 0.1
+    epsilon: Positive | None = None
+    flips: list[Flip] = field(default_factory=list)
+    grouping: Mode = "exact"
+
+    state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and self.flips:
+            raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
+
+    def init(self, fed: Federation) -> EmbeddingState:
+        """A classifier, if clients have labels; the encoder of the file, or a new one; nobody in a group yet."""
+        shape, classes = self.described(fed, labels_needed=self.form == "classes")
+        made = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
+        encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
+        state = EmbeddingState(
+            models=torch.zeros(1, 0),
+            labels=torch.full((len(fed.ids),), UNKNOWN),
+            encoder=encoder.spec(),
+            vector=made.vector,
+            segments=classes if self.form == "classes" else self.prototypes,
+        )
+        if not classes:
+            return state
+        classifier = self.classifier_for(shape, classes)
+        return dataclasses.replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
+
+    def step(self, fed: Federation, state: Any) -> tuple[EmbeddingState, Record]:
+        """A round of pre-training while there are any, then as `OneShotMethod.step`."""
+        if state.steps < self.pretraining:
+            return self._pretrain(fed, state)
+        after: tuple[EmbeddingState, Record] = super().step(fed, state)
+        return after
+
+    def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
+        """One exchange: the clients' bits (algorithm 1), matched where they are prototypes."""
+        bits = state.segments * Encoder.of(state.encoder).width
+        how = self._how(state)
+        chances = sorted(set(self._flips(bits)))
+        payloads = {chance: how | {"flip": chance} for chance in chances}
+        asked = {client: payloads[self._flip_of(client, bits)] for client in clients}
+        replies = fed.ask(embed, asked, {"bits": (-(-bits // 8),)})
+        for client in [client for client, reply in replies.items() if reply["bits"].dtype != torch.uint8]:
+            del replies[client]
+            fed.missing[client] = "'bits' are no bytes"
+        found = {client: unpacked(reply["bits"], bits) for client, reply in replies.items()}
+        if state.template.numel():
+            found = {client: matched_to(state.template, message) for client, message in found.items()}
+        return found
+
+    def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
+        """Prototypes of all clients in one order, which the state's template remembers."""
+        if self.form == "classes":
+            return state, messages
+        template, messages = matched(messages, state.segments)
+        return dataclasses.replace(state, template=template), messages
+
+    def grouped(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
+        """Algorithm 2, or another way to cut the same tree."""
+        bits = messages.shape[1]
+        chances = self._flips(bits)
+        same = chances[0] if len(chances) == 1 else None
+        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"), flips=same)
+        told = {
+            "mode": self.grouping,
+            "separable": found.separable,
+            "cut": found.cut,
+            "heights": found.heights,
+            "noise": found.noise,
+            "bits": bits,
+            "flip": max(chances) if len(chances) == 1 else chances,
+            "epsilon_bit": bit_epsilon(min(chances)),
+            "epsilon": bits * bit_epsilon(min(chances)),
+        }
+        return found, told
+
+    def result(self, state: EmbeddingState) -> dict[str, Any]:
+        """As of all methods of this family, and what a newcomer needs to make a message of its own."""
+        bits = state.segments * Encoder.of(state.encoder).width
+        more = {"flip": max(self._flips(bits)), "template": state.template}
+        return super().result(state) | self._how(state) | more
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+        """Group of a client that was not there, by one message as private as those of the others (section V)."""
+        message, _ = message_of(newcomer, result)
+        bits = message if result["form"] == "classes" else matched_to(result["template"], message)
+        return nearest_group(result["centroids"], bits)
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Unless messages are made of prototypes."""
+        return bool(result["form"] == "classes")
+
+    def _how(self, state: EmbeddingState) -> dict[str, Any]:
+        """How messages are made, but for the flips."""
+        return {
+            "encoder": state.encoder,
+            "vector": state.vector,
+            "form": self.form,
+            "segments": state.segments,
+            "normalise": self.normalise,
+            "batch_statistics": self.batch_statistics,
+        }
+
+    def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
+        """An untrained one that suits the clients' data."""
+        replies = fed.insist(extent, {}).values()
+        in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
+        name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
+        encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
+        return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
+
+    @property
+    def pretraining(self) -> int:
+        """Rounds of pre-training."""
+        if self.pretraining_rounds is not None:
+            return self.pretraining_rounds
+        return 0 if self.encoder else _PRETRAINING
+
+    def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
+        """One round of federated averaging of the autoencoder."""
+        training = Descent(
+            epochs=self.pretraining_epochs,
+            batch_size=self.batch_size,
+            optimizer="adam",
+            learning_rate=self.pretraining_learning_rate,
+        )
+        payload = {
+            "encoder": state.encoder,
+            "vector": state.vector,
+            "training": dataclasses.asdict(training),
+            "steps": self.pretraining_steps,
+        }
+        asked = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
+        means, errors = Means(1, len(state.vector)), {}
+        for client, reply in fed.stream(train_encoder, asked, {"update": (len(state.vector),)}):
+            means.add(0, reply["update"], self.weight(reply))
+            errors[client] = reply["loss"]
+        error = sum(errors.values()) / len(errors) if errors else None
+        record = round_record(fed, {}, state.labels, phase="pre-training", reconstruction=error)
+        record = dataclasses.replace(record, answered=sorted(errors))
+        return state.next(vector=state.vector + means.of(0)), record
+
+    def _flips(self, bits: int) -> list[float]:
+        """Probabilities that clients take in turn, for a message of so many bits."""
+        if self.epsilon is not None:
+            return [flip_probability(self.epsilon, bits)]
+        return self.flips or [self.flip]
+
+    def _flip_of(self, client: int, bits: int) -> float:
+        chances = self._flips(bits)
+        return chances[client % len(chances)]

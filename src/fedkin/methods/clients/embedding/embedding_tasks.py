@@ -1,0 +1,116 @@
+"""What sites do for the one-shot grouping by embeddings: train the encoder, and describe their data in a few bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.core import Client, Payload, task
+from fedkin.core.client import LASTING
+from fedkin.core.replies import is_amount, is_number
+from fedkin.core.seeds import draw_seed
+from fedkin.methods.clients.client_tasks import filling_of, means_by_class
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.randomised_response import binary, memorised, packed
+
+ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
+"""What a client remembers: its answer for either value of every bit, the codes of classes it does not have, and the
+seed of its clusters, which in another order would give other answers for the same data."""
+
+
+@task(holds={"least": is_number, "greatest": is_number})
+def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Least and greatest number of a client's samples."""
+    return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
+
+
+@task(holds={"samples": is_amount, "loss": is_number})
+def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Train the autoencoder that came on the client's samples; its change, their number and the mean error."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        training = Descent(**payload["training"])
+        per_epoch = math.ceil(len(client) / training.batch_size)
+        training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
+        model, error = descend(
+            Encoder.of(payload["encoder"]),
+            payload["vector"],
+            client.x,
+            client.x,
+            client.rng,
+            training,
+        )
+        replies.append({"update": model.sub_(payload["vector"]), "samples": len(client), "loss": error})
+    return replies
+
+
+@task
+def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The client's message (algorithm 1): ``bits``, eight in a byte, as many for everyone.
+
+    What is drawn at random is drawn once and remembered, so that many messages tell no more than one while the data
+    stay the same.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        message, remembered = message_of(client, payload)
+        client.state.update(remembered)
+        replies.append({"bits": packed(message)})
+    return replies
+
+
+def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A client's message, and what it must remember to give the same one again.
+
+    Parameters
+    ----------
+    client : Client
+    how : mapping
+        ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+        `Embedding`.
+
+    Returns
+    -------
+    message : Tensor
+        uint8 bits ``(segments * width,)``.
+    remembered : dict of str to Tensor
+    """
+    segments, remembered = true_bits(client, how)
+    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
+    return answer, remembered | {ANSWERS: answers}
+
+
+def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A client's bits ``(segments, width)`` before any is flipped, and what it must remember of how they came about."""
+    encoder = Encoder.of(how["encoder"])
+    filling = filling_of(client, FILLING, how["segments"], encoder.width)
+    remembered = {FILLING: filling}
+
+    def codes(x: Tensor) -> Tensor:
+        return encoder.codes(how["vector"], x, how["batch_statistics"])
+
+    if how["form"] == "classes":
+        segments = means_by_class(client, filling, codes)
+    else:
+        seed = client.state.get(CLUSTERING)
+        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
+        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
+    return binary(segments, how["normalise"]), remembered
+
+
+def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
+    """Centres of clusters of codes ``(prototypes, width)``, in any order; filled up if there are fewer."""
+    segments = filling.clone()
+    found = min(len(segments), len(codes.unique(dim=0)))
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        clusters = KMeans(found, n_init=3, random_state=seed).fit(codes.double().numpy())
+    segments[:found] = torch.from_numpy(clusters.cluster_centers_).float()
+    return segments

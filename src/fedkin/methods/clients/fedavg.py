@@ -1,0 +1,65 @@
+"""Federated averaging, and every client alone: the two bounds that grouping is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from fedkin.core import Federation, Record
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Participation, round_record
+from fedkin.methods.clients.secure_means import add_sums
+from fedkin.nn.aggregation import Means
+
+
+@dataclass(frozen=True)
+class FedAvgMethod(ClientMethod):
+    """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
+
+    sums_suffice: ClassVar[Mapping[str, Any]] = {}
+
+    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+        """The clients asked train the model of their group; each group's model moves by its mean update."""
+        heard, means = self.averaged(fed, state)
+        models = state.models + self.server_learning_rate * means.all()
+        after = state.next(models=models, finished=self.finished(state))
+        return after, round_record(fed, heard, state.labels)
+
+    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
+        """One exchange: who was heard with which losses, and the mean update of every group.
+
+        Clients whose group is not known yet are left alone.
+        """
+        means = self.means(state)
+        group_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
+        models = list(state.models)
+        known = [client for client in self.participants(fed, state) if group_of[client] != UNKNOWN]
+        starts = {client: models[group_of[client]] for client in known}
+        if fed.secure_sums:
+            return add_sums(means, self, fed, state, starts, group_of), means
+        losses = {}
+        for client, reply in self.trained(fed, state, starts):
+            means.add(group_of[client], reply["update"], self.weight(reply))
+            losses[client] = reply["loss"]
+        return Participation.each(losses), means
+
+    def means(self, state: ClientMethodState) -> Means:
+        """Where a round's updates are averaged."""
+        return Means(*state.models.shape)
+
+
+@dataclass(frozen=True)
+class LocalMethod(FedAvgMethod):
+    """Every client alone, from the same start: a group, and a model, for each.
+
+    A bound for comparisons: the models are the server's only so that it can score them.
+    """
+
+    def init(self, fed: Federation) -> ClientMethodState:
+        """One new model, copied for each client."""
+        state = super().init(fed)
+        return ClientMethodState(
+            module=state.module, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids))
+        )

@@ -1,0 +1,101 @@
+"""FedOpt: adaptive federated optimisation (Reddi et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from fedkin.core import Federation, Record
+from fedkin.core.method import Positive
+from fedkin.methods.clients.client_method import ClientMethodState, round_record
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.nn.classifier import Classifier
+
+Decay = Annotated[float, Interval(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class FedOptState(ClientMethodState):
+    """With the server's optimiser.
+
+    Attributes
+    ----------
+    mean, square : Tensor
+        float32 ``(1, parameters)``: the moments m and v of algorithm 2.
+    """
+
+    mean: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    square: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+@dataclass(frozen=True)
+class FedOptMethod(FedAvgMethod):
+    """One model for all clients; the server takes their mean update for a gradient (algorithm 2).
+
+    Attributes
+    ----------
+    server_optimizer : {"adam", "yogi", "adagrad", "momentum"}
+        "momentum" adds up updates, ``m = decay m + update``, and takes no square roots (FedAvgM, Hsu et al. 2019).
+    server_learning_rate : float
+        eta. 1 suits "momentum"; the adaptive ones need a small one.
+    decay, square_decay : float
+        beta 1 and beta 2, in [0, 1).
+    adaptivity : float
+        tau, which keeps steps finite where a parameter has hardly moved; also the first value of the root of v.
+    """
+
+    server_optimizer: Literal["adam", "yogi", "adagrad", "momentum"] = "adam"
+    server_learning_rate: Positive = 0.03
+    decay: Decay = 0.9
+    square_decay: Decay = 0.99
+    adaptivity: Positive = 1e-3
+
+    state_type: ClassVar[type[ClientMethodState]] = FedOptState
+    sums_suffice: ClassVar[Mapping[str, Any]] = {}
+
+    def init(self, fed: Federation) -> FedOptState:
+        """FedAvg's state, with moments at their first values."""
+        state = super().init(fed)
+        moments = torch.zeros(1, Classifier.of(state.module).parameters)
+        return FedOptState(
+            module=state.module,
+            models=state.models,
+            labels=state.labels,
+            mean=moments,
+            square=moments + self.adaptivity**2,
+        )
+
+    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+        """As FedAvg's, but the mean update goes through the server's optimiser; running statistics are averaged."""
+        if not isinstance(state, FedOptState):
+            raise TypeError("FedOpt goes on from its own state.")
+        heard, means = self.averaged(fed, state)
+        update = means.all()
+        trainable = state.mean.shape[1]
+        if heard.answered:
+            mean, square, step = self._optimised(state, update[:, :trainable])
+        else:
+            mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
+        models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
+        after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))
+        return after, round_record(fed, heard, state.labels)
+
+    def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Both moments after this update, and the step to take."""
+        if self.server_optimizer == "momentum":
+            mean = self.decay * state.mean + update
+            return mean, state.square, self.server_learning_rate * mean
+        mean = self.decay * state.mean + (1 - self.decay) * update
+        squared = update.square()
+        if self.server_optimizer == "adagrad":
+            square = state.square + squared
+        elif self.server_optimizer == "yogi":
+            square = state.square - (1 - self.square_decay) * squared * torch.sign(state.square - squared)
+        else:
+            square = self.square_decay * state.square + (1 - self.square_decay) * squared
+        return mean, square, self.server_learning_rate * mean / (square.sqrt() + self.adaptivity)

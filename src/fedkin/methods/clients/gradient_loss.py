@@ -1,0 +1,196 @@
+"""Clustering clients by gradient and loss together (Lin et al.; equations 1-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, Record, State, task
+from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.replies import Expected, below, is_amount, is_count, is_number
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, positions, round_record
+from fedkin.methods.clients.client_tasks import labels_of, least
+from fedkin.nn.aggregation import Means
+from fedkin.nn.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class GradientLossState(ClientMethodState):
+    """With the models' last moves.
+
+    Attributes
+    ----------
+    moves : Tensor
+        float32 ``(K, size)``: how each group's model changed in the last round (eq. 2); zeros where it did not.
+    """
+
+    moves: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+@dataclass(frozen=True)
+class GradientLossMethod(ClientMethod):
+    """K models; a client joins the one whose loss is low and whose last move its own gradient agrees with.
+
+    In every round each client draws one mini-batch, takes loss and gradient of every model on it, chooses, and makes
+    one gradient step on the model chosen; `local_epochs`, `local_steps`, `optimizer`, `momentum`, `weight_decay` and
+    `proximal` have no say. A round is one exchange. With ``balance=0`` this is IFCA with one step.
+
+    Differences from the paper's letter: the similarity compares the last move with the direction of *descent*, minus
+    the gradient, since as printed (``sign="printed"``) clients flee from the group they fit; the loss is a batch's
+    mean, for its sum would drown a similarity within [-1, 1]; similarity is 0 where a model has not moved yet. Labels
+    keep their numbers over groups. The update counts per client, as in eq. 7, unless `weighting` says otherwise.
+
+    Attributes
+    ----------
+    n_clusters : int
+        K.
+    balance : float
+        lambda, the similarity's share in the choice, in [0, 1].
+    sign : {"descent", "printed"}
+        Which direction the last move is compared with; see above.
+    similarity : {"cosine", "euclidean"}
+        Eq. 3, or minus the distance of the two as the text below it offers; there the move counts per unit of learning
+        rate, so that it has the gradient's scale.
+    empty : {"reassign", "keep"}
+        What to do in a round after whose choices a group has no client: K clients drawn at random train one group each,
+        as in section II-C, for this round only, and their label is still the group they chose; or nothing, as where
+        fewer than K are asked. Clients are drawn before the round, so that it stays one exchange: these also send the
+        step for the group that they might have to stand in for.
+    """
+
+    n_clusters: Count = 3
+    balance: Fraction = 0.2
+    sign: Literal["descent", "printed"] = "descent"
+    similarity: Literal["cosine", "euclidean"] = "cosine"
+    empty: Literal["reassign", "keep"] = "reassign"
+    learning_rate: Positive = 0.1
+    rounds: Count = 100
+    weighting: Literal["samples", "clients"] = "clients"
+
+    state_type: ClassVar[type[ClientMethodState]] = GradientLossState
+
+    def init(self, fed: Federation) -> GradientLossState:
+        """K models drawn alike, nobody in a group yet."""
+        classifier = self.classifier(fed)
+        models = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
+        return GradientLossState(
+            module=classifier.spec(),
+            models=models,
+            labels=torch.full((len(fed.ids),), UNKNOWN),
+            moves=torch.zeros_like(models),
+        )
+
+    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+        """Clients choose a model and step it once; each model becomes the mean of those that chose it."""
+        if not isinstance(state, GradientLossState):
+            raise TypeError("GradientLoss goes on from its own state.")
+        asked = self.participants(fed, state)
+        stand_ins = self._stand_ins(fed, state, asked)
+        common = self._payload(state)
+        payloads = {i: common | {"stand_in": stand_ins[i]} if i in stand_ins else common for i in asked}
+        groups, size = state.models.shape
+        expected: dict[int, Expected] = {
+            i: {"update": (2 if i in stand_ins else 1, size), "group": below(groups)} for i in asked
+        }
+        replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
+        labels, position = state.labels.clone(), positions(fed)
+        for client, reply in replies.items():
+            labels[position[client]] = int(reply["group"])
+        sizes = labels[labels >= 0].bincount(minlength=groups)
+        helping = stand_ins if bool((sizes == 0).any()) else {}
+        means = Means(groups, size)
+        for client, reply in replies.items():
+            group = helping.get(client, int(reply["group"]))
+            means.add(group, reply["update"][int(client in helping)], self.weight(reply))
+        moves = self.server_learning_rate * means.all()
+        after = state.next(models=state.models + moves, moves=moves, labels=labels, finished=self.finished(state))
+        return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
+
+    def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:
+        """K clients and the group that each would stand in for, if some group has nobody; none if fewer are asked."""
+        if self.empty == "keep" or len(asked) < self.n_clusters:
+            return {}
+        drawn = torch.randperm(len(asked), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
+        return {asked[at]: group for group, at in enumerate(drawn.tolist())}
+
+    def _payload(self, state: GradientLossState) -> Payload:
+        return {
+            "module": state.module,
+            "models": state.models,
+            "moves": state.moves,
+            "balance": self.balance,
+            "sign": self.sign,
+            "similarity": self.similarity,
+            "learning_rate": self.learning_rate,
+            "batch_size": self.batch_size,
+        }
+
+
+@task(holds={"group": is_count, "samples": is_amount, "loss": is_number})
+def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Loss and gradient of every model on one mini-batch, the choice, and one step: ``update`` ``(1 or 2, size)``.
+
+    A second row is the step for the group that the client is to stand in for.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        classifier = Classifier.of(payload["module"])
+        rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
+        x, y = client.x[rows], labels_of(client)[rows]
+        losses, slopes, after = _gradients(classifier, payload["models"], x, y, client.rng)
+        wanted = preference(losses, slopes, payload["moves"][:, : classifier.parameters], payload)
+        group = least(-wanted)
+        taken = [group, payload["stand_in"]] if "stand_in" in payload else [group]
+        updates = after[taken] - payload["models"][taken]
+        updates[:, : classifier.parameters] = -payload["learning_rate"] * slopes[taken]
+        replies.append({"group": group, "update": updates, "samples": len(client), "loss": float(losses[group])})
+    return replies
+
+
+def preference(losses: Tensor, slopes: Tensor, moves: Tensor, payload: Payload) -> Tensor:
+    """How much a client wants each model, ``(K,)``: similarity and loss in balance (eqs. 3 and 4).
+
+    Parameters
+    ----------
+    losses : Tensor, (K,)
+        Mean loss of each model on the batch (eq. 1).
+    slopes : Tensor, (K, parameters)
+        Its gradient.
+    moves : Tensor, (K, parameters)
+        The models' last moves (eq. 2).
+    payload : dict
+        ``balance``, ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
+    """
+    directions = -slopes if payload["sign"] == "descent" else slopes
+    lengths = moves.norm(dim=1)
+    if payload["similarity"] == "cosine":
+        similarity = (directions * moves).sum(1) / (lengths * directions.norm(dim=1))
+    else:
+        similarity = -(directions - moves / payload["learning_rate"]).norm(dim=1)
+    similarity = torch.where((lengths > 0) & similarity.isfinite(), similarity, 0.0)
+    balance: float = payload["balance"]
+    return balance * similarity - (1 - balance) * losses
+
+
+def _gradients(
+    classifier: Classifier, models: Tensor, x: Tensor, y: Tensor, rng: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and these with their buffers after the batch.
+
+    Losses are NaN, and so the reply is refused, where a batch norm was given a single sample to learn from.
+    """
+    losses, slopes, after = [], [], []
+    with classifier.resident() as resident:
+        if len(x) == 1 and resident.needs_pairs:
+            return torch.full((len(models),), torch.nan), torch.zeros(len(models), classifier.parameters), models
+        resident.module.train()
+        for model in models:
+            resident.load(model, rng)
+            losses.append(resident.gradient(x, y).cpu().clone())
+            slopes.append(resident.slopes.to("cpu", copy=True))
+            after.append(resident.vector())
+    return torch.stack(losses), torch.stack(slopes), torch.stack(after)

@@ -1,0 +1,223 @@
+"""IFCA, the iterative federated clustering algorithm (Ghosh, Chung, Yin, Ramchandran 2020; algorithm 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
+from fedkin.core.method import Count
+from fedkin.core.replies import Expected, below, is_amount, is_count, is_number
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    Participation,
+    positions,
+    round_record,
+)
+from fedkin.methods.clients.client_tasks import labels_of, least, losses, losses_of
+from fedkin.methods.clients.secure_means import add_sums
+from fedkin.nn.aggregation import Means
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.descent import Descent, descend
+
+
+@dataclass(frozen=True)
+class IFCAMethod(ClientMethod):
+    """K models; in every round each client takes the one with the least loss on its data and trains it.
+
+    A round is one exchange: all K models go down; the client's choice and its update come back. With secure sums it is
+    two: the choice comes back, and then one sum for each group; a group of fewer than three rests.
+
+    Attributes
+    ----------
+    n_clusters : int
+        K.
+    identity : {"all", "batch"}
+        Loss on all of the client's data, or on one batch, to choose by.
+    averaging : {"models", "gradients"}
+        Option II of the algorithm: clients train, a group's model becomes its members' mean. Option I: clients send one
+        gradient (of what `identity` names), and a group's sum of them is divided by the number of *all* that answered.
+    start : {"random", "kmeans"}
+        K models drawn alike; or, as k-means++ seeds, each trained by one client, the next client being drawn in
+        proportion to its loss under the models so far (as in HypCluster; Mansour et al. 2020).
+    shared_layers : int
+        So many leading parameter tensors are one for all groups (section 5 of the paper). A convolution has two,
+        weights and biases.
+    empty : {"keep", "reseed"}
+        A group that has lost all its clients keeps its model, as in the paper; or it takes over the model of the client
+        whose loss was greatest.
+    """
+
+    n_clusters: Count = 3
+    identity: Literal["all", "batch"] = "all"
+    averaging: Literal["models", "gradients"] = "models"
+    start: Literal["random", "kmeans"] = "random"
+    shared_layers: Annotated[int, Ge(0)] = 0
+    empty: Literal["keep", "reseed"] = "keep"
+
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
+
+    def init(self, fed: Federation) -> ClientMethodState:
+        """K models, nobody in a group yet."""
+        classifier = self.classifier(fed)
+        unknown = torch.full((len(fed.ids),), UNKNOWN)
+        first = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
+        state = ClientMethodState(module=classifier.spec(), models=first, labels=unknown)
+        models = self._seeded(fed, state) if self.start == "kmeans" else first
+        shared = classifier.leading(self.shared_layers)
+        models[:, :shared] = models[0, :shared]
+        return dataclasses.replace(state, models=models)
+
+    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+        """Clients choose a model and train it; each model moves by the mean update of those that chose it."""
+        groups, size = state.models.shape
+        means = Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+        labels, worst = state.labels.clone(), _Worst(groups)
+        if fed.secure_sums:
+            heard = self._in_two_exchanges(fed, state, labels, means)
+        else:
+            heard = self._in_one_exchange(fed, state, labels, means, worst)
+        models = state.models + self.server_learning_rate * self._moves(means)
+        if self.empty == "reseed" and heard.answered:
+            models = worst.reseeded(models, labels, means.shared)
+        after = state.next(models=models, labels=labels, finished=self.finished(state))
+        return after, round_record(fed, heard, labels)
+
+    def _in_one_exchange(
+        self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst
+    ) -> Participation:
+        """Choices, written to `labels`, and updates, added to `means`, of every client."""
+        payload = self._payload(state) | {"averaging": self.averaging}
+        position, found = positions(fed), {}
+        asked = dict.fromkeys(self.participants(fed, state), payload)
+        expected: Expected = {"update": (means.size,), "group": below(len(state.models))}
+        for client, reply in fed.stream(choose_and_train, asked, expected):
+            group = int(reply["group"])
+            labels[position[client]] = group
+            means.add(group, reply["update"], self.weight(reply))
+            if self.empty == "reseed":
+                worst.see(reply["loss"], client, state.models[group] + reply["update"])
+            found[client] = reply["loss"]
+        return Participation.each(found)
+
+    def _in_two_exchanges(
+        self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means
+    ) -> Participation:
+        """The same behind secure sums: choices of every client, then the sum of every group that three or more chose.
+
+        Masks must cancel within a group, so the groups must be known before.
+        """
+        position = positions(fed)
+        asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
+        replies = fed.ask(choose, asked, {"group": below(len(state.models))})
+        groups = {client: int(reply["group"]) for client, reply in replies.items()}
+        missing = dict(fed.missing)
+        for client, group in groups.items():
+            labels[position[client]] = group
+        models = list(state.models)
+        heard = add_sums(means, self, fed, state, {client: models[group] for client, group in groups.items()}, groups)
+        fed.missing = dict(sorted((missing | fed.missing).items()))
+        return heard
+
+    def _payload(self, state: ClientMethodState) -> Payload:
+        return {
+            "module": state.module,
+            "models": state.models,
+            "training": dataclasses.asdict(self.descent()),
+            "identity": self.identity,
+        }
+
+    def _moves(self, means: Means) -> Tensor:
+        """What every group's model moves by."""
+        updates = means.all()
+        total = sum(means.weights)
+        if self.averaging == "gradients" and total > 0:
+            updates[:, means.shared :] *= (torch.tensor(means.weights) / total).unsqueeze(1)
+        return updates
+
+    def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
+        """K models, each trained from the first by one client (see `start`)."""
+        models: list[Tensor] = []
+        chances = dict.fromkeys(fed.ids, 1.0)
+        for k in range(self.n_clusters):
+            if models:
+                payload = {"module": state.module, "models": torch.stack(models)}
+                replies = fed.ask(losses, dict.fromkeys(fed.ids, payload), {"losses": (len(models),)})
+                chances = {i: float(reply["losses"].min()) for i, reply in replies.items()}
+            models.append(self._trained_by_one(fed, state, chances, k))
+        return torch.stack(models)
+
+    def _trained_by_one(self, fed: Federation, state: ClientMethodState, chances: dict[int, float], k: int) -> Tensor:
+        """The first model as trained by one client, drawn by `chances`; if it fails, another is drawn."""
+        clients, weights = list(chances), torch.tensor(list(chances.values()))
+        if not clients or not weights.sum() > 0:
+            raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
+        start = state.models[0]
+        for at in torch.multinomial(weights, int((weights > 0).sum()), generator=fed.rng("seeding", k)).tolist():
+            replies = dict(self.trained(fed, state, {clients[at]: start}))
+            if replies:
+                update: Tensor = replies[clients[at]]["update"]
+                return start + update
+        raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
+
+
+@task(holds={"group": is_count, "samples": is_amount, "loss": is_number})
+def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Choose the model with the least loss, then train it or take one gradient of it."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
+        x, y = client.x, labels_of(client)
+        rows, judged = _judged(client, payload)
+        group = least(judged)
+        start = payload["models"][group]
+        if payload["averaging"] == "gradients":
+            one = dataclasses.replace(descent, steps=1, batch_size=len(rows))
+            model, loss = descend(classifier, start, x[rows], y[rows], client.rng, one)
+        else:
+            model, loss = descend(classifier, start, x, y, client.rng, descent)
+        replies.append({"group": group, "update": model.sub_(start), "samples": len(client), "loss": loss})
+    return replies
+
+
+@task(holds={"group": is_count})
+def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Number of the model with the least loss, as ``group``."""
+    return [{"group": least(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)]
+
+
+def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+    """Rows of the samples that a client chooses by, int64 ``(m,)``, and each model's mean loss on them ``(K,)``."""
+    classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
+    if payload["identity"] == "all":
+        return torch.arange(len(x)), losses_of(payload["models"], classifier, x, y)
+    rows = torch.randperm(len(x), generator=client.rng)[: payload["training"]["batch_size"]]
+    return rows, losses_of(payload["models"], classifier, x[rows], y[rows])
+
+
+class _Worst:
+    """The trained models of the clients with the greatest losses, as many as there are groups."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.kept: list[tuple[float, int, Tensor]] = []
+
+    def see(self, loss: float, client: int, model: Tensor) -> None:
+        """Take notice of a client's model."""
+        self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.groups]
+
+    def reseeded(self, models: Tensor, labels: Tensor, shared: int) -> Tensor:
+        """`models` in which groups without a client have taken over these, the worst first, beyond what all share."""
+        sizes = labels[labels >= 0].bincount(minlength=len(models))
+        models = models.clone()
+        for group, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):
+            models[group, shared:] = model[shared:]
+        return models

@@ -1,0 +1,174 @@
+"""LADD: grouping clients by the style of their images (Shenaj et al. 2023, section 4.2), before training.
+
+Style is what the amplitude of the lowest spatial frequencies tells: light, colour, background. Built as the baseline of
+Prigent et al. (2024), whose code takes it class by class and is told the number of groups.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from annotated_types import Interval
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core.method import Count
+from fedkin.core.seeds import draw_seed
+from fedkin.methods.clients.client_method import UNKNOWN, renumbered
+from fedkin.methods.clients.client_tasks import filling_of, means_by_class
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_group
+from fedkin.methods.clients.one_shot.tree_cuts import Grouping
+
+_LEAST_GROUPS, _MOST_GROUPS = 4, 19
+
+FILLING = "style_filling"
+
+
+@dataclass(frozen=True)
+class LADDState(OneShotState):
+    """With the number of classes."""
+
+    classes: int = 0
+
+
+@dataclass(frozen=True)
+class LADDMethod(OneShotMethod):
+    """k-means on the clients' styles; then federated averaging per group. Styles are sent as they are.
+
+    Attributes
+    ----------
+    n_clusters : int or None
+        Number of groups; None takes that of the greatest silhouette from 4 to 19, as LADD itself does.
+    style : {"class", "client"}
+        A mean style of every class, or one of all samples of the client, as LADD itself has it.
+    window : float
+        Half the side of the window of lowest frequencies, as a share of the shorter side of the image, rounded down: at
+        0.1 it has 5 x 5 numbers for images of 28 x 28, 13 x 13 for 64 x 64.
+    """
+
+    n_clusters: Count | None = 4
+    style: Literal["class", "client"] = "class"
+    window: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
+
+    state_type = LADDState
+
+    def init(self, fed: Federation) -> LADDState:
+        """One new model, nobody in a group yet.
+
+        Raises
+        ------
+        FedkinError
+            If samples are no images.
+        """
+        classifier = self.classifier(fed)
+        if len(classifier.shape) != 3:
+            raise FedkinError(f"LADD compares the style of images, but samples have shape {classifier.shape}.")
+        return LADDState(
+            module=classifier.spec(),
+            models=classifier.initial(fed.rng("init"))[None],
+            labels=torch.full((len(fed.ids),), UNKNOWN),
+            classes=classifier.classes,
+        )
+
+    @property
+    def needed(self) -> int:
+        """One more than the groups there are to be at least."""
+        return (self.n_clusters or _LEAST_GROUPS) + 1
+
+    def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
+        """One exchange: the clients' styles."""
+        how = self._how(state)
+        length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
+        replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
+        return {client: reply["style"] for client, reply in replies.items()}
+
+    def grouped(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
+        """k-means, of the given number of groups or of the best by silhouette."""
+        points = messages.double().numpy()
+        seed = draw_seed(fed.rng("grouping"))
+        counts = [self.n_clusters] if self.n_clusters else range(_LEAST_GROUPS, _MOST_GROUPS + 1)
+        possible = [count for count in counts if count < len(points)]
+        # On one thread, for sums over several depend on which is first.
+        with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
+            warnings.simplefilter("ignore", ConvergenceWarning)  # that fewer styles than clusters differ
+            found = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in possible}
+        scores = {k: float(silhouette_score(points, labels)) for k, labels in found.items() if len(set(labels)) > 1}
+        best = max(scores, key=scores.__getitem__) if scores else possible[0]
+        labels = torch.tensor(renumbered(found[best].tolist()))
+        grouping = Grouping(labels=labels, separable=best > 1, cut=None, heights=[])
+        return grouping, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
+
+    def result(self, state: LADDState) -> dict[str, Any]:
+        """As of all methods of this family, and how a newcomer's style is taken."""
+        return super().result(state) | self._how(state)
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+        """Group of a client that was not there: that whose mean style is nearest."""
+        return nearest_group(result["centroids"], style_of(newcomer, result)[0])
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """Unless a client has one style."""
+        return bool(result["style"] == "class")
+
+    def _how(self, state: LADDState) -> dict[str, Any]:
+        return {
+            "style": self.style,
+            "window": self.window,
+            "segments": state.classes if self.style == "class" else 1,
+        }
+
+
+@task
+def describe_style(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        style, remembered = style_of(client, payload)
+        client.state.update(remembered)
+        replies.append({"style": style})
+    return replies
+
+
+def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """A client's style, float32 ``(segments * channels * side * side,)``, and the filling of its missing classes.
+
+    Parameters
+    ----------
+    client : Client
+    how : mapping
+        ``style`` and ``window``, see `LADDMethod`, and the number of ``segments``.
+    """
+
+    def describe(x: Tensor) -> Tensor:
+        return low_frequencies(x, how["window"]).flatten(1)
+
+    if how["style"] == "client":
+        return describe(client.x).mean(0), {}
+    width = math.prod(window_shape(client.x.shape[1:], how["window"]))
+    filling = filling_of(client, FILLING, how["segments"], width)
+    return means_by_class(client, filling, describe).flatten(), {FILLING: filling}
+
+
+def low_frequencies(x: Tensor, window: float) -> Tensor:
+    """Amplitudes of the lowest frequencies of images: ``(n, C, side, side)``, that of the mean in the middle."""
+    _, height, width = window_shape(list(x.shape[1:]), window)
+    amplitudes: Tensor = torch.fft.fftshift(torch.fft.fft2(x).abs(), dim=(-2, -1))
+    top, left = x.shape[-2] // 2 - height // 2, x.shape[-1] // 2 - width // 2
+    return amplitudes[..., top : top + height, left : left + width]
+
+
+def window_shape(shape: Sequence[int], window: float) -> tuple[int, int, int]:
+    """Channels, height and width of the window in images of `shape`; no more than these have."""
+    side = 2 * math.floor(window * min(shape[1:])) + 1
+    return (shape[0], min(side, shape[1]), min(side, shape[2]))

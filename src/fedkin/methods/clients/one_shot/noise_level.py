@@ -1,0 +1,74 @@
+"""How high a Ward tree would be if there were nothing to separate inside of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkin.clustering.ward import Floats, Integers, top_height
+
+_SAMPLE = 500  # clients whose permuted embeddings are clustered
+_FEW = 250  # clients up to which there are 20 permutations; beyond, heights vary less and 5 do
+_OWN = 0.8  # so many times more than flips counts what clients' own variance adds to the squared noise level
+_MARGIN = 1.02  # of the noise level, above the greatest height of so few permutations
+_FASTER = 0.03  # added to the power of growth, which itself grows with the number of clients
+
+
+def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
+    """Greatest height that the tree would have if columns were independent inside groups.
+
+    It is the greatest height of Ward trees of the same points after every column was permuted inside of each group.
+    Clients of one group also differ in ways that are not independent between columns; that part of their variance, all
+    but what flips cause, counts 1.8 times.
+
+    For more than 500 clients the trees are of so many, and the level is extrapolated by the power of the number of
+    clients with which the mean height grew from a quarter of them.
+
+    Parameters
+    ----------
+    x : (n, d)
+    labels : int64 (n,)
+        0..k-1, the groups found so far.
+    finer : int64 (n,)
+        The same after the next split, inside of whose groups the clients' own variance is taken: were it taken before,
+        what the split may explain would count against it.
+    flips : float or None
+        Probability of a flip. Without it, or for other numbers than bits, all variance is taken to be the clients' own.
+    draws : Generator
+    """
+    n = len(x)
+    rows = draws.permutation(n)[:_SAMPLE] if n > _SAMPLE else np.arange(n)
+    inside = _residuals(x[rows], labels[rows])
+    times = range(20 if n <= _FEW else 5)
+    heights = [_permuted_height(inside, labels[rows], draws) for _ in times]
+    level = max(heights)
+    if n > _SAMPLE and level > 0:
+        few = draws.permutation(rows)[: _SAMPLE // 4]
+        less = [_permuted_height(_residuals(x[few], labels[few]), labels[few], draws) for _ in times]
+        if min(less) > 0:
+            power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
+            level *= (n / _SAMPLE) ** (max(0.0, power) + _FASTER)
+    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(_residuals(x[rows], finer[rows]), finer[rows], flips)))
+
+
+def _own_share(inside: Any, labels: Integers, flips: float | None) -> float:
+    """Share of the variance inside groups, in [0, 1], that flips do not account for."""
+    if flips is None:
+        return 1.0
+    total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])
+    return 1.0 if total == 0 else float(np.clip(1 - flips * (1 - flips) / total, 0, 1))
+
+
+def _residuals(x: Any, labels: Integers) -> Floats:
+    found: Floats = x.astype(np.float64)
+    for number in np.unique(labels):
+        found[labels == number] -= found[labels == number].mean(0)
+    return found
+
+
+def _permuted_height(inside: Floats, labels: Integers, draws: np.random.Generator) -> float:
+    shuffled = inside.astype(np.float32)
+    for number in np.unique(labels):
+        shuffled[labels == number] = draws.permuted(shuffled[labels == number], axis=0)
+    return top_height(shuffled)

@@ -1,0 +1,279 @@
+"""Grouping clients once, before training, by one small message from each.
+
+What the embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have in common: everybody sends a
+message, the server groups messages, every group trains a model of its own. A client that comes later sends a message
+and belongs where its message is nearest (section V). With `refresh`, clients send another message from time to time
+and go over to another group if their data have changed (section VII, where it is left to future work).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from fedkin.core import Federation, FedkinError, Record
+from fedkin.core.method import Count, display_name
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, positions, round_record
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.clients.one_shot.tree_cuts import Grouping, group
+from fedkin.nn.aggregation import Means
+from fedkin.nn.classifier import Classifier
+
+_SMALLEST, _SMALLEST_SHARE = 2, 0.1
+_FAR = 4.0
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class OneShotState(ClientMethodState):
+    """With the clients' messages.
+
+    Attributes
+    ----------
+    messages : Tensor
+        ``(n, d)``, the last message of each client, zeros where there is none; uint8 bits, or float32.
+    rounds : int
+        Rounds of training done.
+    attempts : int
+        Steps in which too few clients sent a message to form groups.
+    """
+
+    messages: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    rounds: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
+class OneShotMethod(FedAvgMethod):
+    """A method that groups clients by one message each, and then averages within groups.
+
+    Attributes
+    ----------
+    min_size : int or None
+        Clients that a group needs; by default a tenth of them, and at least two.
+    refresh : int
+        Every so many rounds of training all clients send a new message; 0 for never. Who is nearest to another group
+        goes there, and strangers to all groups found a new one if at least `min_size` of them are alike.
+    shared_layers : int
+        So many leading parameter tensors are averaged over all groups. The authors' code does so with both convolutions
+        of LeNet-5, four tensors, without a word in the paper.
+    """
+
+    min_size: Count | None = None
+    refresh: Annotated[int, Ge(0)] = 0
+    shared_layers: Annotated[int, Ge(0)] = 0
+
+    state_type: ClassVar[type[ClientMethodState]] = OneShotState
+
+    @abstractmethod
+    def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
+        """One exchange: the messages ``(d,)`` of those clients that answered."""
+
+    @abstractmethod
+    def grouped(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
+        """Groups of messages ``(m, d)``, and plain values that tell about it."""
+
+    def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
+        """The first messages ``(m, d)`` made comparable, and the state that remembers how; as they are, by default."""
+        return state, messages
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Group the clients, if that is still to be done; else a round of training, after new messages if any."""
+        if not state.messages.numel():
+            return self._form(fed, state)
+        missing: dict[int, str] = {}
+        state, told = self._heard(fed, state, missing)
+        heard, means = self.averaged(fed, state)
+        missing |= fed.missing
+        rounds = state.rounds + 1
+        models = state.models + self.server_learning_rate * means.all()
+        after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
+        record = round_record(fed, heard, state.labels, phase="training", **told)
+        answered = [client for client in record.answered if client not in missing]
+        return after, dataclasses.replace(record, answered=answered, missing=missing)
+
+    def means(self, state: ClientMethodState) -> Means:
+        """Means of a round's updates, in which groups have their first layers in common if they are to."""
+        groups, size = state.models.shape
+        return Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+
+    @property
+    def needed(self) -> int:
+        """Clients whose messages it takes to form groups."""
+        return 1
+
+    def smallest(self, clients: int) -> int:
+        """Clients that a group needs, of so many."""
+        return self.min_size if self.min_size is not None else max(_SMALLEST, round(_SMALLEST_SHARE * clients))
+
+    def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Have everybody send a message, and group them; again in the next step if too few answered."""
+        replies = self.messages(fed, state, fed.present)
+        missing = dict(fed.missing)
+        if len(replies) < self.needed:
+            return self._again(fed, state)
+        position = positions(fed)
+        rows = [position[client] for client in replies]
+        state, sent = self.aligned(state, torch.stack(list(replies.values())))
+        messages = sent.new_zeros(len(fed.ids), sent.shape[1])
+        messages[rows] = sent
+        found, told = self.grouped(fed, state, sent)
+        labels = torch.full((len(fed.ids),), UNKNOWN)
+        labels[rows] = found.labels
+        models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
+        after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
+        record = round_record(fed, {}, labels, phase="embedding", grouping=told)
+        return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
+
+    def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Try once more in the next step, but not for ever."""
+        attempts = state.attempts + 1
+        if attempts == _ATTEMPTS or not fed.missing:
+            reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
+            raise FedkinError(
+                f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its groups, but had "
+                f"fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
+            )
+        return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
+
+    def _heard(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
+        """The state after new messages, from newcomers or from everyone, and what they led to."""
+        position = positions(fed)
+        due = self.refresh and state.rounds and state.rounds % self.refresh == 0
+        asked = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
+        replies = self.messages(fed, state, asked) if asked else {}
+        missing.update(fed.missing if asked else {})
+        if not replies:
+            return state, {}
+        rows = torch.tensor([position[client] for client in replies])
+        new = torch.stack(list(replies.values()))
+        labels, parents = self._placed(fed, state, rows, new)
+        told = _changes(list(replies), state.labels[rows].tolist(), labels[rows].tolist())
+        if parents:
+            told["founded"] = list(range(len(state.models), len(state.models) + len(parents)))
+        models = torch.cat([state.models, state.models[parents]]) if parents else state.models
+        messages = state.messages.clone()
+        messages[rows] = new
+        return dataclasses.replace(state, labels=labels, messages=messages, models=models), told
+
+    def _placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
+        """Labels after messages `new` of the clients at `rows`; and, for each group founded, whose model it takes."""
+        centroids, reach = circles(state.messages, state.labels, len(state.models))
+        # Not by products: those of an infinite centroid are undefined.
+        distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
+        nearest = distances.argmin(1)
+        far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
+        far |= self._apart(fed, state, rows, new, nearest)
+        labels = state.labels.clone()
+        known = labels[rows] != UNKNOWN
+        # A stranger to all groups keeps the one it has; one that has none takes the nearest.
+        labels[rows] = torch.where(far & known, labels[rows], nearest)
+        parents: list[int] = []
+        if int(far.sum()) >= self.smallest(len(fed.present)):
+            for part in self._companies(fed, state, new[far], float(reach.max())):
+                members = rows[far][part]
+                parents.append(int(labels[members].mode().values))
+                labels[members] = len(state.models) + len(parents) - 1
+                centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
+        if parents:  # some that took the nearest group, or kept theirs, are nearer to a new one
+            distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = distances.argmin(1)
+            labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
+        return labels, parents
+
+    def _apart(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
+        """Whose message changed, or is the first, and sets it apart from the group it is nearest to: bool ``(m,)``.
+
+        Flipped bits hide from one client what several together show: those that would stand in a group of their own,
+        were the group divided anew, are strangers to it.
+        """
+        smallest = self.smallest(len(fed.present))
+        messages = state.messages.clone()
+        messages[rows] = new
+        labels, changed = state.labels.clone(), torch.zeros(len(messages), dtype=torch.bool)
+        labels[rows], changed[rows] = nearest, (new != state.messages[rows]).any(1)
+        apart = torch.zeros_like(changed)
+        for k in range(len(state.models)):
+            members = (labels == k).nonzero()[:, 0]
+            if int(changed[members].sum()) < smallest:
+                continue
+            parts = group(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
+            shares = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
+            stays = int(shares.argmin())  # where most are who were there before
+            apart[members[(parts != stays) & (shares[parts] > 0.5)]] = True
+        return apart[rows]
+
+    def _companies(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
+        """Which of the strangers are alike enough, and many enough, to found a group."""
+        smallest = self.smallest(len(fed.present))
+        found = group(strangers, "gap", smallest, fed.rng("strangers", state.steps))
+        centroids, _ = circles(strangers, found.labels, int(found.labels.max()) + 1)
+        companies = []
+        for k, centroid in enumerate(centroids):
+            members = (found.labels == k).nonzero()[:, 0]
+            distances = (strangers[members].double() - centroid).norm(dim=1)
+            if len(members) >= smallest and float(distances.mean()) <= reach:
+                companies.append(members)
+        return companies
+
+    def result(self, state: Any) -> dict[str, Any]:
+        """As of all methods, with the groups' centroids ``(K, d)``."""
+        centroids, _ = circles(state.messages, state.labels, len(state.models))
+        return super().result(state) | {"centroids": centroids.float()}
+
+
+def circles(messages: Tensor, labels: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Where groups are and how far they reach.
+
+    Parameters
+    ----------
+    messages : Tensor, (n, d)
+    labels : Tensor, (n,) int64
+        -1 for clients that belong nowhere.
+    groups : int
+        K.
+
+    Returns
+    -------
+    centroids : Tensor, (K, d) float64
+        Infinite for a group without members: nobody is near it.
+    reach : Tensor, (K,) float64
+        Mean distance of a member from the centroid of the others, and four standard deviations more, which are pooled
+        over all groups because a small one tells little of its spread. Further away is a stranger.
+    """
+    centroids = torch.full((groups, messages.shape[1]), torch.inf, dtype=torch.float64)
+    distances: dict[int, Tensor] = {}
+    for k in range(groups):
+        members = messages[labels == k].double()
+        if len(members):
+            centroids[k] = members.mean(0)
+        if len(members) > 1:
+            distances[k] = (members - centroids[k]).norm(dim=1) * (len(members) / (len(members) - 1))
+    if not distances:
+        return centroids, torch.full((groups,), torch.inf, dtype=torch.float64)
+    around = torch.cat([own - own.mean() for own in distances.values()])
+    spread = around.square().mean().sqrt()
+    overall = torch.cat(list(distances.values())).mean()
+    means = torch.stack([distances[k].mean() if k in distances else overall for k in range(groups)])
+    return centroids, means + _FAR * spread
+
+
+def nearest_group(centroids: Tensor, message: Tensor) -> int:
+    """The group whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
+    return int((centroids.double() - message.double()).norm(dim=1).argmin())
+
+
+def _changes(clients: Sequence[int], before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:
+    """Who went from where to where, and who is new and where."""
+    every = list(zip(clients, before, after, strict=True))
+    moved = [[client, old, new] for client, old, new in every if UNKNOWN != old != new]
+    newcomers = [[client, new] for client, old, new in every if old == UNKNOWN]
+    told: Mapping[str, Any] = {"moved": moved, "newcomers": newcomers}
+    return {name: value for name, value in told.items() if value}

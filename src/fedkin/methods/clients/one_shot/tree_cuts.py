@@ -1,0 +1,333 @@
+"""Groups of clients by their embeddings, read off one Ward tree (Prigent et al., section IV and algorithm 2).
+
+Three ways to cut the tree:
+
+* ``bayes``: the authors' search over thresholds, kept as it is so that their results can be repeated.
+* ``exact``: every cut is scored. By default each further group must explain more of the sum of squares than dividing a
+  group at random does; ``objective="paper"`` takes the true optimum of what ``bayes`` searches for.
+* ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
+
+The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside groups.
+Groups are sought from one upwards until no further split rises above the level; where the first does not, there is
+nothing to separate, and one group is the answer.
+
+A group has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller group is not
+admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a group; what comes off it
+in smaller pieces joins the group with the nearest mean. So does, until nothing changes, every other client (k-means
+started from the groups): a tree cannot take a merge back, and with many flips some early ones are wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.clustering.ward import Floats, Integers, Tree, grown
+from fedkin.core import FedkinError
+from fedkin.core.seeds import draw_seed
+from fedkin.methods.clients.client_method import renumbered
+from fedkin.methods.clients.one_shot.noise_level import noise_level
+from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible, tried_thresholds
+
+Mode = Literal["bayes", "exact", "gap"]
+Objective = Literal["noise", "paper"]
+
+MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
+
+_TOLD = 40  # heights and candidates that are reported
+_LARGE_GAP = 1 / 2  # of the largest, in logarithms
+_REFINEMENTS = 50
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of clients, and what they were read off.
+
+    Attributes
+    ----------
+    labels : Tensor
+        int64 ``(n,)``, 0..k-1 in order of first appearance.
+    separable : bool
+        False where there is nothing to separate; all labels are 0 then, and that is the answer.
+    cut : float or None
+        Height at which the tree was cut, in the units of Euclidean distance times the square root of group sizes
+        (SciPy's convention); ``None`` where it was not.
+    heights : list of float
+        The greatest merge heights, greatest first, at most 40.
+    noise : float or None
+        The noise level at the last number of groups looked at; ``None`` for the paper's objective.
+    candidates : list of dict
+        Cuts that were compared, at most 40: ``groups``, ``height`` (at or above which groups are apart) and ``score``
+        (what was maximised; ``None`` where a cut is not admissible).
+    """
+
+    labels: Tensor
+    separable: bool
+    cut: float | None
+    heights: list[float]
+    noise: float | None = None
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+
+
+def group(
+    points: Tensor,
+    mode: Mode,
+    min_size: int,
+    rng: torch.Generator,
+    *,
+    objective: Objective = "noise",
+    flips: float | None = None,
+    bounds: tuple[float, float] = (1.0, 100.0),
+    limit: int = 10_000,
+    sample: int = 5_000,
+) -> Grouping:
+    """Group clients by their embeddings.
+
+    Parameters
+    ----------
+    points : Tensor (n, d)
+        Bits of 0 and 1 (any dtype), or other finite numbers.
+    mode : {"bayes", "exact", "gap"}
+        See the module.
+    min_size : int
+        Least clients of a group, at least 1; where n is below twice of it, the answer is one group.
+    rng : torch.Generator
+        For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
+    objective : {"noise", "paper"}
+        Of ``exact``.
+    flips : float or None
+        Probability of a flip, in [0, 0.5], where points are bits and it is the same for all: variance beyond what flips
+        cause is the clients' own.
+    bounds : (float, float)
+        Thresholds that ``bayes`` searches; the paper's by default, which suit 200 to 7,680 bits.
+    limit, sample : int
+        A tree takes memory that grows with the square of the number of points, 0.8 GB for 10,000. Beyond `limit` points
+        the tree is one of a `sample` of them, drawn at random, with `min_size` in proportion but at least 2; all others
+        join the group with the nearest mean, and k-means over everyone follows.
+
+    Raises
+    ------
+    FedkinError
+        If points are not a matrix of at least one row and column of finite numbers, or an argument is out of range.
+    """
+    _check(points, mode, min_size, objective, flips, bounds, limit, sample)
+    if len(points) <= limit:
+        return _by_tree(points, mode, min_size, rng, objective, flips, bounds)
+
+    def grouped(some: Tensor, least: int) -> Grouping:
+        return _by_tree(some, mode, least, rng, objective, flips, bounds)
+
+    return _by_sample(points, sample, min_size, rng, grouped)
+
+
+def _by_tree(
+    points: Tensor,
+    mode: Mode,
+    min_size: int,
+    rng: torch.Generator,
+    objective: Objective,
+    flips: float | None,
+    bounds: tuple[float, float],
+) -> Grouping:
+    """Groups read off one tree of all points."""
+    bits = bool(((points == 0) | (points == 1)).all())
+    x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
+    if not bits:
+        x = x - x.mean(0)  # distances by products lose digits far from the origin
+    if len(x) < max(2, 2 * min_size):
+        return Grouping(torch.zeros(len(x), dtype=torch.int64), False, None, [])
+    tree = grown(x)
+    if mode == "bayes":
+        return _searched(tree, min_size, *bounds)
+    if mode == "exact" and objective == "paper":
+        return _finest(tree, min_size)
+    return _above_noise(x, tree, mode, min_size, flips, rng)
+
+
+def _by_sample(
+    points: Tensor,
+    sample: int,
+    min_size: int,
+    rng: torch.Generator,
+    grouped: Callable[[Tensor, int], Grouping],
+) -> Grouping:
+    """Groups of a sample of the points, which all others join."""
+    rows = torch.randperm(len(points), generator=rng)[:sample]
+    found = grouped(points[rows], max(2, min_size * sample // len(points)))
+    if not found.separable:
+        return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
+    x = points.detach().cpu().numpy().astype(np.float32)
+    labels = np.full(len(x), -1, dtype=np.int64)
+    labels[rows.numpy()] = found.labels.numpy()
+    labels = _refined(x, _joined(x, labels), min_size)
+    return dataclasses.replace(found, labels=torch.tensor(renumbered(labels.tolist())))
+
+
+# the paper's objective
+
+
+def _finest(tree: Tree, min_size: int) -> Grouping:
+    """The admissible cut with the least Calinski-Harabasz index."""
+    score = admissible(tree, min_size)
+    shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_TOLD]
+    if np.isnan(score).all():
+        return _one_group(tree, candidates=shown)
+    done = int(np.nanargmax(score))
+    upper = tree.heights[done]
+    lower = tree.heights[done - 1] if done else 0.0
+    return _grouping(tree, tree.labels(done), float((upper + lower) / 2), candidates=shown)
+
+
+def _searched(tree: Tree, min_size: int, low: float, high: float) -> Grouping:
+    """Algorithm 2 as in the authors' code.
+
+    The best admissible cut that was tried is taken; where none was, there is one group. The authors' code takes the
+    first threshold then, whatever it gives. So it does where the index of all admissible cuts is above 500, as with
+    many clients and few flips: the penalty for cuts that are not admissible is better then.
+    """
+    score = admissible(tree, min_size)
+
+    def done_at(threshold: float) -> int:
+        return int(np.searchsorted(tree.heights, threshold, side="left"))  # scikit-learn merges below the threshold
+
+    def value(threshold: float) -> float:
+        found = score[done_at(threshold)]
+        return PENALTY if np.isnan(found) else float(found)
+
+    tried = tried_thresholds(value, low, high)
+    shown = [_candidate(tree, done_at(threshold), score[done_at(threshold)], threshold) for threshold in tried]
+    scores = [score[done_at(threshold)] for threshold in tried]
+    if np.isnan(scores).all():
+        return _one_group(tree, candidates=shown)
+    best = tried[int(np.nanargmax(scores))]
+    return _grouping(tree, tree.labels(done_at(best)), best, candidates=shown)
+
+
+# above the noise
+
+
+def _above_noise(x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator) -> Grouping:
+    splits = tree.splits(min_size)
+    heights = tree.heights[splits]
+    draws = np.random.default_rng(draw_seed(rng))
+    labels = np.zeros(len(x), dtype=np.int64)
+    count = 0  # splits that are done
+
+    def divided(count: int) -> Integers:
+        return _refined(x, _joined(x, tree.divided(splits[:count], min_size)), min_size)
+
+    while True:
+        finer = divided(count + 1) if count < len(splits) else labels
+        level = max(noise_level(x, labels, finer, flips, draws), 1e-6 * float(tree.heights[-1]))
+        above = int((heights > level).sum())
+        if above <= count:
+            break
+        count = above
+        labels = divided(count)
+    score = np.cumsum(heights**2 - level**2) / 2  # explained, less what noise would explain
+    if mode == "gap" and count:
+        score = _gaps(heights, level)
+        count = 1 + int(np.flatnonzero(score[:count] >= _LARGE_GAP * score[:count].max())[-1])
+    told: list[dict[str, Any]] = [
+        {"groups": at + 2, "height": float(height), "score": float(score[at])}
+        for at, height in enumerate(heights[:_TOLD])
+    ]
+    if not count:
+        return _one_group(tree, level, told)
+    upper = float(heights[count - 1])
+    lower = float(heights[count]) if count < len(heights) else min(level, upper)
+    return _grouping(tree, divided(count), (upper + lower) / 2, level, told)
+
+
+def _gaps(heights: Floats, level: float) -> Floats:
+    """Logarithm of every height over the next; a height is never taken to be below half the noise level."""
+    floored = np.maximum(np.append(heights, 0.0), level / 2)
+    return np.asarray(np.log(floored[:-1] / floored[1:]))
+
+
+# groups
+
+
+def _means(x: Any, labels: Integers) -> Floats:
+    groups = int(labels.max()) + 1
+    return np.stack([x[labels == number].mean(0, dtype=np.float64) for number in range(groups)])
+
+
+def _nearest(x: Any, means: Floats) -> Integers:
+    """Group with the nearest mean, of equally near ones the first."""
+    return np.asarray(((means**2).sum(1) - 2 * (x @ means.T)).argmin(1), dtype=np.int64)
+
+
+def _joined(x: Any, labels: Integers) -> Integers:
+    """`labels` as 0..k-1, with clients of no group (-1) put to the nearest mean."""
+    known = labels >= 0
+    found = np.full(len(labels), -1, dtype=np.int64)
+    found[known] = np.unique(labels[known], return_inverse=True)[1]
+    if not known.all():
+        found[~known] = _nearest(x[~known], _means(x[known], found[known]))
+    return found
+
+
+def _refined(x: Any, labels: Integers, min_size: int) -> Integers:
+    """k-means from `labels`, as long as no group falls below `min_size`."""
+    for _ in range(_REFINEMENTS):
+        moved = _nearest(x, _means(x, labels))
+        if (moved == labels).all() or np.bincount(moved, minlength=int(labels.max()) + 1).min() < max(1, min_size):
+            break
+        labels = moved
+    return labels
+
+
+def _grouping(
+    tree: Tree, labels: Integers, cut: float, noise: float | None = None, candidates: list[dict[str, Any]] | None = None
+) -> Grouping:
+    numbers = torch.tensor(renumbered(labels.tolist()), dtype=torch.int64)
+    return Grouping(numbers, True, cut, _greatest(tree), noise, candidates or [])
+
+
+def _one_group(tree: Tree, noise: float | None = None, candidates: list[dict[str, Any]] | None = None) -> Grouping:
+    labels = torch.zeros(tree.leaves, dtype=torch.int64)
+    return Grouping(labels, False, None, _greatest(tree), noise, candidates or [])
+
+
+def _greatest(tree: Tree) -> list[float]:
+    return [float(height) for height in tree.heights[::-1][:_TOLD]]
+
+
+def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
+    at = height if height is not None else float(tree.heights[done]) if done < len(tree.heights) else None
+    return {"groups": tree.leaves - done, "height": at, "score": None if np.isnan(score) else float(score)}
+
+
+def _check(
+    points: Tensor,
+    mode: str,
+    min_size: int,
+    objective: str,
+    flips: float | None,
+    bounds: tuple[float, float],
+    limit: int,
+    sample: int,
+) -> None:
+    if points.ndim != 2 or 0 in points.shape:
+        raise FedkinError(f"points has shape {tuple(points.shape)}; allowed: (clients, numbers), both at least 1.")
+    if not bool(torch.isfinite(points).all()):
+        raise FedkinError("points holds a number that is not finite; all embeddings that are grouped must be finite.")
+    if mode not in MODES:
+        raise FedkinError(f"mode of the grouping is '{mode}'; allowed: {', '.join(MODES)}.")
+    if objective not in ("noise", "paper"):
+        raise FedkinError(f"objective of the grouping is '{objective}'; allowed: noise, paper.")
+    if min_size < 1:
+        raise FedkinError(f"min_size is {min_size}; allowed: 1 or more clients.")
+    if flips is not None and not 0 <= flips <= 0.5:
+        raise FedkinError(f"flips is {flips}; allowed: probabilities from 0 to 0.5.")
+    if not 0 < bounds[0] < bounds[1]:
+        raise FedkinError(f"bounds is {bounds}; allowed: two thresholds above 0, the lower first.")
+    if not 1 < sample <= limit:
+        raise FedkinError(f"sample is {sample}; allowed: 2 to {limit}, the limit beyond which one is drawn.")

@@ -1,0 +1,169 @@
+"""Clustered federated learning by recursive bipartition (Sattler, Müller, Samek 2020; algorithms 1 and 2).
+
+Halves are found by complete linkage, as in the authors' code; algorithm 1 as printed is single linkage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Ge, Interval
+from sklearn.cluster import AgglomerativeClustering
+from torch import Tensor
+
+from fedkin.core import Federation, Record
+from fedkin.methods.clients.client_method import NotNegative
+from fedkin.methods.clients.client_tasks import losses
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
+
+SattlerLinkage = Literal["complete", "single"]
+
+
+@dataclass(frozen=True)
+class SattlerState(SplitState):
+    """With what norms are measured by, and the clients' choices among cached models.
+
+    Attributes
+    ----------
+    greatest_norm : float
+        Of an update in any round so far.
+    choices : dict of str to int
+        By client, the position in `splits` of the cached model that serves it better than its group's; set at the end.
+    """
+
+    greatest_norm: float = 0.0
+    choices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SattlerMethod(UpdateMethod):
+    """Trains one model; whenever a group's model rests while some of its clients still pull, the group is cut in two.
+
+    A group is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
+    update is above `largest_above` (epsilon 2), it has more than two clients, it is `cooldown` rounds old, and its
+    halves are apart. The cut is the one of `linkage` on the cosine between updates, tried in every group, every round.
+    A group that is cut leaves its model in the cache; at the end every client takes the model, its group's or one
+    cached on its way there, that has the least loss on its data.
+
+    Attributes
+    ----------
+    mean_below, largest_above : float
+        epsilon 1 and epsilon 2.
+    norms : {"relative", "absolute"}
+        Whether these are shares, so that they need not be found anew for every model and learning rate: epsilon 1 of
+        the greatest norm in the group in this round, which tells how far its updates cancel out, and epsilon 2 of the
+        greatest in any round so far, which tells how far they are from rest. Or lengths, as in the paper (0.4 and 1.6
+        there).
+    separation : float
+        A cut is made only if no two clients of different halves have updates of at least this cosine: the paper's
+        criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 halves have to pull against each other, for noise
+        alone makes many like clients look like `mean_below`; 1 cuts whatever the angle.
+    linkage : {"complete", "single"}
+        How halves are found. "complete", as in the authors' code, keeps small the greatest distance within a half.
+        "single" is algorithm 1 as printed, which joins the most similar clients first until two sets are left, so that
+        the least distance between the halves is as great as can be.
+    cooldown : int
+        Rounds before the first cut, and before a new group is cut in turn (20, and only before the first, in the code
+        of OCFL's comparison).
+    cache : bool
+        Whether clients may go back to a cached model at the end, which takes one more exchange.
+    """
+
+    mean_below: NotNegative = 0.3
+    largest_above: NotNegative = 0.2
+    norms: Literal["relative", "absolute"] = "relative"
+    separation: Annotated[float, Interval(ge=-1, le=1)] = 0.0
+    linkage: SattlerLinkage = "complete"
+    cooldown: Annotated[int, Ge(0)] = 5
+    cache: bool = True
+
+    state_type: ClassVar[type[SplitState]] = SattlerState
+
+    def watching(self, state: SattlerState) -> bool:
+        """Always."""
+        return True
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """As `UpdateMethod.step`; the last round also asks clients which cached model serves them best."""
+        after, record = super().step(fed, state)
+        if self.cache and after.finished and after.splits:
+            after = dataclasses.replace(after, choices=self._best_cached(fed, after))
+            missing = record.missing | fed.missing
+            answered = [client for client in record.answered if client not in missing]
+            record = dataclasses.replace(record, answered=answered, missing=missing)
+        return after, record
+
+    def divided(
+        self, fed: Federation, state: SattlerState, part: Round
+    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        """Two halves, if the group has come to rest and its clients have not."""
+        weights = torch.tensor(part.weights)
+        mean = float((weights @ part.compared / weights.sum()).norm())
+        largest = float(part.compared.norm(dim=1).max())
+        distances = cosine_distances(part.compared)
+        values = {"norms": {str(part.group): [mean, largest]}}
+        units = (largest, max(largest, state.greatest_norm)) if self.norms == "relative" else (1.0, 1.0)
+        born = max((split["round"] for split in state.splits if part.group in split["groups"]), default=0)
+        rested = state.steps - born >= self.cooldown
+        parted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
+        if not (rested and parted and len(part.clients) > 2):
+            return None, distances, values
+        halves = torch.tensor(bipartition(distances, self.linkage))
+        most_alike = float(1 - distances[halves == 0][:, halves == 1].min())
+        return (halves.tolist() if most_alike < self.separation else None), distances, values
+
+    def kept(self, state: SattlerState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
+        """The greatest norm so far."""
+        norms = [largest for one in watched for _, largest in one.told["norms"].values()]
+        return {"greatest_norm": max([state.greatest_norm, *norms])}
+
+    def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
+        """By client, the split whose model has a lower loss on its data than its group's, if one has."""
+        payloads, ancestors = {}, {}
+        for at, client in enumerate(fed.ids):
+            group = int(state.labels[at])
+            if group >= 0:
+                ancestors[client] = _way(state.splits, group)
+                models = [state.models[group], *(state.splits[index]["model"] for index in ancestors[client])]
+                payloads[client] = {"module": state.module, "models": torch.stack(models)}
+        choices = {}
+        for client, reply in fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)}):
+            best = int(reply["losses"].argmin())
+            if best > 0:
+                choices[str(client)] = ancestors[client][best - 1]
+        return choices
+
+    def result(self, state: SattlerState) -> dict[str, Any]:
+        """With the clients' choices among the cached models."""
+        return {**super().result(state), "choices": state.choices}
+
+    @staticmethod
+    def model_of(result: Mapping[str, Any], client: int) -> Tensor:
+        """The model that serves `client` best: its group's, or the cached one it chose."""
+        choice = result["choices"].get(str(client))
+        if choice is None:
+            return UpdateMethod.model_of(result, client)
+        cached: Tensor = result["splits"][choice]["model"]
+        return cached
+
+
+def _way(splits: list[dict[str, Any]], group: int) -> list[int]:
+    """Positions of the splits that led to `group`, in order of time."""
+    way = []
+    for at in range(len(splits) - 1, -1, -1):
+        if group in splits[at]["groups"]:
+            way.append(at)
+            group = splits[at]["group"]
+    return way[::-1]
+
+
+def bipartition(distances: Tensor, linkage: SattlerLinkage = "complete") -> list[int]:
+    """The two halves, 0 and 1 by client: the greatest distance within a half is made small, or ("single") the least
+    between them great.
+    """
+    search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage=linkage)
+    return [int(label) for label in search.fit_predict(distances.numpy())]

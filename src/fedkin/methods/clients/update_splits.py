@@ -1,0 +1,305 @@
+"""Telling groups apart by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
+
+Clients that train the same model on like data move it in like directions. A *split* divides one group in several, by
+the updates of one round, and is remembered: the model they started from, and each new group's mean update. So a client
+that was not there, because it failed to answer or did not exist, trains that same model and joins the group that its
+update agrees with best.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Record
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    positions,
+    renumbered,
+    round_record,
+)
+from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.nn.aggregation import Means
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.descent import Descent, descend
+
+_COLUMNS = 1 << 20
+
+
+@dataclass(frozen=True)
+class SplitState(ClientMethodState):
+    """With the history of splits.
+
+    Attributes
+    ----------
+    splits : list of dict
+        In order of time: ``round``, counted from 1; ``group``, the number of the group divided; ``model`` ``(size,)``,
+        its model then; ``clients``, who was there; ``parts``, the part of each; ``distances`` ``(n, n)`` between their
+        updates; ``groups``, the number of each part as a group, the first part keeping the old one; ``directions``
+        ``(parts, size)``, their mean updates.
+    pending : dict of str to int
+        Clients that were not there at a split of their group, and its position in `splits`.
+    """
+
+    splits: list[dict[str, Any]] = field(default_factory=list)
+    pending: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One group's part of a round, as `UpdateMethod.divided` sees it.
+
+    Attributes
+    ----------
+    group : int
+    clients : list of int
+        Members that answered.
+    updates : Tensor
+        float32 ``(n, size)``, in order of `clients`.
+    compared : Tensor
+        ``(n, some)``: the part of the updates that is compared.
+    weights : list of float
+        Of the updates in a mean.
+    """
+
+    group: int
+    clients: list[int]
+    updates: Tensor
+    compared: Tensor
+    weights: list[float]
+
+
+@dataclass(frozen=True)
+class UpdateDistances:
+    """What a method saw of one group in a round: who answered, their distances ``(n, n)``, and what it told."""
+
+    clients: list[int]
+    distances: Tensor
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UpdateMethod(ClientMethod):
+    """A method that begins with one group and divides groups by their clients' updates.
+
+    Attributes
+    ----------
+    compare : {"parameters", "floats", "everything"}
+        Which part of an update tells clients apart: trainable parameters; these and a batch norm's running statistics;
+        or the whole state, in which a batch norm's counter of batches drowns everything else.
+    """
+
+    compare: Literal["parameters", "floats", "everything"] = "parameters"
+
+    state_type: ClassVar[type[ClientMethodState]] = SplitState
+
+    @abstractmethod
+    def watching(self, state: Any) -> bool:
+        """Whether a split may come in this round; if not, updates are averaged as they come and not kept."""
+
+    @abstractmethod
+    def divided(self, fed: Federation, state: Any, part: Round) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        """Whether, and how, one group divides.
+
+        Returns
+        -------
+        parts : list of int or None
+            The part, 0..m-1, that each of the round's clients goes to; ``None`` if the group stays whole.
+        distances : Tensor, (n, n)
+            Between their updates.
+        values : dict
+            What the record should tell, such as the temperature; dictionaries of several groups are merged.
+        """
+
+    def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
+        """Fields of the next state that follow from what was seen in a round that was watched; none by default."""
+        return {}
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Clients train their group's model; groups may divide; each group's model moves by its mean update.
+
+        A split takes effect at once: the same updates move the models of the new groups.
+        """
+        work, watching = _Working(state, positions(fed)), self.watching(state)
+        losses: dict[int, float] = {}
+        kept: dict[int, tuple[Tensor, float]] = {}
+        means = Means(*state.models.shape)
+        for client, reply in self.trained(fed, state, work.starts(self.participants(fed, state))):
+            losses[client] = reply["loss"]
+            if str(client) in work.pending:
+                work.place(client, reply["update"], self._compared(state))
+            elif watching:
+                kept[client] = reply["update"], self.weight(reply)
+            else:
+                means.add(work.group(client), reply["update"], self.weight(reply))
+        watched = [self._watch(fed, state, part, work) for part in _by_group(kept, work, self._compared(state))]
+        if kept:
+            means = work.means(kept)
+        after = state.next(
+            models=work.models + self.server_learning_rate * means.all(),
+            labels=work.labels,
+            splits=work.splits,
+            pending=work.pending,
+            finished=self.finished(state),
+            **(self.kept(state, watched) if watched else {}),
+        )
+        told = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
+        return after, round_record(fed, losses, work.labels, **told | _merged(watched))
+
+    def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> UpdateDistances:
+        """Look at one group, and divide it if it is to be divided."""
+        parts, distances, told = self.divided(fed, state, part)
+        if parts is not None and len(set(parts)) > 1:
+            work.divide(part, renumbered(parts), distances, state.steps + 1)
+        return UpdateDistances(part.clients, distances, told)
+
+    def result(self, state: Any) -> dict[str, Any]:
+        """With the splits, which newcomers are assigned by."""
+        return {**super().result(state), "splits": state.splits, "compare": self.compare}
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+        """Group of a client that was not there: at every split of its group it trains the model of that time, and
+        follows the part whose mean update its own agrees with best.
+        """
+        classifier, group = Classifier.of(result["module"]), 0
+        for split in result["splits"]:
+            if split["group"] == group:
+                x, y, training = newcomer.x, labels_of(newcomer), Descent(**result["training"])
+                model, _ = descend(classifier, split["model"], x, y, newcomer.rng, training)
+                group = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
+        return group
+
+    def _compared(self, state: ClientMethodState) -> int:
+        return length_compared(Classifier.of(state.module), self.compare)
+
+
+class _Working:
+    """What a round changes of the state, as the round goes on.
+
+    Attributes
+    ----------
+    models, labels, splits, pending
+        As in `SplitState`.
+    """
+
+    def __init__(self, state: SplitState, position: dict[int, int]) -> None:
+        self.models, self.labels = state.models, state.labels.clone()
+        self.splits, self.pending = list(state.splits), dict(state.pending)
+        self.position = position
+
+    def group(self, client: int) -> int:
+        """The client's group."""
+        return int(self.labels[self.position[client]])
+
+    def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
+        """The model each client trains: its group's, or that of the split it has yet to be placed by."""
+        models = list(self.models)
+        return {
+            client: self.splits[self.pending[str(client)]]["model"]
+            if str(client) in self.pending
+            else models[self.group(client)]
+            for client in clients
+        }
+
+    def place(self, client: int, update: Tensor, compared: int) -> None:
+        """Give a client that missed a split its group; if that has divided since, the client goes on waiting."""
+        at = self.pending.pop(str(client))
+        group = nearest(self.splits[at], update, compared)
+        for later in range(at + 1, len(self.splits)):
+            if self.splits[later]["group"] == group:
+                self.pending[str(client)] = later
+                return
+        self.labels[self.position[client]] = group
+
+    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
+        """Split a group in round `number`; members that were not there are unknown from now on, and pending."""
+        count = max(parts) + 1
+        means = Means(count, part.updates.shape[1])
+        for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
+            means.add(to, update, weight)
+        groups = [part.group, *range(len(self.models), len(self.models) + count - 1)]
+        split = {
+            "round": number,
+            "group": part.group,
+            "model": self.models[part.group].clone(),
+            "clients": part.clients,
+            "parts": parts,
+            "distances": distances,
+            "groups": groups,
+            "directions": means.all(),
+        }
+        there = dict(zip(part.clients, parts, strict=True))
+        for client in [client for client in self.position if self.group(client) == part.group]:
+            self.labels[self.position[client]] = groups[there[client]] if client in there else UNKNOWN
+            if client not in there:
+                self.pending[str(client)] = len(self.splits)
+        self.models = torch.cat([self.models, self.models[part.group].expand(count - 1, -1)])
+        self.splits.append(split)
+
+    def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
+        """Mean updates of the groups as they are now."""
+        means = Means(*self.models.shape)
+        for client, (update, weight) in updates.items():
+            means.add(self.group(client), update, weight)
+        return means
+
+
+def length_compared(classifier: Classifier, compare: str) -> int:
+    """How much of an update `UpdateMethod.compare` names, from its beginning."""
+    return {"parameters": classifier.parameters, "floats": classifier.floats, "everything": classifier.size}[compare]
+
+
+def cosine_similarities(updates: Tensor) -> Tensor:
+    """Cosine of the angle between every two updates ``(n, size)``: float64 ``(n, n)``, symmetric, diagonal 1.
+
+    An update of length 0 has no direction; its similarity to every other is 0.
+    """
+    products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
+    for part in updates.split(_COLUMNS, dim=1):
+        wide = part.double()
+        products += wide @ wide.T
+    lengths = products.diagonal().sqrt()
+    scale = torch.where(lengths > 0, 1 / lengths, 0.0)
+    similarities = ((products + products.T) / 2 * (scale[:, None] * scale)).clamp(-1, 1)
+    return similarities.fill_diagonal_(1.0)
+
+
+def cosine_distances(updates: Tensor) -> Tensor:
+    """``1 - cosine`` between every two updates: float64 ``(n, n)`` in [0, 2], zero diagonal."""
+    return 1 - cosine_similarities(updates)
+
+
+def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
+    """The group of the split's part whose mean update has the smallest angle with `update`."""
+    directions = split["directions"][:, :compared].double()
+    agreement = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
+    return int(split["groups"][int(agreement.argmax())])
+
+
+def _by_group(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
+    """The round's updates, group by group."""
+    members: dict[int, list[int]] = {}
+    for client in updates:
+        members.setdefault(work.group(client), []).append(client)
+    rounds = []
+    for group, clients in sorted(members.items()):
+        stack = torch.stack([updates[client][0] for client in clients])
+        rounds.append(Round(group, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
+    return rounds
+
+
+def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:
+    """What was told of all groups; dictionaries of the same name become one."""
+    values: dict[str, Any] = {}
+    for one in watched:
+        for name, value in one.told.items():
+            values[name] = values.get(name, {}) | value if isinstance(value, dict) else value
+    return values

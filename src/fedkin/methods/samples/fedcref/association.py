@@ -1,0 +1,99 @@
+"""Association graphs: which local clusters of different sites belong together (FedCRef, phases 2 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import networkx
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedkin.methods.samples.fedcref import held_out_rule
+
+LocalCluster = list[int]
+"""A local cluster: ``[site, cluster]``."""
+
+
+@dataclass(frozen=True)
+class AssociationGraph:
+    """Associated clusters.
+
+    Attributes
+    ----------
+    nodes : list of [site, cluster]
+    edges : list of [a, b]
+        Associated pairs, as positions in `nodes`, a < b.
+    communities : list of lists of int
+        Groups of two or more nodes, largest first.
+    isolated : list of int
+        All other nodes.
+    cut : float or None
+        Where the dendrogram was cut, if there was one.
+    """
+
+    nodes: list[LocalCluster]
+    edges: list[list[int]]
+    communities: list[list[int]]
+    isolated: list[int]
+    cut: float | None = None
+
+    def groups(self) -> dict[int, list[int]]:
+        """Group of every cluster by site: communities are numbered first, then isolated clusters."""
+        members = [*self.communities, *([a] for a in self.isolated)]
+        group_of = {a: group for group, nodes in enumerate(members) for a in nodes}
+        groups: dict[int, list[int]] = {}
+        for a, (site, _) in enumerate(self.nodes):
+            groups.setdefault(site, []).append(group_of[a])
+        return groups
+
+
+def by_kinship(nodes: list[LocalCluster], shares: Tensor, cut: float | None) -> AssociationGraph:
+    """Average linkage on held-out shares of losses (see `kinship`); every pair within a group counts as associated."""
+    groups, cut = held_out_rule.group(shares.double().numpy(), [site for site, _ in nodes], cut)
+    edges = [[a, b] for members in groups for a in members for b in members if a < b]
+    return _graph(nodes, groups, sorted(edges), cut)
+
+
+def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
+    """The paper's rule: linked if the percentile is at most `threshold` in both directions; connected components."""
+    near = (statistics <= threshold).numpy()  # NaN, where nobody could be asked, is never near
+    return _components(nodes, near & near.T)
+
+
+def by_class(nodes: list[LocalCluster], classes: Sequence[int]) -> AssociationGraph:
+    """The upper bound: linked if the clusters' true classes, which only an oracle knows, are the same."""
+    return _components(nodes, np.equal.outer(classes, classes))
+
+
+def known_statistics(
+    before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
+) -> Tensor:
+    """What the last iteration's `statistics` tell about pairs of sites that have not trained since; NaN elsewhere."""
+    known = torch.full((len(nodes), len(nodes)), torch.nan)
+    position = {(site, cluster): a for a, (site, cluster) in enumerate(before)}
+    kept = [
+        (a, position[site, q]) for a, (site, q) in enumerate(nodes) if site not in trained and (site, q) in position
+    ]
+    if kept:
+        new, old = (list(side) for side in zip(*kept, strict=True))
+        known[np.ix_(new, new)] = statistics[np.ix_(old, old)]
+    return known
+
+
+def _components(nodes: list[LocalCluster], linked: NDArray[np.bool_]) -> AssociationGraph:
+    sites = [site for site, _ in nodes]
+    network = networkx.from_numpy_array(linked & ~np.equal.outer(sites, sites))
+    groups = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
+    return _graph(nodes, groups, sorted([min(edge), max(edge)] for edge in network.edges))
+
+
+def _graph(
+    nodes: list[LocalCluster], groups: list[list[int]], edges: list[list[int]], cut: float | None = None
+) -> AssociationGraph:
+    communities = [members for members in groups if len(members) > 1]
+    return AssociationGraph(
+        nodes, edges, communities, sorted(members[0] for members in groups if len(members) == 1), cut
+    )

@@ -1,0 +1,388 @@
+"""FedCRef: federated clustering by refining local clusters together (Nardi, Valerio, Passarella).
+
+Every site clusters its own samples and trains an autoencoder per cluster. Sites exchange the models and find out which
+clusters are associated; associated clusters train one model by federated averaging; with these models every site
+refines its clusters; and so on until the sites are stable. Line numbers are those of the paper's Algorithm 1.
+
+Where the defaults differ from the paper, its form stays available by name:
+
+* ``associations="held-out"`` asks samples that no model has seen (`kinship`); ``"paper"`` is the threshold on
+  normalised differences of error, which depends on sample size and breaks with noise.
+* ``safeguard="isolated"`` lets a site's own model compete in the refinement only where its cluster found no kin; with
+  ``"all"``, as in the paper, a model fitted to a noisy cluster defends that noise against the community's model.
+* ``n_clusters="auto"`` lets a site's number of clusters change with what the communities' models explain; with a number
+  that is known it stays, as in the paper.
+* ``stability`` is stricter: at the paper's 0.8 a site rests while one sample in five still moves.
+
+``docs/fidelity.md`` lists every ambiguity of the paper and how it is resolved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from fedkin.core import Federation, FedkinError, Payload, Record, State
+from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.replies import below, is_list
+from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
+from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.sample_method import described, tell
+from fedkin.nn.stack import StackTraining
+from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
+
+Oracle = Callable[[int], Sequence[int]]
+"""For a site, the true class of each of its clusters; only an evaluation has one to give."""
+
+
+@dataclass(frozen=True)
+class FedCRefMethod:
+    """FedCRef's hyper-parameters and its algorithm.
+
+    Parameters
+    ----------
+    initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
+        How a site makes its first clusters; "auto" takes the labels a site brings, else "embedding". "kin-graph" groups
+        the samples of all sites first (`kingraph`); a site's clusters are the groups that it has enough of.
+    n_clusters : int or {"auto", "given"}
+        Local clusters per site: a number, the number the site brings, or with "auto" the site's own estimate, which is
+        revised in every refinement.
+    max_clusters : int
+        Largest first estimate.
+    least_share : float
+        With ``n_clusters="auto"``: a model takes part in a site's new partition if at least this share of an average
+        cluster's samples choose it.
+    hidden : tuple of int, optional
+        Hidden widths and code of the autoencoder; by default as `widths_for` says: (100, 64, 32) for 784 features.
+    local_epochs : int
+        Epochs of a cluster's own model (Table 2: 20; Fashion-MNIST 30).
+    rounds : int
+        Rounds of federated averaging per community (paper: 15).
+    first_epochs, round_epochs : int
+        Local epochs in the first and in each later of these rounds (the authors' code: 2 and 7; the paper is silent).
+    min_steps : int
+        Least number of optimiser steps a cluster's model gets, and a community's at each member, over all rounds.
+        It matters for clusters of few samples only.
+    continuity : bool
+        Whether models start from those chosen in the last refinement; as in the authors' code, they start afresh.
+    batch_size : int
+        Samples per optimiser step.
+    learning_rate : float
+        Of Adam.
+    associations : {"held-out", "paper", "kin-graph", "perfect"}
+        The rule that associates clusters. With "kin-graph" those are kin most of whose samples have the same group
+        there; no models are exchanged for it. "perfect" is an upper bound for evaluations and needs an `oracle`.
+    cut : float, optional
+        For "held-out": groups have an average share of losses below it; by default chosen from the merge heights.
+    percentile, threshold : float
+        For "paper": alpha in per cent and theta.
+    safeguard : {"auto", "isolated", "all"}
+        Which of a site's own models compete in the refinement; "auto" is "isolated" with "held-out", else "all".
+    stability : float
+        tau: a site rests once its new partition agrees with the last to at least this degree.
+    tolerance : float
+        The run ends when communities and isolated clusters both changed by at most this share `patience` times.
+    patience : int
+        Iterations in a row that change no more than `tolerance`.
+    max_iterations : int
+        Most iterations, should the sites not settle before.
+    oracle : callable, optional
+        Only with ``associations="perfect"``.
+    """
+
+    initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
+    n_clusters: Count | Literal["auto", "given"] = "auto"
+    max_clusters: Annotated[int, Ge(2)] = 10
+    least_share: Fraction = 0.5
+    hidden: tuple[Count, ...] | None = None
+    local_epochs: Count = 20
+    rounds: Count = 15
+    first_epochs: Count = 2
+    round_epochs: Count = 7
+    min_steps: Annotated[int, Ge(0)] = 300
+    continuity: bool = False
+    batch_size: Count = 32
+    learning_rate: Positive = 1e-3
+    associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
+    cut: Fraction | None = None
+    percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
+    threshold: Fraction = 0.2
+    safeguard: Literal["auto", "isolated", "all"] = "auto"
+    stability: Fraction = 0.95
+    tolerance: Annotated[float, Ge(0)] = 0.1
+    patience: Count = 3
+    max_iterations: Count = 10
+    oracle: Oracle | None = None
+
+    state_type: ClassVar[type[State]] = FedCRefState
+
+    def init(self, fed: Federation) -> FedCRefState:
+        """Line 3: every site clusters its own samples."""
+        facts = described(fed)
+        features = math.prod(facts.shape)
+        if "kin-graph" in (self.initial, self.associations):
+            _group_all(fed)
+        started = fed.ask(fedcref_tasks.start, fed.all(**self._wish()))
+        return FedCRefState(
+            widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
+            output="sigmoid" if facts.unit else "linear",
+            history=[[sum(reply["clusters"] for reply in started.values()), 0]],
+        )
+
+    def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
+        """Lines 7-32: one iteration."""
+        lost: dict[int, str] = {}
+        models, samples, trained = self._train_clusters(fed, state, lost)
+        graph, statistics = self._associate(fed, state, models, trained, lost)
+        frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
+        community_models = self._train_communities(fed, state, graph, frozen, lost)
+        active = [i for i in trained if i not in frozen]
+        groups, agreement = self._refine(fed, state, graph, community_models, active, lost)
+        alone = [models[site][cluster, 0] for site, cluster in (graph.nodes[a] for a in graph.isolated)]
+        used = sorted({group for own in groups.values() for group in own})
+        groups, group_models = (
+            fedcref_state.only(used, groups, [*community_models, *alone]) if used else ({}, state.group_models)
+        )
+
+        stable = sorted({*frozen, *(i for i in agreement if agreement[i] >= self.stability)})
+        history = [*state.history, [len(graph.isolated), len(graph.communities)]]
+        state = state.next(
+            models={str(i): models[i] for i in stable},
+            samples={str(i): samples[i] for i in stable},
+            stable=stable,
+            frozen=frozen,
+            nodes=graph.nodes,
+            edges=graph.edges,
+            communities=graph.communities,
+            isolated=graph.isolated,
+            cut=graph.cut,
+            statistics=statistics,
+            community_models=community_models,
+            groups={str(i): own for i, own in groups.items()},
+            group_models=group_models,
+            history=history,
+            finished=stable == fed.present or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
+        )
+        if state.finished:
+            self.conclude(fed, state)
+        return state, _record(fed, state, samples, used, agreement, lost)
+
+    def result(self, state: FedCRefState) -> dict[str, Any]:
+        """The groups found: ``models`` ``(groups, size)`` and, by group, its local clusters in ``communities``."""
+        communities: list[list[LocalCluster]] = [[] for _ in state.group_models]
+        for site in sorted(map(int, state.groups)):
+            for cluster, group in enumerate(state.groups[str(site)]):
+                communities[group].append([site, cluster])
+        return {
+            "widths": state.widths,
+            "output": state.output,
+            "n_groups": len(communities),
+            "communities": communities,
+            "models": state.group_models,
+        }
+
+    @staticmethod
+    def predict(result: dict[str, Any], x: Tensor) -> Tensor:
+        """Group of new samples ``(n, ...)``: that of the model which reconstructs each best. int64 ``(n,)``."""
+        model = Autoencoder(tuple(result["widths"]), result["output"])
+        return model.errors(result["models"], x.flatten(1)).argmin(dim=0)
+
+    def _train_clusters(
+        self, fed: Federation, state: FedCRefState, lost: dict[int, str]
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor], set[int]]:
+        """Lines 7-9: sites that do not rest train a model per cluster; all models, cluster sizes, and who trained."""
+        replicas = 2 if self.associations == "held-out" else 1
+        training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
+        spec = fedcref_tasks.spec(state.model)
+        payload = {**self._wish(), **spec, "training": asdict(training), "replicas": replicas}
+        asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
+        expected = {"models": ("clusters", replicas, state.model.size), "samples": ("clusters",)}
+        replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
+        lost.update(fed.missing)
+        models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
+        samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
+        return models, samples, set(replies)
+
+    def _associate(
+        self,
+        fed: Federation,
+        state: FedCRefState,
+        models: dict[int, Tensor],
+        trained: set[int],
+        lost: dict[int, str],
+    ) -> tuple[AssociationGraph, Tensor]:
+        """Lines 10-21: models are exchanged and tried, and the clusters associated."""
+        nodes = [[site, cluster] for site in sorted(models) for cluster in range(len(models[site]))]
+        statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
+        if self.associations == "perfect":
+            if self.oracle is None:
+                raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
+            return association.by_class(nodes, [self.oracle(site)[cluster] for site, cluster in nodes]), statistics
+        if self.associations == "kin-graph":
+            tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"groups": (len(models[i]),)})
+            lost.update(fed.missing)
+            groups = [
+                int(tallies[site]["groups"][cluster]) if site in tallies else -1 - a  # the unknown are kin to nobody
+                for a, (site, cluster) in enumerate(nodes)
+            ]
+            return association.by_class(nodes, groups), statistics
+        everyone = list(range(len(nodes)))
+        new = [a for a in everyone if nodes[a][0] in trained]
+        if new:
+            stack = torch.cat([models[site] for site in sorted(models)])
+            rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
+            to_trained, to_resting = {**rule, "models": stack}, {**rule, "models": stack[new]}
+            asked = {i: to_trained if i in trained else to_resting for i in models}
+            tried = {i: len(everyone if i in trained else new) for i in models}
+            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": (len(models[i]), tried[i])})
+            for i, reply in replies.items():
+                rows = [a for a in everyone if nodes[a][0] == i]
+                statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
+            lost.update(fed.missing)
+        if self.associations == "held-out":
+            return association.by_kinship(nodes, statistics, self.cut), statistics
+        return association.by_threshold(nodes, statistics, self.threshold), statistics
+
+    def _train_communities(
+        self, fed: Federation, state: FedCRefState, graph: AssociationGraph, frozen: list[int], lost: dict[int, str]
+    ) -> Tensor:
+        """Lines 22-24: one model per community, by federated averaging over its member clusters."""
+        models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
+        if self.continuity:
+            fedcref_state.continued(models, state, graph)
+        known = fedcref_state.unchanged(state, graph, frozen)
+        for group, before in known.items():
+            models[group] = state.community_models[before]
+        members: dict[int, list[tuple[int, int]]] = {}
+        for group, community in enumerate(graph.communities):
+            for site, cluster in (graph.nodes[a] for a in community if group not in known):
+                members.setdefault(site, []).append((group, cluster))
+        for round_ in range(self.rounds if members else 0):
+            epochs = self.round_epochs if round_ else self.first_epochs
+            training = StackTraining(epochs, self.min_steps // self.rounds, self.batch_size, self.learning_rate)
+            common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
+            payloads: dict[int, Payload] = {
+                site: {**common, "models": models[[g for g, _ in own]], "clusters": [cluster for _, cluster in own]}
+                for site, own in members.items()
+            }
+            replies = fed.ask(
+                fedcref_tasks.train_community,
+                payloads,
+                lambda i: {"models": (len(members[i]), state.model.size), "samples": (len(members[i]),)},
+            )
+            lost.update(fed.missing)
+            fedcref_state.averaged(models, members, replies)
+        return models
+
+    def _refine(
+        self,
+        fed: Federation,
+        state: FedCRefState,
+        graph: AssociationGraph,
+        community_models: Tensor,
+        active: list[int],
+        lost: dict[int, str],
+    ) -> tuple[dict[int, list[int]], dict[int, float]]:
+        """Lines 26-32: groups of every site's clusters after Algorithm 2, and how little each site has changed."""
+        keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
+        groups = graph.groups()
+        own = {
+            i: [q for q, group in enumerate(groups[i]) if keep_all or group >= len(graph.communities)] for i in active
+        }
+        least_share = self.least_share if self.n_clusters == "auto" else None
+        options = {"least_share": least_share, "continuity": self.continuity}
+        common = {**fedcref_tasks.spec(state.model), **options, "models": community_models}
+        replies = fed.ask(
+            fedcref_tasks.refine,
+            {i: {**common, "own": own[i]} for i in active},
+            lambda i: {"selected": is_list(below(len(own[i]) + len(community_models)))},
+        )
+        lost.update(fed.missing)
+        for i in fed.missing:
+            del groups[i]  # it may have refined without our knowing
+        for i, reply in replies.items():
+            choices = [groups[i][q] for q in own[i]] + list(range(len(community_models)))
+            groups[i] = [choices[chosen] for chosen in reply["selected"]]
+        return groups, {i: reply["agreement"] for i, reply in replies.items()}
+
+    def _is_settled(self, history: list[list[int]]) -> bool:
+        """Phase 5: neither isolated clusters nor communities changed much, `patience` times in a row."""
+        recent = history[1:][-self.patience - 1 :]
+        return len(recent) > self.patience and all(
+            abs(now - before) <= self.tolerance * max(before, 1)
+            for earlier, later in pairwise(recent)
+            for before, now in zip(earlier, later, strict=True)
+        )
+
+    def conclude(self, fed: Federation, state: FedCRefState) -> None:
+        """Give every site its clusters' groups; a site that was lost assigns its samples by the groups' models."""
+        if not len(state.group_models):
+            raise FedkinError("No site could be reached in any iteration, so no groups were found.")
+        by_model = {**fedcref_tasks.spec(state.model), "models": state.group_models}
+        waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
+        waiting |= {int(site): {"groups": groups} for site, groups in state.groups.items()}
+        tell(fed, fedcref_tasks.finish, waiting)
+
+    def _wish(self) -> Payload:
+        return {
+            "initial": self.initial,
+            "n_clusters": self.n_clusters,
+            "max_clusters": self.max_clusters,
+            "least_share": self.least_share,
+        }
+
+
+def _group_all(fed: Federation) -> None:
+    """Group the samples of all sites by kin-graph; every site keeps the groups of its own.
+
+    Raises
+    ------
+    FedkinError
+        If a site cannot be reached.
+    """
+    method = KinGraphMethod()
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    fed.insist(fedcref_tasks.remember_kin, {})
+
+
+def _record(
+    fed: Federation,
+    state: FedCRefState,
+    samples: dict[int, Tensor],
+    used: list[int],
+    agreement: dict[int, float],
+    lost: dict[int, str],
+) -> Record:
+    return Record(
+        answered=[i for i in fed.present if i not in lost],
+        missing=lost,
+        values={
+            "groups": len(state.group_models),
+            "communities": len(state.communities),
+            "isolated": len(state.isolated),
+            "clusters": len(state.nodes),
+            "associations": len(state.edges),
+            "active": len(agreement),
+            "cut": state.cut,
+            "agreement": sum(agreement.values()) / len(agreement) if agreement else 1.0,
+            "graph": {
+                "nodes": [[site, cluster, int(samples[site][cluster])] for site, cluster in state.nodes],
+                "edges": state.edges,
+                "communities": state.communities,
+                "groups": [used.index(g) if g in used else None for g in range(len(state.communities))],
+                "next": state.groups,
+            },
+        },
+    )

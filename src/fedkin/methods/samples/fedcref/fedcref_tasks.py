@@ -1,0 +1,248 @@
+"""What FedCRef asks a site to do: one function per exchange of the algorithm in `fedcref`.
+
+A site keeps in its private state: ``labels`` ``(n,)`` int64, its current partition; ``previous``, the one before the
+last refinement; ``halves`` ``(n,)``, the half of its cluster each sample is in; ``models``, its clusters' models
+``(clusters, replicas, size)`` while they belong to the current partition; ``groups`` ``(n,)``, the final answer. A site
+may come with ``given`` labels and with ``n_groups``, its number of clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.clustering.metrics import clustering_accuracy
+from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core.replies import are_counts, is_count, is_list, is_number
+from fedkin.core.seeds import derive_generator, draw_seed
+from fedkin.methods.samples.centroid_method import closest
+from fedkin.methods.samples.fedcref import held_out_rule
+from fedkin.methods.samples.first_clusters import initial_labels
+from fedkin.nn.stack import StackTraining, fit
+from fedkin.nn.stacked_autoencoder import Autoencoder
+
+
+@task
+def remember_kin(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Keep the groups that kin-graph has found as ``kin``; they are not the answer yet."""
+    for client in clients:
+        if "groups" in client.state:  # else it has been asked before, and its reply was lost
+            client.state["kin"] = client.state.pop("groups")
+        if "kin" not in client.state:
+            raise FedkinError(f"Site {client.id} could not be told its groups by kin-graph.")
+    return [{} for _ in clients]
+
+
+@task(holds={"clusters": is_count})
+def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The first partition of every site; it stays there."""
+    for client, payload in zip(clients, payloads, strict=True):
+        _begin(client, payload)
+    return [{"clusters": _n_clusters(client)} for client in clients]
+
+
+@task(holds={"samples": are_counts})
+def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """A model for every local cluster, or one for each half of it; all of them as one stack.
+
+    They start afresh, or from what the site kept as its ``start``: the models it chose in its last refinement.
+    """
+    model, replicas = _model(payloads[0]), payloads[0]["replicas"]
+    data: list[Tensor] = []
+    rngs: list[torch.Generator] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        if "labels" not in client.state:  # the site was lost when all were asked to start
+            _begin(client, payload)
+        x, labels = client.x.flatten(1), client.state["labels"]
+        client.state["halves"] = held_out_rule.split_halves(labels, client.rng)
+        for cluster in range(_n_clusters(client)):
+            for replica in range(replicas):
+                chosen = labels == cluster
+                half = chosen & (client.state["halves"] == replica)
+                data.append(x[half] if replicas > 1 and half.any() else x[chosen])
+                rngs.append(derive_generator(draw_seed(client.rng)))
+    models = model.initial(rngs)
+    counts = [_n_clusters(client) * replicas for client in clients]
+    for client, part in zip(clients, models.split(counts), strict=True):
+        if "start" in client.state:
+            part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
+    stack, _ = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]))
+    for client, part in zip(clients, stack.split(counts), strict=True):
+        client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
+    return [{"models": client.state["models"], "samples": client.state["labels"].bincount()} for client in clients]
+
+
+@task
+def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Try foreign models on own samples; only a statistic per pair of clusters leaves the site."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
+        replies.append({"statistics": rule(client, payload)})
+    return replies
+
+
+@task(holds={"groups": are_counts})
+def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The group in kin-graph of most samples of each local cluster."""
+    return [
+        {"groups": torch.stack([client.state["kin"][own].mode().values for own in _members(client)])}
+        for client in clients
+    ]
+
+
+@task(holds={"samples": are_counts})
+def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """One round of federated averaging: train each community's model on the member cluster."""
+    data = [
+        client.x.flatten(1)[client.state["labels"] == cluster]
+        for client, payload in zip(clients, payloads, strict=True)
+        for cluster in payload["clusters"]
+    ]
+    counts = [len(payload["clusters"]) for payload in payloads]
+    rngs = [
+        derive_generator(draw_seed(client.rng))
+        for client, count in zip(clients, counts, strict=True)
+        for _ in range(count)
+    ]
+    models = torch.cat([payload["models"] for payload in payloads])
+    stack, losses = fit(_model(payloads[0]), models, data, rngs, StackTraining(**payloads[0]["training"]))
+    samples = torch.tensor([len(x) for x in data])
+    return [
+        {"models": m, "samples": n, "losses": loss}
+        for m, n, loss in zip(stack.split(counts), samples.split(counts), losses.split(counts), strict=True)
+    ]
+
+
+@task(holds={"agreement": is_number, "selected": is_list(is_count)})
+def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Algorithm 2: the site's samples choose among its own models and the communities'."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
+        own = _own_errors(model, client.state["models"], x, client.state["halves"])
+        errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
+        labels, selected = cluster_refine(errors, len(own), payload["least_share"])
+        if payload["continuity"]:
+            client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
+        client.state.update(labels=labels, previous=before)
+        del client.state["models"]  # they belong to the partition that was
+        agreement = clustering_accuracy(before.numpy(), labels.numpy())
+        replies.append({"agreement": agreement, "selected": selected})
+    return replies
+
+
+@task
+def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Write down the group of every sample, at the site."""
+    for client, payload in zip(clients, payloads, strict=True):
+        if "groups" in payload:
+            client.state["groups"] = torch.tensor(payload["groups"])[client.state["labels"]]
+        else:
+            client.state["groups"] = _model(payload).errors(payload["models"], client.x.flatten(1)).argmin(dim=0)
+    return [{} for _ in clients]
+
+
+def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = None) -> tuple[Tensor, list[int]]:
+    """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
+
+    The paper takes the most chosen model, removes it together with its samples, and repeats. Removing them changes no
+    other sample's choice, so this is the same as taking the `n_clusters` most chosen models at once (ties: lowest
+    index) and giving every sample to the best of them. Models nobody chose are not taken. Clusters are numbered in
+    order of their models, so that a sample two models explain equally well stays with the one it chose.
+
+    With a `least_share` the number is the samples' to decide: every model is taken that at least this share of an
+    average cluster's samples choose, and the most chosen one in any case.
+    """
+    wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
+    order = torch.argsort(wins, descending=True, stable=True)
+    if least_share is None:
+        selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
+    else:
+        enough = wins[order] >= max(1.0, least_share * errors.shape[1] / n_clusters)
+        selected = order[: max(1, int(enough.sum()))]
+    selected = selected.sort().values
+    return errors[selected].argmin(dim=0), selected.tolist()
+
+
+def percentile_difference(own: Tensor, foreign: Tensor, percentile: float) -> Tensor:
+    """Eq. 2 and line 14: percentile of the differences in error, each pair's scaled to [0, 1] by its own extremes.
+
+    `own` is ``(n,)``, `foreign` ``(m, n)``; returns ``(m,)``. A pair without any difference gives 0.
+    """
+    difference = (own - foreign).abs()
+    low, high = difference.min(dim=1, keepdim=True).values, difference.max(dim=1, keepdim=True).values
+    scaled = (difference - low) / (high - low).clamp_min(torch.finfo(difference.dtype).tiny)
+    return torch.quantile(scaled, percentile / 100.0, dim=1)
+
+
+def _begin(client: Client, payload: Payload) -> None:
+    how, wanted = payload["initial"], payload["n_clusters"]
+    if how == "given" or (how == "auto" and "given" in client.state):
+        if "given" not in client.state:
+            raise FedkinError(f"method.initial = 'given', but site {client.id} brings no labels of its own.")
+        client.state["labels"] = client.state["given"].clone()
+        return
+    if wanted == "given" and "n_groups" not in client.state:
+        raise FedkinError(f"method.n_clusters = 'given', but site {client.id} does not say how many it has.")
+    if how == "kin-graph":
+        client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["least_share"])
+        return
+    count = int(client.state["n_groups"]) if wanted == "given" else None if wanted == "auto" else wanted
+    how = "embedding" if how == "auto" else how
+    client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
+
+
+def _without_strays(x: Tensor, groups: Tensor, least_share: float) -> Tensor:
+    """Groups with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
+    labels, sizes = groups.unique(return_inverse=True, return_counts=True)[1:]
+    kept = (sizes >= least_share * len(x) / len(sizes)).nonzero()[:, 0]
+    means = torch.stack([x[labels == group].mean(0) for group in kept])
+    renumbered = torch.full((len(sizes),), -1)
+    renumbered[kept] = torch.arange(len(kept))
+    return torch.where(renumbered[labels] >= 0, renumbered[labels], closest(x, means))
+
+
+def _members(client: Client) -> list[Tensor]:
+    """Rows of the samples in each local cluster, as masks."""
+    return [client.state["labels"] == cluster for cluster in range(_n_clusters(client))]
+
+
+def _paper_statistic(client: Client, payload: Payload) -> Tensor:
+    model, x, labels = _model(payload), client.x.flatten(1), client.state["labels"]
+    own, foreign = model.errors(client.state["models"][:, 0], x), model.errors(payload["models"][:, 0], x)
+    return torch.stack(
+        [
+            percentile_difference(own[q, labels == q], foreign[:, labels == q], payload["percentile"])
+            for q in range(len(own))
+        ]
+    )
+
+
+def _held_out_statistic(client: Client, payload: Payload) -> Tensor:
+    model, labels, halves = _model(payload), client.state["labels"], client.state["halves"]
+    rows = held_out_rule.judges(labels, halves)
+    x, labels, halves = client.x.flatten(1)[rows], labels[rows], halves[rows]
+    own = held_out_rule.held_out_errors(model, client.state["models"], x, halves)
+    foreign = held_out_rule.held_out_errors(model, payload["models"], x, halves)
+    return held_out_rule.loss_shares(own.gather(0, labels[None])[0], foreign, labels, len(own))
+
+
+def _own_errors(model: Autoencoder, models: Tensor, x: Tensor, halves: Tensor) -> Tensor:
+    if models.shape[1] == 2:
+        return held_out_rule.held_out_errors(model, models, x, halves)
+    return model.errors(models[:, 0], x)
+
+
+def _n_clusters(client: Client) -> int:
+    return int(client.state["labels"].max()) + 1
+
+
+def spec(model: Autoencoder) -> Payload:
+    return {"widths": list(model.widths), "output": model.output}
+
+
+def _model(payload: Payload) -> Autoencoder:
+    return Autoencoder(tuple(payload["widths"]), payload["output"])

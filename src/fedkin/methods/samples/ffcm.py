@@ -1,0 +1,268 @@
+"""FFCM: federated fuzzy c-means (Stallmann and Wilbik 2022).
+
+The server sends centres, every site runs fuzzy c-means on its own samples from there and sends the centres it came to
+with their supports, the sums of memberships; the server makes new centres of them; and so on until they rest.
+
+The paper starts from random centres and runs up to 1000 rounds with a fuzziness of 2. With that fuzziness all centres
+of images meet in one point, so 1.1 is the default here. Random centres are ``start="uniform"``; by default the first
+round is like one of `k-FED`: sites start from seeds of their own, and the server groups their centres by k-means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Gt
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from fedkin.clustering.fuzzy_c_means import drawn, fuzzy_c_means, memberships
+from fedkin.clustering.k_means import k_means
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core.method import Count, Positive
+from fedkin.core.replies import are_counts, below, is_count
+from fedkin.features.extractors import extract
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, on_its_sphere
+from fedkin.methods.samples.sample_method import described
+from fedkin.secure.sum_tasks import Term
+from fedkin.secure.sums import check_enough, summed
+
+_LEAST_SUPPORT = 0.5
+"""Of a centre that a site sends; samples' worth. Centres with less stand for nothing at that site."""
+_SEEDS_AT_SERVER = 10
+
+
+@task(holds={"centres": ("centres", None), "supports": ("centres",), "indices": ("centres",), "iterations": is_count})
+def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Fuzzy c-means of a site's own samples from the centres that came.
+
+    The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: which
+    of the centres that came each started from.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        points = extract(payload["features"], client.x)
+        wanted = min(_wanted(client, payload), len(points))
+        start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
+        limits = (payload["tolerance"], payload["local_iterations"])
+        found = fuzzy_c_means(points, start, payload["fuzziness"], *limits)
+        kept = found.supports >= min(_LEAST_SUPPORT, float(found.supports.max()))
+        replies.append(
+            {
+                "centres": found.centres[kept],
+                "supports": found.supports[kept],
+                "indices": indices[kept],
+                "iterations": found.iterations,
+            }
+        )
+    return replies
+
+
+@dataclass(frozen=True)
+class FFCMState(CentroidState):
+    """With a memory of one round.
+
+    Attributes
+    ----------
+    before : Tensor
+        float32 ``(k, width)``, the centres that the last round started from.
+    """
+
+    before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+@dataclass(frozen=True)
+class FFCMMethod(CentroidMethod):
+    """Federated fuzzy c-means; one step is one round.
+
+    Attributes
+    ----------
+    aggregation : {"kmeans", "mean"}
+        How the server makes centres of the sites': by k-means of them all, each counting alike; or as the mean of
+        those that started from the same centre, weighted by support. A centre that nobody reports stays.
+    fuzziness : float
+        m, above 1.
+    local_clusters : int, "given" or None
+        Groups that a site looks for, the paper's k_l; by default `n_clusters`. With fewer, it starts from the centres
+        that its samples belong to most, and says nothing of the others. "given": every site knows its own number, int64
+        ``state["n_groups"]``. No site looks for more than it has samples.
+    tolerance : float
+        A site is done when none of its centres moves further, in the units of the features; and the server when none
+        does in a round, or in two, for the centres of unlike sites may go back and forth for ever.
+    rounds : int
+        Most rounds. With sites that come and go, centres may never come to rest.
+    local_iterations : int
+        Most iterations of a site in one round.
+    start : {"sites", "uniform"}
+        Where the first round starts: from k-means++ seeds at every site, or from samples drawn uniformly in [0, 1], as
+        in the paper.
+    """
+
+    aggregation: Literal["kmeans", "mean"] = "kmeans"
+    fuzziness: Annotated[float, Gt(1)] = 1.1
+    local_clusters: Count | Literal["given"] | None = None
+    tolerance: Positive = 1e-4
+    rounds: Count = 20
+    local_iterations: Count = 1000
+    start: Literal["sites", "uniform"] = "sites"
+
+    state_type: ClassVar[type[State]] = FFCMState
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
+
+    def init(self, fed: Federation) -> FFCMState:
+        """Random centres, or none yet."""
+        facts = described(fed)
+        state = FFCMState(**self.fields(facts.shape))
+        if self.start == "sites":
+            return state
+        random = torch.rand(self.n_clusters, *facts.shape, generator=fed.rng("start"))
+        return replace(state, centroids=extract(state.features, random))
+
+    def ready(self, state: FFCMState) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
+    def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
+        """A round; after the last, sites are told the centres."""
+        payload: Payload = {
+            "features": state.features,
+            "centroids": state.centroids,
+            "fuzziness": self.fuzziness,
+            "tolerance": self.tolerance,
+            "local_iterations": self.local_iterations,
+            "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
+        }
+        answered, centroids, iterations = self._moved(fed, state, dict.fromkeys(fed.present, payload))
+        missing, last = dict(fed.missing), state.steps + 1 == self.rounds
+        if not answered:
+            return self._unanswered(fed, state, missing, last)
+        moved, in_two = (_distance(earlier, centroids) for earlier in (state.centroids, state.before))
+        resting = min(moved, in_two) <= self.tolerance
+        after = state.next(centroids=centroids, before=state.centroids, finished=last or resting)
+        if after.finished:
+            self.conclude(fed, after)
+        told = {"moved": moved if isfinite(moved) else None, "iterations": iterations}
+        return after, Record(answered, missing, told)
+
+    def result(self, state: FFCMState) -> dict[str, Any]:
+        """The centroids, on the sphere where samples are, and the features."""
+        return super().result(state) | {"centroids": on_its_sphere(state.features, state.centroids)}
+
+    def _moved(
+        self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]
+    ) -> tuple[list[int], Tensor, dict[str, int]]:
+        """Who answered, the new centres ``(k, width)``, and how many iterations each needed, if that is known."""
+        before = state.centroids
+        if fed.secure_sums:
+            check_enough(len(payloads))
+            terms = [Term("sums", tuple(before.shape)), Term("supports", (len(before),))]
+            found = summed(fed, move_centres_in_place, payloads, terms).get(0)
+            return (found.clients, _means(before, **found.totals), {}) if found else ([], before, {})
+        known = below(len(before)) if len(before) else are_counts
+        replies = fed.ask(move_centres, payloads, {"centres": (None, state.width), "indices": known})
+        if not replies:
+            return [], before, {}
+        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+        return list(replies), self._aggregated(fed, before, list(replies.values())), iterations
+
+    def _aggregated(self, fed: Federation, before: Tensor, replies: list[Payload]) -> Tensor:
+        """New centres ``(k, width)``, in the order of those before if there were any."""
+        if self.aggregation == "mean" and len(before):
+            return mean_by_index(before, replies)
+        pooled = torch.cat([reply["centres"] for reply in replies])
+        # The same seeds in every round: what sites no longer move must not move here.
+        found = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), _SEEDS_AT_SERVER).centres
+        return in_order_of(before, found) if len(before) else found
+
+    def _unanswered(
+        self, fed: Federation, state: FFCMState, missing: dict[int, str], last: bool
+    ) -> tuple[FFCMState, Record]:
+        if last and not self.ready(state):
+            reasons = "; ".join(sorted(set(missing.values())))
+            raise FedkinError(f"No site answered FFCM in {self.rounds} rounds ({reasons}).")
+        after = state.next(finished=last)
+        if last:
+            self.conclude(fed, after)
+        return after, Record([], missing, {"moved": None, "iterations": {}})
+
+
+@task
+def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`move_centres`, told so that replies can be added up, see `_by_index`."""
+    replies = move_centres.run(clients, payloads)
+    told = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
+    return [{"sums": sums, "supports": supports} for sums, supports in told]
+
+
+def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
+    """Means of the centres that started from the same one of `before` ``(k, width)``, weighted by their supports.
+
+    A reply has ``centres`` ``(k_l, width)``, ``supports`` ``(k_l,)`` and ``indices`` int64 ``(k_l,)``.
+    """
+    sums = torch.zeros(before.shape, dtype=torch.float64)
+    supports = torch.zeros(len(before), dtype=torch.float64)
+    for reply in replies:
+        own_sums, own_supports = _by_index(before, reply)
+        sums += own_sums
+        supports += own_supports
+    return _means(before, sums, supports)
+
+
+def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
+    """A site's centres times their supports, float64 ``(k, width)``, and supports ``(k,)``, each where it started."""
+    supports = reply["supports"].double()
+    sums = torch.zeros(before.shape, dtype=torch.float64)
+    sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
+    return sums, torch.zeros(len(before), dtype=torch.float64).index_add_(0, reply["indices"], supports)
+
+
+def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
+    """Sums ``(k, width)`` over supports ``(k,)``; a centre of `before` that has none stays."""
+    known = supports > 0
+    after = before.clone()
+    after[known] = (sums[known] / supports[known, None]).float()
+    return after
+
+
+def in_order_of(before: Tensor, found: Tensor) -> Tensor:
+    """`found` ``(j, width)``, each in place of the one of `before` ``(k, width)`` that it is, all in all, nearest to.
+
+    Where there are fewer than before, the others stay; where there are more, the rest comes last.
+    """
+    rows, columns = linear_sum_assignment(torch.cdist(before.double(), found.double()).square().numpy())
+    after = before.clone()
+    after[rows] = found[columns]
+    new = torch.ones(len(found), dtype=torch.bool)
+    new[columns] = False
+    return torch.cat([after, found[new]])
+
+
+def _distance(before: Tensor, after: Tensor) -> float:
+    """How far the centre went that went furthest; infinite if there are not as many as before."""
+    return float((after - before).norm(dim=1).max()) if len(before) == len(after) else inf
+
+
+def _wanted(client: Client, payload: Payload) -> int:
+    if payload["local_clusters"] != "given":
+        return int(payload["local_clusters"])
+    if "n_groups" not in client.state:
+        raise FedkinError(f"method.local_clusters = 'given', but site {client.id} brings no number of its own.")
+    return int(client.state["n_groups"])
+
+
+def _start(
+    points: Tensor, centroids: Tensor, wanted: int, fuzziness: float, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Where a site starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
+    if not len(centroids):
+        seeds = drawn(points, wanted, rng)
+        return seeds, torch.arange(len(seeds))
+    indices = torch.arange(len(centroids))
+    if wanted < len(centroids):
+        support = memberships(points, centroids, fuzziness).sum(0)
+        indices = support.topk(wanted).indices.sort().values
+    return centroids[indices], indices

@@ -1,0 +1,136 @@
+"""A first clustering of one site's own samples, which federated methods then refine.
+
+``embedding`` lays the samples out in the plane so that neighbours attract each other (t-SNE stopped while its early
+exaggeration still holds, which keeps groups compact) and cuts the tree of Ward's method over that map. It follows the
+curved groups that k-means on pixels cuts apart. A number of clusters that is not given comes from the same tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
+from sklearn.cluster import AgglomerativeClustering, KMeans
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsClassifier
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.seeds import draw_seed
+from fedkin.nn.deep_clustering import DeepEmbeddedClustering
+
+SampleMatrix = NDArray[np.float32]
+ClusterLabels = NDArray[np.int64]
+
+HOW = ("dec", "embedding", "kmeans")
+
+COMPONENTS = 50  # principal components that stand for a sample
+PERPLEXITY = 10
+EXAGGERATION = 4
+MOST_MAPPED = 3000  # further samples join their nearest mapped neighbours
+FEWEST_MAPPED = 30  # fewer samples have too few neighbours to tell; their components serve as the map
+RELATIVE_HEIGHT = 0.3  # of the tallest merge, above which a merge joins two clusters rather than parts of one
+SAMPLES_PER_CLUSTER = 5  # fewer do not count as one, where the number of clusters is estimated
+
+
+def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
+    """Cluster one site's samples.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 ``(n, ...)``, finite, one sample per row; further dimensions are flattened.
+    how : {"embedding", "kmeans", "dec"}
+        Ward's method on a map of neighbours, k-means on principal components, or Deep Embedded Clustering.
+    n_clusters : int or None
+        Clusters to find, cut down to the number of distinct samples if there are fewer. ``None`` estimates it from
+        the map: a merge of Ward's tree counts as one of two clusters if it is taller than 0.3 of the tallest and both
+        have at least 5 samples. The estimate is 2 or more unless samples are very few, and tends to be too low above
+        six clusters.
+    rng : torch.Generator
+        The only source of randomness.
+    max_clusters : int
+        Largest estimate allowed.
+
+    Returns
+    -------
+    Tensor
+        int64 ``(n,)``; labels are ``0..k-1`` and each occurs. Three samples or fewer, and identical samples, are one
+        cluster. DEC may end with fewer clusters than asked for.
+
+    Raises
+    ------
+    FedkinError
+        If `how` is unknown, `n_clusters` or `max_clusters` is below 1, or there is no sample.
+    """
+    _check(x, how, n_clusters, max_clusters)
+    rows = x.detach().flatten(1).numpy()
+    distinct = len(np.unique(rows, axis=0))
+    limit = min(max_clusters, len(rows) // SAMPLES_PER_CLUSTER) if n_clusters is None else n_clusters
+    if len(rows) <= 3 or min(limit, distinct) <= 1:
+        return torch.zeros(len(rows), dtype=torch.int64)
+    labels = _cluster(rows, how, n_clusters, min(limit, distinct), rng)
+    return torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+
+
+def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, rng: torch.Generator) -> ClusterLabels:
+    """At most `limit` clusters, and exactly so many if `n_clusters` was given."""
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        points = _components(rows, rng)
+        mapped = torch.randperm(len(points), generator=rng)[:MOST_MAPPED].sort().values.numpy()
+        if how == "embedding" or n_clusters is None:
+            plane = _map(points[mapped], rng)
+        if n_clusters is None:
+            limit = _count(plane, limit)
+        found: ClusterLabels
+        if how == "kmeans":
+            found = KMeans(limit, n_init=10, random_state=draw_seed(rng)).fit_predict(points)
+            return found
+        if how == "embedding":
+            found = AgglomerativeClustering(limit).fit_predict(plane)
+            if len(mapped) < len(points):
+                found = KNeighborsClassifier(PERPLEXITY).fit(points[mapped], found).predict(points)
+            return found
+    return DeepEmbeddedClustering().fit(torch.from_numpy(rows), limit, rng).numpy()
+
+
+def _components(rows: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
+    """The samples' first principal components, which keep distances and make them cheap."""
+    search = PCA(min(COMPONENTS, *rows.shape), random_state=draw_seed(rng))
+    return np.asarray(search.fit_transform(rows), dtype=np.float32)
+
+
+def _map(points: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
+    """Where each sample lies in the plane; few samples, or a single feature, stay as they are."""
+    if len(points) < FEWEST_MAPPED or points.shape[1] < 2:
+        return points
+    search = TSNE(
+        perplexity=min(PERPLEXITY, len(points) / 4),
+        early_exaggeration=EXAGGERATION,
+        max_iter=250,  # all of them exaggerated
+        init="pca",
+        random_state=draw_seed(rng),
+    )
+    return np.asarray(search.fit_transform(points), dtype=np.float32)
+
+
+def _count(plane: SampleMatrix, limit: int) -> int:
+    tree = linkage(plane, "ward")
+    heights, sizes = tree[:, 2], np.concatenate([np.ones(len(plane)), tree[:, 3]])
+    smaller_side = sizes[tree[:, :2].astype(np.int64)].min(axis=1)
+    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a stray sample is far from all others, and no cluster
+    tall = int((heights > RELATIVE_HEIGHT * heights.max(initial=0.0)).sum())
+    return min(tall + 1, limit)
+
+
+def _check(x: Tensor, how: str, n_clusters: int | None, max_clusters: int) -> None:
+    if how not in HOW:
+        raise unknown_name("initial clustering", how, HOW)
+    if len(x) == 0:
+        raise FedkinError("A site without samples cannot be clustered.")
+    for name, value in (("n_clusters", n_clusters), ("max_clusters", max_clusters)):
+        if value is not None and value < 1:
+            raise FedkinError(f"{name} is {value}; it must be at least 1.")

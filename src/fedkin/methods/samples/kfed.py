@@ -1,0 +1,169 @@
+"""k-FED: one-shot federated clustering (Dennis, Li, Smith 2021).
+
+Every site runs the algorithm of Awasthi and Sheffet (2012) on its own samples and sends the centres it found; the
+server runs k-means on centres, from those of one site and others far away from them. One exchange, no repetition.
+
+In the paper the server does one round of Lloyd's algorithm, in the authors' code it goes on until that is stable, which
+is the default; ``server="one-round"`` is the paper's. The paper gives a sample the group of its local cluster, ``assign
+="induced"``; measured beside methods of global centroids, as in CCFC, it is that of the nearest one, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.clustering.fuzzy_c_means import drawn
+from fedkin.clustering.k_means import Partition, apart, far_apart, k_means, lloyd
+from fedkin.core import Client, Federation, Payload, State, Task, task
+from fedkin.core.method import Count
+from fedkin.core.replies import is_count
+from fedkin.features.extractors import extract
+from fedkin.methods.samples.centroid_method import CentroidState, closest, nearest, on_its_sphere
+from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
+from fedkin.methods.samples.sample_method import tell
+
+_SPARE_DIRECTIONS, _PASSES = 10, 4
+
+
+@task(holds={"centres": ("points", None), "sizes": ("points",), "iterations": is_count})
+def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Centres of a site's own clusters and their sizes; the site remembers which sample is in which."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        points = extract(payload["features"], client.x)
+        found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
+        client.state["clusters"] = found.labels
+        sizes = found.labels.bincount(minlength=len(found.centres))
+        replies.append({"centres": found.centres, "sizes": sizes, "iterations": found.iterations})
+    return replies
+
+
+@task
+def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Every sample's group: that of its local cluster where the server knows it, else of the nearest centroid."""
+    for client, payload in zip(clients, payloads, strict=True):
+        groups: Tensor = payload["groups"]
+        known = len(groups) > 0 and "clusters" in client.state
+        found = groups[client.state["clusters"]] if known else nearest(payload["result"], client.x)
+        client.state["groups"] = found
+    return [{} for _ in clients]
+
+
+@dataclass(frozen=True)
+class KFedState(CentroidState):
+    """What the server knows.
+
+    Attributes
+    ----------
+    groups : dict of str to Tensor
+        By a site's id as text: the group of each of its local clusters, int64.
+    """
+
+    groups: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KFedMethod(OneRoundMethod):
+    """k-FED.
+
+    Attributes
+    ----------
+    local_clusters : int or None
+        Clusters that every site looks for, the paper's k'; by default `n_clusters`. A site with fewer samples finds
+        fewer.
+    start : {"first", "largest"}
+        Whose centres the server starts from: those of the first site that answered, by id, or of the one with most
+        samples. To these it adds the centre furthest from all so far, until there are `n_clusters`.
+    server : {"until-stable", "one-round"}
+        Rounds of Lloyd's algorithm on centres.
+    assign : {"nearest", "induced"}
+        A sample's group: that of the nearest centroid, or that of its local cluster. New samples, and sites that did
+        not answer, always take the nearest.
+    """
+
+    local_clusters: Count | None = None
+    start: Literal["first", "largest"] = "first"
+    server: Literal["until-stable", "one-round"] = "until-stable"
+    assign: Literal["nearest", "induced"] = "nearest"
+
+    state_type: ClassVar[type[State]] = KFedState
+    asked: ClassVar[Task] = cluster_locally
+    sent: ClassVar[str] = "centres"
+
+    def payload(self, state: KFedState) -> Payload:
+        """How many clusters to find, by which features."""
+        return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
+
+    def grouped(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
+        """k-means of all centres that came."""
+        sizes = {client: int(reply["sizes"].sum()) for client, reply in replies.items()}
+        first = max(sizes, key=lambda client: sizes[client]) if self.start == "largest" else min(sizes)
+        pooled = torch.cat([reply["centres"] for reply in replies.values()])
+        start = far_apart(replies[first]["centres"], pooled, self.n_clusters)
+        if self.server == "one-round":
+            labels = closest(pooled, start)
+            centroids = torch.stack([pooled[labels == group].mean(0) for group in labels.unique()])
+            labels = labels.unique(return_inverse=True)[1]
+        else:
+            centroids, labels, _ = k_means(pooled.double(), start, fed.rng("centroids"))
+        counts = [len(reply["centres"]) for reply in replies.values()]
+        groups = {str(client): own for client, own in zip(replies, labels.split(counts), strict=True)}
+        changes = {"centroids": on_its_sphere(state.features, centroids), "groups": groups}
+        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+        return changes, {"start": first, "local_clusters": counts, "iterations": iterations}
+
+    def conclude(self, fed: Federation, state: KFedState) -> None:
+        """Have every site write down its samples' groups."""
+        if self.assign == "nearest":
+            return super().conclude(fed, state)
+        result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
+        payloads = {i: {"result": result, "groups": state.groups.get(str(i), unknown)} for i in fed.present}
+        return tell(fed, take_groups, payloads)
+
+
+def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
+    """Cluster one site's points (Awasthi and Sheffet 2012).
+
+    Points are projected on their leading singular vectors, where seeds are drawn by k-means++. Those three times nearer
+    to one seed than to any other are averaged, and Lloyd's algorithm starts from the averages, among all points.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, width)``.
+    count : int
+        Clusters to find; fewer if there are not so many different points.
+    rng : torch.Generator
+
+    """
+    directions = leading_directions(points, min(count, *points.shape), rng)
+    shadows = points @ directions
+    seeds = drawn(shadows, count, rng)
+    near, at = apart(shadows, seeds).topk(min(2, len(seeds)), largest=False)
+    surely = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
+    start = seeds.clone()
+    for r in range(len(seeds)):
+        members = surely & (at[:, 0] == r)
+        if bool(members.any()):
+            start[r] = shadows[members].mean(0)
+    return lloyd(points, start @ directions.T)
+
+
+def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
+    """The leading right singular vectors of `points` ``(n, width)``, orthonormal columns ``(width, rank)``.
+
+    By iteration on a random subspace (Halko, Martinsson, Tropp 2011), ten dimensions larger than asked for.
+    """
+    wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
+    basis = torch.randn(points.shape[1], wide, generator=rng)
+    for _ in range(_PASSES):
+        basis = torch.linalg.qr(points.T @ (points @ basis)).Q
+    shadows = points @ basis
+    _, vectors = torch.linalg.eigh(shadows.T @ shadows)  # in ascending order
+    directions: Tensor = basis @ vectors.flip(1)[:, :rank]
+    return directions

@@ -1,0 +1,187 @@
+"""Many small clusters instead of samples: what a site makes of its own, and the server of all sites' if too many."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedkin.methods.samples.centroid_method import closest
+
+_ITERATIONS, _FEW_ITERATIONS = 12, 5
+_FITTED = 100
+"""Samples per cluster that centres are fitted to; more make them no better, and others are only assigned."""
+_PAIRS = 1 << 24
+"""Distances held at a time."""
+
+SEARCHED = 10_000
+"""Points among which neighbours are looked for."""
+
+
+class Summary(NamedTuple):
+    """Small clusters.
+
+    Attributes
+    ----------
+    centroids : Tensor
+        float32 ``(m, d)``.
+    counts : Tensor
+        int64 ``(m,)``, members of each.
+    labels : Tensor
+        int64 ``(n,)``, the cluster of each point.
+    """
+
+    centroids: Tensor
+    counts: Tensor
+    labels: Tensor
+
+
+def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator) -> Tensor:
+    """Points moved to where they are dense: each to the mean of itself and its nearest ones, again and again.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, d)``.
+    neighbours : int
+        Nearest points that count beside the point itself, at most, and no more than an eighth of the root of n, so that
+        few points are not all moved together; 0 changes nothing, and neither does n below 256. Who they are is decided
+        once. Of more than 10,000 points as many are drawn, and neighbours are looked for among these alone.
+    rounds : int
+        How often.
+    rng : torch.Generator
+        Draws among many.
+    """
+    most = int(math.sqrt(len(points)) / 8)
+    if neighbours < 1 or most < 2:  # with one neighbour two points become one
+        return points
+    neighbours = min(neighbours, most)
+    drawn = torch.arange(len(points))
+    if len(points) > SEARCHED:
+        drawn = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
+    near = nearest_of(points, torch.arange(len(points)), drawn, neighbours)
+    for _ in range(rounds - 1):
+        moved = (points[drawn] + _sum_of(points, drawn[near[drawn]])) / (neighbours + 1)
+        points = points.index_copy(0, drawn, moved)
+    return (points + _sum_of(points, drawn[near])) / (neighbours + 1)
+
+
+def summarised(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
+    """A site's points as at most `clusters` means of `least` points or more each.
+
+    Lloyd's algorithm from points drawn at random, twelve iterations; small clusters need not be stable, only small.
+    Then the smallest cluster below `least` joins the one with the nearest mean, until none is left.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, d)``, n >= `least`.
+    clusters, least : int
+        At least 1.
+    rng : torch.Generator
+        Draws the first centres.
+    """
+    order = torch.randperm(len(points), generator=rng)
+    fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
+    centres = _lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
+    labels = assigned(points, centres)
+    return merged(points, labels, least)
+
+
+def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
+    """Clusters of `points` ``(n, d)``, those with fewer than `least` members joined to others; no label is empty."""
+    labels = labels.unique(return_inverse=True)[1]
+    counts = labels.bincount()
+    sums = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
+    target = torch.arange(len(counts))
+    alive = torch.ones(len(counts), dtype=torch.bool)
+    while alive.sum() > 1:
+        sizes = torch.where(alive, counts, torch.iinfo(torch.int64).max)
+        smallest = int(sizes.argmin())
+        if counts[smallest] >= least:
+            break
+        means = sums / counts[:, None]
+        distances = (means - means[smallest]).square().sum(1)
+        distances[~alive] = torch.inf
+        distances[smallest] = torch.inf
+        nearest = int(distances.argmin())
+        sums[nearest] += sums[smallest]
+        counts[nearest] += counts[smallest]
+        alive[smallest] = False
+        target[target == smallest] = nearest
+    kept = alive.nonzero()[:, 0]
+    renumbered = torch.zeros(len(counts), dtype=torch.int64)
+    renumbered[kept] = torch.arange(len(kept))
+    return Summary(sums[kept] / counts[kept, None], counts[kept], renumbered[target][labels])
+
+
+def condensed(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator) -> Summary:
+    """At most `most` weighted means of small clusters, if there are more; these means' counts add up.
+
+    Parameters
+    ----------
+    centroids : Tensor
+        float32 ``(m, d)``.
+    counts : Tensor
+        int64 ``(m,)``, their weights.
+    most : int
+        At least 1.
+    rng : torch.Generator
+        Draws the first centres among the centroids.
+
+    Returns
+    -------
+    Summary
+        Its `labels` say which mean each of the m belongs to.
+    """
+    if len(centroids) <= most:
+        return Summary(centroids, counts, torch.arange(len(centroids)))
+    start = centroids[torch.randperm(len(centroids), generator=rng)[:most]]
+    centres = _lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
+    labels = assigned(centroids, centres).unique(return_inverse=True)[1]
+    together = torch.zeros(int(labels.max()) + 1, dtype=torch.int64).index_add_(0, labels, counts)
+    sums = centroids.new_zeros(len(together), centroids.shape[1]).index_add_(0, labels, centroids * counts[:, None])
+    return Summary(sums / together[:, None], together, labels)
+
+
+def assigned(points: Tensor, centres: Tensor) -> Tensor:
+    """Row of `centres` ``(m, d)`` nearest to each of `points` ``(n, d)``, int64 ``(n,)``; a few at a time."""
+    if not len(points):
+        return torch.zeros(0, dtype=torch.int64)
+    batch = max(1, _PAIRS // len(centres))
+    return torch.cat([closest(part, centres) for part in points.split(batch)])
+
+
+def nearest_of(points: Tensor, rows: Tensor, drawn: Tensor, neighbours: int) -> Tensor:
+    """Places in `drawn` of the nearest drawn points to each point in `rows` but itself: int64 ``(r, neighbours)``."""
+    among = points[drawn]
+    lengths = among.square().sum(1)
+    place = torch.full((len(points),), -1)
+    place[drawn] = torch.arange(len(drawn))
+    found = []
+    for part in rows.split(max(1, _PAIRS // len(drawn))):
+        distances = lengths - 2 * points[part] @ among.T
+        known = (place[part] >= 0).nonzero()[:, 0]
+        distances[known, place[part][known]] = torch.inf
+        found.append(distances.topk(neighbours, largest=False).indices)
+    return torch.cat(found)
+
+
+def _lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
+    weighted = points * weights[:, None]
+    for _ in range(iterations):
+        labels = assigned(points, centres)
+        mass = torch.zeros(len(centres)).index_add_(0, labels, weights)
+        sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
+        centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
+    return centres
+
+
+def _sum_of(points: Tensor, rows: Tensor) -> Tensor:
+    """Sum of the points in each row of indices ``(n, k)``, without holding all of them."""
+    total = points[rows[:, 0]]
+    for column in rows.T[1:]:
+        total += points[column]
+    return total

@@ -1,0 +1,82 @@
+"""kin-graph's graph of small clusters: which are near to each other, of whatever site.
+
+Nodes are linked to their nearest ones, and a link is as strong as the neighbourhoods of its ends have in common.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from fedkin.clustering.louvain import CommunityLabels
+
+_FEWEST = 6
+"""Nearest points that even few points are linked to: with fewer, a single cloud falls apart."""
+
+_PAIRS = 1 << 24
+"""Distances held at a time."""
+
+
+def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
+    """Link every point to its nearest ones, by how many neighbours the two share.
+
+    Two points are linked if either is among the other's nearest. The link is the share of common ones in all that
+    either of the two has as neighbours (Jaccard), each point among its own. It is multiplied by the root of the product
+    of their counts, relative to the mean count, so that a point that stands for many samples has as many links.
+    Distances are computed in blocks: time grows with the square of the number of points, memory does not. 6,000 points
+    of 60 dimensions take a second, 20,000 about four.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(m, d)``, one or more.
+    counts : Tensor
+        int64 ``(m,)``, samples that each stands for, at least 1.
+    neighbours : int
+        Nearest points of each, at least 1. Of few points it is no more than the cube root of their number, or 6 where
+        that is more, and half of them, because groups of few points have few neighbours to share.
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix
+        float64 ``(m, m)``, symmetric, with an empty diagonal.
+    """
+    count = len(points)
+    nearest = min(neighbours, max(_FEWEST, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
+    if nearest < 1:
+        return sparse.csr_matrix((count, count), dtype=np.float64)
+    around = np.column_stack([np.arange(count), _nearest(points, nearest)])
+    rows = np.repeat(np.arange(count), nearest + 1)
+    near = sparse.csr_matrix((np.ones(around.size), (rows, around.ravel())), shape=(count, count))
+    linked = sparse.triu(near.maximum(near.T), k=1).tocoo()
+    common = _in_common(around, linked.row, linked.col)
+    samples = counts.double().numpy() / counts.double().mean().item()
+    weights = common / (2 * (nearest + 1) - common) * np.sqrt(samples[linked.row] * samples[linked.col])
+    graph = sparse.csr_matrix((weights, (linked.row, linked.col)), shape=(count, count))
+    return (graph + graph.T).tocsr()
+
+
+def _nearest(points: Tensor, neighbours: int) -> CommunityLabels:
+    """The nearest other points of each, int64 ``(m, neighbours)``."""
+    lengths = points.square().sum(1)
+    parts = []
+    for rows in torch.arange(len(points)).split(max(1, _PAIRS // len(points))):
+        distance = lengths - 2 * points[rows] @ points.T
+        distance[torch.arange(len(rows)), rows] = torch.inf
+        parts.append(distance.topk(neighbours, largest=False).indices)
+    near: CommunityLabels = torch.cat(parts).numpy()
+    return near
+
+
+def _in_common(around: CommunityLabels, first: CommunityLabels, second: CommunityLabels) -> CommunityLabels:
+    """How many of the nodes around two are the same, for pairs of nodes: int64 ``(pairs,)``.
+
+    A product of matrices would have all pairs that share a node, and where one is near to all that is all pairs.
+    """
+    parts = max(1, len(first) * around.shape[1] ** 2 // _PAIRS + 1)
+    pairs = zip(np.array_split(first, parts), np.array_split(second, parts), strict=True)
+    return np.concatenate([(around[a][:, :, None] == around[b][:, None, :]).sum((1, 2)) for a, b in pairs])

@@ -1,0 +1,322 @@
+"""kin-graph with differential privacy: all that leaves a site are sums with Gaussian noise.
+
+Two data sets are neighbours if one of them has one sample more, at one site. That sample changes nothing that leaves
+another site, so a guarantee of every site on its own is that of the federation.
+
+A sample's features are scaled to a length of at most 1, by a number that is fixed without looking at data. It enters
+
+1. the moments: a count, the features and their outer product, whose sum changes by at most the root of 3;
+2. in each of four rounds, the sums of one of the server's common centres, to which it is nearest: a count and its
+   components, cut off at a length of 1; the sums change by at most the root of 2.
+
+With noise of deviation s, a release is (root of 3 or 2) / s - GDP, and all five together, each of them chosen by those
+before, are GDP with the root of the sum of squares; `fedkin.privacy.gaussian` turns that into epsilon and delta. All
+else, the components, the first centres drawn from them, which clusters are kept, the graph and its groups, is computed
+from these sums alone. Number, range and means of samples are not asked for. A site keeps an account of what it
+released in a run, and replies nothing when asked for more than the budget that the server named, or for a budget that
+is more than its own allows. What it has released already it releases again with the same noise. It sees to the lengths
+itself, whatever a server asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core.client import LASTING
+from fedkin.core.noise import about
+from fedkin.core.replies import is_number, is_shape
+from fedkin.features.pca import Components
+from fedkin.methods.samples.kingraph.kingraph_tasks import features_of, points_of
+from fedkin.methods.samples.kingraph.micro_clusters import assigned
+from fedkin.privacy.gaussian import gaussian_mu, gdp, noisy
+
+NAMES, SPENT = LASTING + "released", LASTING + "spent"
+"""What a site remembers: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
+
+_ROUNDS = 4
+_MOMENTS_SHARE = 0.3
+"""Part of the squared budget that the moments get."""
+_MOST_COMPONENTS, _MOST_CENTRES, _LEAST_CENTRES = 25, 400, 10
+_RADIUS = 1.5
+"""Where components are cut off, in root mean squares of their length."""
+_MASS = 5.0
+"""Samples that a centre should have, in lengths of the noise on its sum."""
+_ALIVE = 2.0
+"""Noisy counts above so many deviations are believed."""
+_MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
+_BATCH = 2048
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """A budget of differential privacy, and the noise that keeps within it.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of all that leaves a site.
+    """
+
+    epsilon: float
+    delta: float
+
+    @property
+    def mu(self) -> float:
+        """The same as Gaussian differential privacy."""
+        return gaussian_mu(self.epsilon, self.delta)
+
+    @property
+    def moments_mu(self) -> float:
+        return self.mu * math.sqrt(_MOMENTS_SHARE)
+
+    @property
+    def round_mu(self) -> float:
+        return self.mu * math.sqrt((1 - _MOMENTS_SHARE) / _ROUNDS)
+
+    @property
+    def moments_deviation(self) -> float:
+        """Of the noise on each number of a site's moments."""
+        return _MOMENTS_SENSITIVITY / self.moments_mu
+
+    @property
+    def round_deviation(self) -> float:
+        """Of the noise on each number of a site's sums, in one round."""
+        return _SUMS_SENSITIVITY / self.round_mu
+
+
+class NoisyRelease(NamedTuple):
+    """What the server has after an exchange or several.
+
+    Attributes
+    ----------
+    value : Any
+        Components and number of samples, or centroids and counts; None if no site sent anything.
+    answered : list of int
+        Sites that replied whenever they were asked.
+    missing : dict of int to str
+        The others, and why.
+    """
+
+    value: Any
+    answered: list[int]
+    missing: dict[int, str]
+
+
+@task(holds={"shape": is_shape}, accounted=True)
+def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Shape of a sample, and nothing that samples have a say in."""
+    return [{"shape": list(client.x.shape[1:])} for client in clients]
+
+
+@task(holds={"count": is_number}, may_be_empty=True, accounted=True)
+def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Count, sum and outer products of a site's features, with noise."""
+    return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+
+
+@task(may_be_empty=True, accounted=True)
+def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Counts and sums of components by nearest centre, with noise."""
+    return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+
+
+def noisy_moments(client: Client, payload: Payload) -> Payload:
+    """One site's reply to `send_noisy_moments`; nothing if its budget does not allow for it."""
+    width = payload["width"]
+    total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
+    for part in client.x.split(_BATCH):
+        rows = _of_length_one(features_of(payload["space"], part))
+        if rows.shape[1] != width:
+            raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
+        total += rows.sum(0, dtype=torch.float64)
+        second += rows.T @ rows
+    # Off the diagonal a number stands for two, so it enters the length times the root of 2 and may have less noise.
+    lower = torch.tril_indices(width, width)
+    scale = torch.where(lower[0] == lower[1], 1.0, math.sqrt(2))
+    exact = [torch.tensor(float(len(client))), second[lower[0], lower[1]] * scale, total]
+    released = _released(client, exact, _MOMENTS_SENSITIVITY, payload)
+    if released is None:
+        return {}
+    count, triangle, total = released
+    return {"count": float(count), "total": total, "second": (triangle / scale).float()}
+
+
+def noisy_sums(client: Client, payload: Payload) -> Payload:
+    """One site's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
+    centres, radius = payload["centres"], payload["radius"]
+    points = _of_length_one(points_of(payload["space"], client.x) / radius)
+    labels = assigned(points, centres / radius)
+    sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
+    released = _released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
+    return {} if released is None else dict(zip(("counts", "sums"), released, strict=True))
+
+
+def _released(
+    client: Client, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
+) -> list[Tensor] | None:
+    """Sums, float64, with noise of the deviation asked for; ``None`` if the site's budget does not allow for it.
+
+    What was released before with the same noise costs nothing; anything else is written down, by the name of its noise.
+    """
+    noise, name = about(client.noise, exact)
+    names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
+    spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
+    own = torch.tensor(list(name), dtype=torch.uint8)
+    if not bool((names == own).all(1).any()):
+        spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
+        budget = float(payload["budget"])
+        if not math.sqrt(float(spent.sum())) <= budget * (1 + 1e-6) or not client.reserve(budget):
+            return None
+        client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
+    return [noisy(value, payload["deviation"], noise) for value in exact]
+
+
+def _of_length_one(rows: Tensor) -> Tensor:
+    """Rows of length 1 at most; numbers that are not finite, which noise could not hide, count as 0."""
+    finite = rows.nan_to_num(0.0, 0.0, 0.0)
+    shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
+    return shortened
+
+
+def common_shape(fed: Federation) -> tuple[int, ...]:
+    """Shape of a sample at all sites.
+
+    Raises
+    ------
+    FedkinError
+        If sites differ, or one cannot be reached.
+    """
+    replies = fed.insist(send_shape, {})
+    (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
+    for client, other in others:
+        if other != shape:
+            raise FedkinError(
+                f"Samples of site {client} have shape {other}, those of site {first} {shape}; all need the same."
+            )
+    return shape
+
+
+def private_components(fed: Federation, space: Payload, width: int, most: int, budget: PrivacyBudget) -> NoisyRelease:
+    """Components of the noisy moments, those that stand out of the noise; and the noisy number of samples.
+
+    Parameters
+    ----------
+    fed : Federation
+    space : dict
+        What turns samples into features of length 1 at most.
+    width : int
+        Numbers of a sample's features.
+    most : int
+        Components at most; never more than 25.
+    budget : Budget
+
+    Raises
+    ------
+    FedkinError
+        If all sites have spent what they may.
+    """
+    asked = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
+    expected = {"total": (width,), "second": (width * (width + 1) // 2,)}
+    replies = fed.ask(send_noisy_moments, fed.all(**asked), expected)
+    missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
+    if not sent:
+        _check_budgets(missing, budget)
+        return NoisyRelease(None, list(replies), missing)
+    count = max(1.0, sum(reply["count"] for reply in sent))
+    mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
+    second = torch.zeros(width, width, dtype=torch.float64)
+    rows, columns = torch.tril_indices(width, width)
+    second[rows, columns] = torch.stack([reply["second"] for reply in sent]).double().sum(0) / count
+    values, vectors = torch.linalg.eigh(second + second.tril(-1).T - torch.outer(mean, mean))
+    values, vectors = values.flip(0), vectors.flip(1)
+    edge = budget.moments_deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
+    kept = max(1, min(int((values > edge).sum()), most, _MOST_COMPONENTS))
+    found = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
+    return NoisyRelease((found, count), list(replies), missing)
+
+
+def private_clusters(
+    fed: Federation, space: Payload, variances: Tensor, samples: float, budget: PrivacyBudget
+) -> NoisyRelease:
+    """Centres that all sites share, after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+
+    The first centres are drawn from the Gaussian that the components say. Between rounds a centre whose count is lost
+    in the noise is drawn anew near one of the others, by their counts; after the last one it is left out.
+
+    Parameters
+    ----------
+    fed : Federation
+    space : dict
+        What turns samples into components.
+    variances : Tensor
+        float32 ``(d,)``, of the components.
+    samples : float
+        Noisy number of samples of all sites.
+    budget : Budget
+
+    Raises
+    ------
+    FedkinError
+        If all sites have spent what they may.
+    """
+    rng, deviation, sites = fed.rng("private"), budget.round_deviation, len(fed.present)
+    radius = _RADIUS * float(variances.sum().sqrt())
+    on_a_sum = deviation * math.sqrt(sites * len(variances))
+    number = int(min(_MOST_CENTRES, max(_LEAST_CENTRES, samples / (_MASS * on_a_sum))))
+    centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
+    counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
+    answered, missing, heard = set(fed.present), {}, False
+    for round_ in range(_ROUNDS):
+        asked = {"space": space, "centres": centres, "radius": radius, "deviation": deviation, "budget": budget.mu}
+        replies = fed.ask(send_noisy_sums, fed.all(**asked), {"counts": (number,), "sums": tuple(centres.shape)})
+        answered &= set(replies)
+        missing.update(fed.missing)
+        sent = [reply for reply in replies.values() if reply]
+        if not sent:
+            continue
+        heard = True
+        counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
+        sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
+        alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
+        moved = _within(radius * sums / counts.clamp_min(1.0)[:, None], radius)
+        centres = torch.where(alive[:, None], moved, centres)
+        if round_ < _ROUNDS - 1:
+            centres = _revived(centres, counts, alive, variances, rng)
+    if not heard:
+        _check_budgets(missing, budget)
+        return NoisyRelease(None, sorted(answered), missing)
+    return NoisyRelease((centres[alive], counts[alive].round().clamp_min(1).long()), sorted(answered), missing)
+
+
+def _check_budgets(missing: Mapping[int, str], budget: PrivacyBudget) -> None:
+    """Say so if nothing came and that is not because sites are missing."""
+    if not missing:
+        raise FedkinError(
+            f"All sites have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
+            "own: nothing leaves."
+        )
+
+
+def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:
+    """Centres, those that are not alive drawn near others."""
+    dead = int((~alive).sum())
+    if not dead or dead == len(alive):
+        return centres
+    near = torch.multinomial(torch.where(alive, counts, 0.0), dead, replacement=True, generator=rng)
+    drawn = centres[near] + torch.randn(dead, len(variances), generator=rng) * variances.sqrt() / 2
+    centres = centres.clone()
+    centres[~alive] = drawn
+    return centres
+
+
+def _within(points: Tensor, radius: float) -> Tensor:
+    """Points no further away from 0 than `radius`."""
+    inside: Tensor = points * (radius / points.norm(dim=1, keepdim=True).clamp_min(radius))
+    return inside

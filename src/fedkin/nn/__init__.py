@@ -1,0 +1,25 @@
+"""Models: autoencoders as stacked parameters, and classifiers as torch modules, by name.
+
+`register`, `build` and `choose` are imported when first asked for, so that listing `MODELS` need not wait for torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fedkin.nn.network_names import MODELS
+
+if TYPE_CHECKING:
+    from fedkin.nn.modules import build, choose, register
+
+__all__ = ["MODELS", "build", "choose", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from fedkin.nn import modules
+
+        return getattr(modules, name)
+    raise AttributeError(f"module 'fedkin.nn' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,121 @@
+"""One architecture of a network, and its models as flat vectors."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedkin.core.device import device
+from fedkin.core.errors import FedkinError
+from fedkin.core.seeds import draw_seed
+from fedkin.nn.resident import Criterion, Resident, parts_of, vector_of
+
+_GLOBAL_RANDOMNESS = threading.Lock()
+
+
+class Architecture(ABC):
+    """An architecture whose models are float32 vectors ``(size,)``: parameters, then buffers.
+
+    Safe to use from several threads: each works on a module of its own while it needs one.
+
+    Parameters
+    ----------
+    name : str
+        What its module is called.
+    shape : tuple of int
+        Of one sample.
+
+    Attributes
+    ----------
+    size : int
+        Length of a model's vector.
+    parameters : int
+        Length of its trainable part, which comes first.
+    floats : int
+        Length of its trainable part and floating buffers, such as a batch norm's statistics; counters come after.
+    """
+
+    criterion: Criterion
+    """Mean loss of a batch from the module's output and what it should have been."""
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self.name, self.shape = name, shape
+        self._prototype = self._built(0).eval()
+        for part in (*self._prototype.parameters(), *self._prototype.buffers()):
+            if part.is_floating_point() and part.dtype != torch.float32:
+                raise FedkinError(f"Model '{name}' has parameters of {part.dtype}; fedkin trains float32 only.")
+        buffers = list(self._prototype.buffers())
+        self.parameters = sum(part.numel() for part in self._prototype.parameters())
+        self.floats = self.parameters + sum(part.numel() for part in buffers if part.is_floating_point())
+        self.size = self.parameters + sum(part.numel() for part in buffers)
+        self._idle: defaultdict[torch.device, deque[Resident]] = defaultdict(deque)
+        self._channels_last = self._takes_channels_last()
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """A new module; it may draw from torch's global generator."""
+
+    @abstractmethod
+    def targets(self, x: Tensor) -> Tensor:
+        """Something to learn from samples `x`, of the right shape and type, to try the module with."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """Plain values that `of` makes this architecture from."""
+
+    def initial(self, rng: torch.Generator) -> Tensor:
+        """A new model, initialised as its module initialises itself."""
+        return vector_of(self._built(draw_seed(rng)))
+
+    def module(self, vector: Tensor) -> nn.Module:
+        """A module of its own with the model of `vector`, in evaluation mode."""
+        module = self._built(0).eval()
+        at = 0
+        for part in parts_of(module):
+            part.data.copy_(vector[at : at + part.numel()].view_as(part))
+            at += part.numel()
+        return module
+
+    def leading(self, tensors: int) -> int:
+        """Length of the first so many parameter tensors, as of layers that all groups share."""
+        return sum(part.numel() for part in list(self._prototype.parameters())[:tensors])
+
+    @contextmanager
+    def resident(self) -> Iterator[Resident]:
+        """A module on this thread's device to work with, nobody else's while the context lasts."""
+        idle = self._idle[device()]
+        try:
+            resident = idle.pop()
+        except IndexError:
+            resident = self._new_resident()
+        try:
+            yield resident
+        finally:
+            idle.append(resident)
+
+    def _new_resident(self) -> Resident:
+        return Resident(self._prototype, self._channels_last, self.criterion)
+
+    def _built(self, seed: int) -> nn.Module:
+        """Modules draw their first parameters from torch's global generator, which is put back as it was."""
+        with _GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.build()
+
+    def _takes_channels_last(self) -> bool:
+        """Whether the module can work channels last; one that calls `view` on activations cannot."""
+        if len(self.shape) != 3 or not any(isinstance(part, nn.Conv2d) for part in self._prototype.modules()):
+            return False
+        x = torch.zeros(2, *self.shape)
+        try:
+            Resident(self._prototype, channels_last=True, criterion=self.criterion).gradient(x, self.targets(x))
+        except RuntimeError:
+            return False
+        return True

@@ -1,0 +1,79 @@
+"""Classifiers, as flat vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedkin.core.device import device
+from fedkin.nn import build
+from fedkin.nn.architecture import Architecture
+from fedkin.nn.perceptron import PerceptronResident, is_perceptron
+from fedkin.nn.resident import Resident
+
+_BATCH = 500
+
+
+class Classifier(Architecture):
+    """An `Architecture` that tells classes; its module gives logits.
+
+    Parameters
+    ----------
+    name : str
+        Registered model or dotted path, see `fedkin.nn.build`.
+    shape : tuple of int
+        Of one sample.
+    classes : int
+        Number of logits.
+    """
+
+    criterion = staticmethod(cross_entropy)
+
+    def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:
+        self.classes = classes
+        super().__init__(name, shape)
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Classifier:
+        """The classifier of a message's plain values ``{"name", "shape", "classes"}``; always the same object."""
+        return _shared(spec["name"], tuple(spec["shape"]), spec["classes"])
+
+    def spec(self) -> dict[str, Any]:
+        """Plain values that `of` makes this classifier from."""
+        return {"name": self.name, "shape": list(self.shape), "classes": self.classes}
+
+    def build(self) -> nn.Module:
+        """A new module."""
+        return build(self.name, self.shape, self.classes)
+
+    def targets(self, x: Tensor) -> Tensor:
+        """The first class for every sample."""
+        return torch.zeros(len(x), dtype=torch.int64)
+
+    @torch.no_grad()
+    def logits(self, vector: Tensor, x: Tensor) -> Tensor:
+        """``(n, classes)`` of the model `vector` for samples ``(n, *shape)``, in evaluation mode."""
+        with self.resident() as resident:
+            resident.load(vector)
+            resident.module.eval()
+            parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
+        return torch.cat(parts) if parts else torch.zeros(0, self.classes)
+
+    def loss(self, vector: Tensor, x: Tensor, y: Tensor) -> float:
+        """Mean cross-entropy of the model `vector` on labelled samples, in evaluation mode."""
+        return float(cross_entropy(self.logits(vector, x), y))
+
+    def _new_resident(self) -> Resident:
+        if device().type == "cpu" and is_perceptron(self._prototype):
+            return PerceptronResident(self._prototype)
+        return super()._new_resident()
+
+
+@lru_cache(maxsize=32)
+def _shared(name: str, shape: tuple[int, ...], classes: int) -> Classifier:
+    return Classifier(name, shape, classes)

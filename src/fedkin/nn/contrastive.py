@@ -1,0 +1,149 @@
+"""Networks of contrastive learning: an encoder, and a predictor that matches one representation to another.
+
+For grey images those of CCFC as in its authors' code, which section 4.1 of the paper sketches: three convolutions of
+64, 128 and 256 channels, and a projector and a predictor of two fully connected layers each. Images with colour get
+ResNet-18 (section 4.1). The networks for vectors and for images with a side below 8 are not of the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, cast
+
+from torch import Tensor, nn
+
+from fedkin.core.errors import FedkinError
+from fedkin.nn.resnet import GROUPS, resnet
+
+Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
+Normalization = Literal["batch", "group"]
+
+_SMALLEST_SIDE = 8
+_CHANNELS = (64, 128, 256)
+_UNITS = (256, 256)
+_LEAK = 0.2
+_RESNET18 = (2, 2, 2, 2)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a network is made from; plain values.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of one sample.
+    backbone : {"auto", "convolutions", "resnet18", "perceptron"}
+        "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
+        for images with a side below 8.
+    latent : int
+        Numbers in a representation.
+    projector_units, predictor_units : int
+        Hidden units of the projector, which ends the encoder, and of the predictor. A predictor that is narrow beside
+        its input is what the authors use.
+    normalization : {"batch", "group"}
+        Of the backbone's layers. Group normalisation keeps no statistics that averaging could spoil. Projector and
+        predictor normalise by batch in any case: without that SimSiam learns far less (Chen and He 2021, table 3).
+    """
+
+    shape: tuple[int, ...]
+    backbone: Backbone = "auto"
+    latent: int = 256
+    projector_units: int = 256
+    predictor_units: int = 16
+    normalization: Normalization = "batch"
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Design:
+        """The inverse of `spec`."""
+        return Design(**{**spec, "shape": tuple(spec["shape"])})
+
+    def spec(self) -> dict[str, Any]:
+        """As a payload."""
+        return asdict(self) | {"shape": list(self.shape)}
+
+    def decided(self) -> Design:
+        """The same with a backbone that is named.
+
+        Raises
+        ------
+        FedkinError
+            If the backbone named takes images of 8 x 8 pixels or more, and the samples are none.
+        """
+        images = len(self.shape) == 3 and min(self.shape[1:]) >= _SMALLEST_SIDE
+        if self.backbone == "auto":
+            ours: Backbone = "convolutions" if self.shape[0] == 1 else "resnet18"
+            return replace(self, backbone=ours if images else "perceptron")
+        if not images and self.backbone != "perceptron":
+            raise FedkinError(
+                f"method.backbone = '{self.backbone}' takes images of at least {_SMALLEST_SIDE} x {_SMALLEST_SIDE} "
+                f"pixels, and the samples have the shape {self.shape}; 'perceptron' takes any."
+            )
+        return self
+
+
+class ContrastiveNetwork(nn.Module):
+    """An encoder f and a predictor h.
+
+    Parameters
+    ----------
+    design : Design
+        With a backbone that is named.
+
+    Attributes
+    ----------
+    encoder : nn.Module
+        From float32 ``(n, *shape)`` to representations z, ``(n, latent)``.
+    predictor : nn.Module
+        From these to predictions p, ``(n, latent)``.
+    """
+
+    def __init__(self, design: Design) -> None:
+        super().__init__()
+        backbone, width = _backbone(design)
+        hidden, latent = design.projector_units, design.latent
+        projector = [*_dense(width, hidden), nn.Linear(hidden, latent), nn.BatchNorm1d(latent, affine=False)]
+        self.encoder = nn.Sequential(*backbone, *projector)
+        self.predictor = nn.Sequential(
+            *_dense(latent, design.predictor_units), nn.Linear(design.predictor_units, latent)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predictions ``(n, latent)`` of samples ``(n, *shape)``."""
+        made: Tensor = self.predictor(self.encoder(x))
+        return made
+
+
+def _backbone(design: Design) -> tuple[nn.Sequential, int]:
+    """The layers before the projector, and how many numbers they make of a sample."""
+    if design.backbone == "resnet18":
+        whole = resnet(design.shape, 1, name="resnet18", blocks=_RESNET18, norm=design.normalization)
+        *layers, last = whole
+        return nn.Sequential(*layers), cast(nn.Linear, last).in_features
+    if design.backbone == "convolutions":
+        return _convolutions(design)
+    layers = [nn.Flatten()]
+    for inputs, units in pairwise((math.prod(design.shape), *_UNITS)):
+        layers += [nn.Linear(inputs, units), _norm(design, units, nn.BatchNorm1d), nn.ReLU()]
+    return nn.Sequential(*layers), _UNITS[-1]
+
+
+def _convolutions(design: Design) -> tuple[nn.Sequential, int]:
+    channels, height, width = design.shape
+    layers: list[nn.Module] = []
+    for below, above in pairwise((channels, *_CHANNELS)):
+        layers += [nn.Conv2d(below, above, 4, stride=2, padding=1), _norm(design, above, nn.BatchNorm2d)]
+        layers.append(nn.LeakyReLU(_LEAK))
+        height, width = height // 2, width // 2
+    return nn.Sequential(*layers, nn.Flatten()), _CHANNELS[-1] * height * width
+
+
+def _norm(design: Design, width: int, batch: type[nn.Module]) -> nn.Module:
+    return batch(width) if design.normalization == "batch" else nn.GroupNorm(GROUPS, width)
+
+
+def _dense(inputs: int, units: int) -> list[nn.Module]:
+    return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]

@@ -1,0 +1,310 @@
+"""Training of one site's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
+
+Equations are those of the paper: (1) and (2) draw samples of one cluster together, (4) to (7) hold a site's network to
+the common one. The batch is what a cluster's samples are taken from; a cluster of which it has only one is left out of
+the first, and the mean is over those that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, one_hot
+
+from fedkin.core.device import device
+from fedkin.nn.architecture import Architecture
+from fedkin.nn.augmentation import Augmentation
+from fedkin.nn.contrastive import ContrastiveNetwork, Design
+from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.resident import Resident
+
+Form = Literal["paper", "code"]
+Precision = Literal["float32", "bfloat16"]
+
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class ContrastiveTraining:
+    """How a site trains in one round.
+
+    Attributes
+    ----------
+    local_epochs : int
+        Passes over the data.
+    batch_size : int
+        2 or more. A last batch of a single sample is left out, for a batch norm cannot learn from it.
+    learning_rate : float
+        Of Adam.
+    model_weight : float
+        lambda of eq. 4; with 0 the common network is not computed in rounds by views.
+    form : {"paper", "code"}
+        See `by_clusters` and `held_to`.
+    precision : {"float32", "bfloat16"}
+        Of products in the network. Parameters, statistics, losses and Adam's moments are float32 in any case.
+        "bfloat16" is faster on some processors that have instructions for it, and much slower where there are none.
+    """
+
+    local_epochs: int = 1
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    model_weight: float = 0.001
+    form: Form = "paper"
+    precision: Precision = "float32"
+
+    def products(self) -> AbstractContextManager[Any]:
+        """Within it, products have the precision asked for."""
+        return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
+
+
+def apart(predicted: Tensor, other: Tensor) -> Tensor:
+    """Negative mean cosine between rows of ``(n, latent)``, where no gradient flows into `other` (eq. 5)."""
+    return -(normalize(predicted, dim=1) * normalize(other.detach(), dim=1)).sum(1).mean()
+
+
+class Contrastive(Architecture):
+    """A `ContrastiveNetwork` whose models are flat vectors.
+
+    Parameters
+    ----------
+    design : Design
+        With a backbone that is named.
+    """
+
+    criterion = staticmethod(apart)
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        super().__init__(design.backbone, design.shape)
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Contrastive:
+        """That of a design's plain values; always the same object."""
+        return _shared(Design.of(spec))
+
+    def spec(self) -> dict[str, Any]:
+        """Of the design."""
+        return self.design.spec()
+
+    def build(self) -> nn.Module:
+        """A new module."""
+        return ContrastiveNetwork(self.design)
+
+    def targets(self, x: Tensor) -> Tensor:
+        """Something to be close to."""
+        return torch.ones(len(x), self.design.latent)
+
+    def latents(self, vector: Tensor, x: Tensor) -> Tensor:
+        """Representations of samples, each scaled to length 1.
+
+        Parameters
+        ----------
+        vector : Tensor, (size,)
+        x : Tensor
+            float32 ``(n, *shape)``.
+
+        Returns
+        -------
+        Tensor
+            float32 ``(n, latent)``, by the statistics that batch norms remember.
+        """
+        return normalize(self._both(vector, x, with_predictions=False)[0], dim=1)
+
+    def anchors(self, vector: Tensor, x: Tensor, training: ContrastiveTraining) -> tuple[Tensor, Tensor]:
+        """Representations, scaled to length 1, and predictions (eq. 7) of samples: ``(n, latent)`` each."""
+        with training.products():
+            latents, predictions = self._both(vector, x, with_predictions=True)
+        return normalize(latents, dim=1), predictions
+
+    def learn_views(
+        self,
+        start: Tensor,
+        x: Tensor,
+        rng: torch.Generator,
+        moments: AdamMoments,
+        how: Augmentation,
+        training: ContrastiveTraining,
+    ) -> tuple[Tensor, float | None]:
+        """Learn to predict one view of a sample from another (SimSiam; Chen and He 2021, algorithm 1).
+
+        Parameters
+        ----------
+        start : Tensor, (size,)
+            Not modified; also the common network of the model-contrastive term, which is the mean over both views.
+        x : Tensor
+            float32 ``(n, *shape)``.
+        rng : torch.Generator
+            Shuffles, and draws views.
+        moments : Moments
+            Of Adam; modified.
+        how : Augmentation
+        training : Training
+
+        Returns
+        -------
+        model : Tensor, (size,)
+        loss : float or None
+            Mean over the samples of all batches; None if there was no batch of two samples or more.
+        """
+        with self.resident() as common:
+            common.load(start)
+            common.module.eval()
+            samples = common.placed(x)
+
+            def loss_of(rows: Tensor, resident: Resident) -> Tensor:
+                chosen, student = samples[rows], _network(resident)
+                first, second = (resident.laid(how.views(chosen, rng)) for _ in range(2))
+                z1, z2 = student.encoder(first), student.encoder(second)
+                p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
+                loss = (apart(p1, z2.float()) + apart(p2, z1.float())) / 2
+                if not training.model_weight:
+                    return loss
+                with torch.no_grad():
+                    anchors = common.module(torch.cat([first, second])).float()
+                return loss + training.model_weight * apart(torch.cat([p1, p2]), anchors)
+
+            return self._descended(start, len(x), rng, moments, training, loss_of)
+
+    def learn_clusters(
+        self, start: Tensor, x: Tensor, groups: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
+        training: ContrastiveTraining,
+    ) -> tuple[Tensor, float | None]:  # fmt: skip
+        """Learn to predict samples of a cluster from each other (eq. 4), without augmentation.
+
+        Parameters
+        ----------
+        start : Tensor, (size,)
+            Not modified.
+        x : Tensor
+            float32 ``(n, *shape)``.
+        groups : Tensor
+            int64 ``(n,)``, the cluster of each sample.
+        anchors : Tensor
+            float32 ``(n, latent)``, the common network's predictions.
+        rng, moments, training
+            As of `learn_views`, and so is what is returned.
+        """
+        clusters = int(groups.max()) + 1
+        samples, own, goals = (part.to(device()) for part in (x, groups, anchors))
+
+        def loss_of(rows: Tensor, resident: Resident) -> Tensor:
+            student = _network(resident)
+            z = student.encoder(resident.laid(samples[rows]))
+            p, z = student.predictor(z).float(), z.float()
+            members = one_hot(own[rows], clusters).float()
+            loss = by_clusters(p, z, members, training.form)
+            if training.model_weight:
+                loss = loss + training.model_weight * held_to(p, goals[rows], members, training.form)
+            return loss
+
+        return self._descended(start, len(x), rng, moments, training, loss_of)
+
+    def _descended(
+        self, start: Tensor, n: int, rng: torch.Generator, moments: AdamMoments, training: ContrastiveTraining,
+        loss_of: Callable[[Tensor, Resident], Tensor],
+    ) -> tuple[Tensor, float | None]:  # fmt: skip
+        losses, counts = [], []
+        with self.resident() as resident:
+            resident.load(start, rng)
+            resident.module.train()
+            moments.move(resident.device)
+            values = resident.values[: len(resident.slopes)]
+            for _ in range(training.local_epochs):
+                for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
+                    if len(rows) > 1:
+                        resident.slopes.zero_()
+                        with training.products():
+                            loss = loss_of(rows, resident)
+                        loss.backward()
+                        moments.step(values, resident.slopes, training.learning_rate)
+                        losses.append(loss.detach())
+                        counts.append(len(rows))
+            model = resident.vector()
+            moments.move("cpu")
+        if not losses:
+            return model, None
+        weights = torch.tensor(counts, dtype=torch.float32)
+        return model, float(torch.stack(losses).cpu() @ weights / weights.sum())
+
+    @torch.no_grad()
+    def _both(self, vector: Tensor, x: Tensor, with_predictions: bool) -> tuple[Tensor, Tensor]:
+        latents, predictions = [torch.zeros(0, self.design.latent)], [torch.zeros(0, self.design.latent)]
+        with self.resident() as resident:
+            resident.load(vector)
+            resident.module.eval()
+            network = _network(resident)
+            for part in x.split(_BATCH) if len(x) else ():
+                z = network.encoder(resident.laid(part))
+                latents.append(z.float().cpu())
+                if with_predictions:
+                    predictions.append(network.predictor(z).float().cpu())
+        return torch.cat(latents), torch.cat(predictions)
+
+
+def by_clusters(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
+    """How far samples of a cluster are from each other (eqs. 1 and 2).
+
+    Parameters
+    ----------
+    predicted, latents : Tensor
+        p and z, float32 ``(n, latent)``; no gradient flows into the latter.
+    members : Tensor
+        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
+    form : {"paper", "code"}
+        "paper" leaves out the pair of a sample with itself, as eq. 1 does; the authors' code has it.
+
+    Returns
+    -------
+    Tensor
+        Scalar: the mean over clusters with two samples or more of the negative mean cosine of pairs. 0 without a
+        gradient if there is no such cluster.
+    """
+    p, z = normalize(predicted, dim=1), normalize(latents.detach(), dim=1)
+    sizes = members.sum(0)
+    pairs = ((members.T @ p) * (members.T @ z)).sum(1)
+    if form == "paper":
+        similar = (pairs - members.T @ (p * z).sum(1)) / (sizes * (sizes - 1)).clamp_min(1)
+    else:
+        similar = pairs / sizes.square().clamp_min(1)
+    counted = (sizes > 1).float()
+    return -(similar * counted).sum() / counted.sum().clamp_min(1)
+
+
+def held_to(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
+    """How far predictions are from the common network's: the second term of eq. 4, without lambda.
+
+    Parameters
+    ----------
+    predicted, anchors : Tensor
+        float32 ``(n, latent)``; no gradient flows into the latter.
+    members : Tensor
+        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
+    form : {"paper", "code"}
+        "paper" is the mean over clusters of the mean in each, as in eq. 4; in the authors' code all samples count the
+        same.
+
+    Returns
+    -------
+    Tensor
+        Scalar.
+    """
+    if form == "code":
+        return apart(predicted, anchors)
+    away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
+    sizes = members.sum(0)
+    return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
+
+
+def _network(resident: Resident) -> ContrastiveNetwork:
+    return cast(ContrastiveNetwork, resident.module)
+
+
+@lru_cache(maxsize=8)
+def _shared(design: Design) -> Contrastive:
+    return Contrastive(design)

@@ -1,0 +1,184 @@
+"""Deep clustering network (Yang et al. 2017): an autoencoder whose codes are drawn to the centroids of their clusters.
+
+The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2`` (their
+eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, prod
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from fedkin.clustering.k_means import k_means
+from fedkin.nn.autoencoders import Autoencoding, Output
+from fedkin.nn.deep_clustering import PAPER_WIDTHS
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder
+from fedkin.nn.resident import Resident
+
+_FEWEST_UNITS = 32
+_PAPER_FEATURES = 256
+
+
+class DeepEncoder(Encoder):
+    """Fully connected autoencoder, 784-500-500-2000-code and back for images of 28 x 28, with ReLU but not on the code.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of one sample. Below 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units.
+    output : {"sigmoid", "linear"}
+        "sigmoid" for data in [0, 1].
+    code : int
+        Numbers in a code; at most as many as in a sample.
+    """
+
+    def __init__(self, shape: tuple[int, ...], output: Output = "sigmoid", code: int = 10) -> None:
+        self.code = min(code, prod(shape))
+        super().__init__("deep", shape, output)
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> DeepEncoder:
+        """The encoder of plain values ``{"shape", "output", "code"}``; always the same object."""
+        return _shared(tuple(spec["shape"]), spec["output"], spec["code"])
+
+    def spec(self) -> dict[str, Any]:
+        """Plain values that `of` makes this encoder from."""
+        return {"shape": list(self.shape), "output": self.output, "code": self.code}
+
+    def build(self) -> nn.Module:
+        """A new module."""
+        features = prod(self.shape)
+        share = min(1.0, features / _PAPER_FEATURES)
+        widths = [features, *(max(_FEWEST_UNITS, round(width * share)) for width in PAPER_WIDTHS), self.code]
+        last = [nn.Sigmoid()] if self.output == "sigmoid" else []
+        decoder = nn.Sequential(*_dense(widths[::-1]), *last, nn.Unflatten(1, self.shape))
+        return Autoencoding(nn.Sequential(nn.Flatten(), *_dense(widths)), decoder)
+
+
+@dataclass(frozen=True)
+class DeepClustering:
+    """Hyper-parameters. Training is by Adam, where the paper's is by plain gradient descent.
+
+    Attributes
+    ----------
+    pretrain_epochs : int
+        Of reconstruction alone, 1 or more.
+    epochs : int
+        With the clusters; 0 leaves k-means on the codes of an autoencoder.
+    weight : float
+        Of a code's squared distance from its centroid, 0 or more.
+    batch_size : int
+    min_steps : int
+        Steps of an optimiser that an epoch has at least: few samples are passed over more than once.
+    learning_rate : float
+        Adam's, in both.
+    restarts : int
+        k-means runs on the first codes, of which the best is kept.
+    """
+
+    pretrain_epochs: int = 50
+    epochs: int = 50
+    weight: float = 0.05
+    batch_size: int = 256
+    min_steps: int = 1
+    learning_rate: float = 1e-3
+    restarts: int = 10
+
+    def fit(self, encoder: DeepEncoder, x: Tensor, n_clusters: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Cluster samples.
+
+        Parameters
+        ----------
+        encoder : DeepEncoder
+        x : Tensor
+            float32 ``(n, *shape)``.
+        n_clusters : int
+            Cut down to the number of different codes.
+        rng : torch.Generator
+            The only source of randomness.
+
+        Returns
+        -------
+        model : Tensor, (size,)
+            Of the encoder.
+        centroids : Tensor, (k, width)
+            In its codes.
+        """
+        passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
+        descent = Descent(
+            epochs=self.pretrain_epochs * passes,
+            batch_size=self.batch_size,
+            optimizer="adam",
+            learning_rate=self.learning_rate,
+        )
+        model, _ = descend(encoder, encoder.initial(rng), x, x, rng, descent)
+        start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
+        sizes = start.labels.bincount(minlength=len(start.centres)).float()
+        with encoder.resident() as resident:
+            resident.load(model)
+            x = resident.placed(x)
+            clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
+            resident.module.train()
+            trainable = resident.values[: len(resident.slopes)]
+            trainable.grad = resident.slopes
+            optimizer = torch.optim.Adam([trainable], lr=self.learning_rate, fused=True)
+            for _ in range(self.epochs * passes):
+                for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
+                    self._step(resident, optimizer, x[rows], rows, clusters)
+            return resident.vector(), clusters.centroids.cpu()
+
+    def _step(
+        self, resident: Resident, optimizer: torch.optim.Optimizer, x: Tensor, rows: Tensor, clusters: _Clusters
+    ) -> None:
+        module = cast(Autoencoding, resident.module)
+        resident.slopes.zero_()
+        codes = module.encoder(x)
+        astray = (codes - clusters.centroids[clusters.labels[rows]]).square().sum(1)
+        error = (module.decoder(codes) - x).square().flatten(1).sum(1)
+        (error + self.weight / 2 * astray).mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            clusters.take(rows, module.encoder(x))
+
+
+@dataclass
+class _Clusters:
+    """Centroids ``(k, width)``, the cluster of every sample ``(n,)``, and how many samples a centroid has taken in."""
+
+    centroids: Tensor
+    labels: Tensor
+    counts: Tensor
+
+    def take(self, rows: Tensor, codes: Tensor) -> None:
+        """Assign the samples at `rows` anew, and move each centroid towards its own of them.
+
+        A centroid moves by ``1 / count`` of the way to one sample after another, which makes it the mean of all that
+        it has taken in.
+        """
+        labels = torch.cdist(codes, self.centroids).argmin(1)
+        self.labels[rows] = labels
+        sums = torch.zeros_like(self.centroids).index_add(0, labels, codes)
+        counts = self.counts + labels.bincount(minlength=len(self.counts))
+        moved = (self.centroids * self.counts[:, None] + sums) / counts.clamp_min(1)[:, None]
+        self.centroids = torch.where((counts > self.counts)[:, None], moved, self.centroids)
+        self.counts = counts
+
+
+def _dense(widths: list[int]) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return layers[:-1]
+
+
+@lru_cache(maxsize=4)
+def _shared(shape: tuple[int, ...], output: Output, code: int) -> DeepEncoder:
+    return DeepEncoder(shape, output, code)

@@ -1,0 +1,131 @@
+"""Dropout with a random generator of its own.
+
+torch's dropout draws from one generator for the whole process, so what one client's model drops would depend on which
+others are trained on other threads at the same time. Here the trainer hands every model the client's generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedkin.core.errors import FedkinError
+
+
+class Dropout(nn.Module):
+    """Dropout that draws from `generator` alone; identity in evaluation mode.
+
+    Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014).
+
+    Parameters
+    ----------
+    p : float
+        Share of the values to drop, in [0, 1].
+    whole_channels : bool
+        Drop ``x[i, c]`` as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do.
+
+    Attributes
+    ----------
+    generator : torch.Generator or None
+        Set by whoever trains. A copy of the module starts without one, so that no two draw from the same.
+
+    Raises
+    ------
+    FedkinError
+        If `p` is not in [0, 1].
+    """
+
+    def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise FedkinError(f"Dropout was given a share p of {p}; it must be in 0 to 1.")
+        self.p = p
+        self.whole_channels = whole_channels
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` with some values dropped, of the same shape and type.
+
+        Raises
+        ------
+        RuntimeError
+            In training mode, if `p` is not 0 and no generator has been set.
+        """
+        if not self.training or self.p == 0:
+            return x
+        if self.generator is None:
+            raise RuntimeError(
+                "Dropout in training mode has no random generator; "
+                "set one with fedkin.nn.layers.set_generator(module, generator)."
+            )
+        keep = 1 - self.p
+        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
+        mask = torch.empty(shape, dtype=x.dtype, device=self.generator.device)
+        mask.bernoulli_(keep, generator=self.generator).mul_(1 / keep if keep else 0.0)
+        return x * mask.to(x.device)
+
+    def extra_repr(self) -> str:
+        """What `repr` says between the brackets."""
+        return f"p={self.p}, whole_channels={self.whole_channels}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "generator": None}
+
+
+_OF_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_WITHOUT_SEED = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU)
+_WITH_INNER_DROPOUT = (nn.RNNBase, nn.MultiheadAttention)
+
+
+def with_own_dropout(module: nn.Module) -> nn.Module:
+    """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place.
+
+    Covers `torch.nn.Dropout` and its forms for whole channels. A call of ``torch.nn.functional.dropout`` inside a
+    module's own code cannot be seen from outside: write `Dropout` there instead.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Modified, unless it is itself a dropout layer.
+
+    Returns
+    -------
+    torch.nn.Module
+        The same `module`, or its replacement if it was a dropout layer.
+
+    Raises
+    ------
+    FedkinError
+        If a layer draws random numbers in a way that cannot be replaced: alpha dropout, RReLU, or dropout inside of
+        recurrent or attention layers.
+    """
+    for name, layer in module.named_modules():
+        if isinstance(layer, _WITHOUT_SEED) or (isinstance(layer, _WITH_INNER_DROPOUT) and layer.dropout):
+            raise FedkinError(
+                f"Layer '{name}' ({type(layer).__name__}) draws random numbers that no seed of a run reaches; "
+                "leave its dropout at 0, or put torch.nn.Dropout in its place."
+            )
+    own: dict[nn.Module, nn.Module] = {}
+    for parent in list(module.modules()):
+        for name, child in parent._modules.items():  # named_children() would skip a layer's second place
+            if child is not None and _is_dropout(child):
+                parent._modules[name] = own.setdefault(child, _replacement(child))
+    return _replacement(module) if _is_dropout(module) else module
+
+
+def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
+    """Let every `Dropout` in `module` draw from `generator`, one after another; None takes it away."""
+    for layer in module.modules():
+        if isinstance(layer, Dropout):
+            layer.generator = generator
+
+
+def _is_dropout(layer: nn.Module) -> bool:
+    return isinstance(layer, (nn.Dropout, *_OF_CHANNELS))
+
+
+def _replacement(layer: Any) -> Dropout:
+    made = Dropout(layer.p, whole_channels=isinstance(layer, _OF_CHANNELS))
+    return made.train(layer.training)

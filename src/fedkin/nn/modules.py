@@ -1,0 +1,163 @@
+"""Classifiers by name: the library's, those a program registers, and those a dotted path leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.trusted_packages import named_module
+from fedkin.nn import networks
+from fedkin.nn.layers import with_own_dropout
+from fedkin.nn.resnet import resnet
+
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+"""``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""
+
+_RESNET18 = (2, 2, 2, 2)
+_RESNET34 = (3, 4, 6, 3)
+
+_factories: dict[str, Factory] = {
+    "perceptron": networks.perceptron,
+    "gradient-loss-mlp": networks.gradient_loss_mlp,
+    "gradient-loss-cnn": networks.gradient_loss_cnn,
+    "lenet5": networks.lenet5,
+    "lenet5-softmax": networks.lenet5_softmax,
+    "ocfl-cnn": networks.ocfl_cnn,
+    "resnet18": partial(resnet, name="resnet18", blocks=_RESNET18),
+    "resnet34": partial(resnet, name="resnet34", blocks=_RESNET34),
+    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=_RESNET18, norm="group"),
+    "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=_RESNET34, norm="group"),
+    "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=_RESNET18, stem="imagenet"),
+}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Make `name` known to `build` in this process. Registering the same factory again changes nothing.
+
+    Parameters
+    ----------
+    name : str
+        Not taken by another factory, not "auto", and without a colon, which marks a dotted path.
+    factory : callable
+        ``factory(shape, classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits
+        ``(n, classes)``; `shape` is (features,) or (channels, height, width).
+
+    Raises
+    ------
+    FedkinError
+        If the name cannot be had, or `factory` cannot be called.
+    """
+    if not name or ":" in name or name == "auto":
+        raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
+    if not callable(factory):
+        raise FedkinError(f"Model '{name}' was registered with {factory!r}, which is no function (shape, classes).")
+    if _factories.setdefault(name, factory) is not factory:  # one operation, so two threads cannot both have the name
+        raise FedkinError(f"A model '{name}' exists already; register this one under another name.")
+
+
+def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
+    """A new classifier for samples of `shape`, in training mode.
+
+    Its weights are drawn as the factory draws them, as a rule from torch's global generator. torch's dropout layers
+    are replaced by `layers.Dropout`, which waits for a generator before it trains.
+
+    Parameters
+    ----------
+    name : str
+        A name in `MODELS`, one that was registered, or a dotted path ``"package.module:factory"``.
+    shape : sequence of int
+        Shape of one sample: (features,) or (channels, height, width), each at least 1.
+    classes : int
+        At least 1.
+
+    Returns
+    -------
+    torch.nn.Module
+        From float32 ``(n, *shape)`` to logits ``(n, classes)``.
+
+    Raises
+    ------
+    FedkinError
+        If the name is unknown; if a dotted path leads nowhere or to something else than a factory; if the factory
+        fails; or if what it makes is no module, or does not turn two samples of zeros into ``(2, classes)``.
+    """
+    shape = tuple(shape)
+    if not shape or min(shape) < 1 or classes < 1:
+        raise FedkinError(
+            f"Model '{name}' was asked for samples of shape {shape} and {classes} classes; all must be 1 or more."
+        )
+    factory = _imported(name) if ":" in name else _factories.get(name)
+    if factory is None:
+        raise unknown_name("model", name, _factories)
+    try:
+        made = factory(shape, classes)
+    except FedkinError:
+        raise
+    except Exception as error:
+        raise FedkinError(
+            f"Model '{name}' cannot be made for samples of shape {shape} and {classes} classes: {_in_short(error)}."
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise FedkinError(f"Model '{name}' made something of type {type(made).__name__}, not a torch.nn.Module.")
+    module = with_own_dropout(made).eval()
+    _check_logits(module, name, shape, classes)
+    return module.train()
+
+
+def choose(shape: Sequence[int]) -> str:
+    """The name that "auto" stands for: "lenet5" for images it can take, "perceptron" for vectors and all else.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of one sample.
+    """
+    image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_LEAST
+    return "lenet5" if image else "perceptron"
+
+
+def _imported(path: str) -> Factory:
+    """The factory at ``package.module:attribute``."""
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise FedkinError(f"Model '{path}' is no dotted path; write it as 'package.module:factory'.")
+    try:
+        source = named_module(module)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own file raises
+        raise FedkinError(
+            f"Model '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
+            f"{_in_short(error)}."
+        ) from error
+    if not hasattr(source, attribute):
+        raise FedkinError(f"Model '{path}': module '{module}' has no '{attribute}'.")
+    factory: Any = getattr(source, attribute)
+    if not callable(factory):
+        raise FedkinError(f"Model '{path}' is of type {type(factory).__name__}, not a function (shape, classes).")
+    return factory  # type: ignore[no-any-return]
+
+
+def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a module, in evaluation mode, that does not turn two samples into two rows of logits."""
+    try:
+        with torch.no_grad():
+            logits = module(torch.zeros(2, *shape, dtype=torch.float32))
+    except Exception as error:
+        raise FedkinError(f"Model '{name}' fails on samples of shape {shape}: {_in_short(error)}.") from error
+    if not isinstance(logits, Tensor) or logits.shape != (2, classes):
+        gave = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
+        raise FedkinError(
+            f"Model '{name}' turns two samples of shape {shape} into {gave}; it must be logits of shape (2, {classes})."
+        )
+
+
+def _in_short(error: Exception) -> str:
+    """Kind and first line of an error, without the full stop."""
+    first, *_ = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {first}".rstrip(".: ")

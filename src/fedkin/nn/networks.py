@@ -1,0 +1,154 @@
+"""Perceptrons and small convolutional networks of the papers on clustered federated learning.
+
+Every function takes the shape of one sample and the number of classes, and makes a flat `torch.nn.Sequential` that
+turns float32 samples ``(n, *shape)`` into logits ``(n, classes)``. Weights are drawn as torch draws them. Papers 001,
+002 and 004 are Prigent et al., Lin et al. and Zuziak et al.; `docs/models.md` says who is who.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from torch import nn
+
+from fedkin.core.errors import FedkinError
+from fedkin.nn.layers import Dropout
+
+
+def perceptron(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """One hidden layer of 200 ReLU units: IFCA's network (Ghosh et al. 2020, section 6) for MNIST."""
+    return _dense(math.prod(shape), 200, classes)
+
+
+def gradient_loss_mlp(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """Hidden layers of 512 and 128 ReLU units, of 2048 and 512 for images with colour (Lin et al., Fig. 3)."""
+    hidden = (2048, 512) if len(shape) == 3 and shape[0] > 1 else (512, 128)
+    return _dense(math.prod(shape), *hidden, classes)
+
+
+def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """The convolutional networks of Lin et al., Fig. 3: one for grey images, another for images with colour.
+
+    Convolutions are not padded.
+
+    Raises
+    ------
+    FedkinError
+        If `shape` is no image, or smaller than 6 x 6 pixels (grey) or 16 x 16 (colour).
+    """
+    if len(shape) == 3 and shape[0] > 1:
+        channels, height, width = image_shape("gradient-loss-cnn", shape, least=16)
+        return nn.Sequential(
+            nn.Conv2d(channels, 6, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            *_dense(16 * _after_valid(height) * _after_valid(width), 120, 84, classes),
+        )
+    channels, height, width = image_shape("gradient-loss-cnn", shape, least=6)
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        *_dense(64 * ((height - 4) // 2) * ((width - 4) // 2), 128, classes),
+    )
+
+
+LENET_LEAST = 4
+"""Height and width from which `lenet5` works."""
+
+
+def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """The LeNet-5 of Prigent et al., wider than LeCun's, with tanh; logits.
+
+    Two 5 x 5 convolutions of 16 and 32 channels, each followed by pooling, then 120 and 84 units. The paper's
+    convolutions are not padded, which needs 16 x 16 pixels. Images with a smaller side, such as 8 x 8 digits, are
+    padded by 2 before both convolutions, so that only pooling makes them smaller.
+
+    Raises
+    ------
+    FedkinError
+        If `shape` is no image, or smaller than 4 x 4 pixels.
+    """
+    channels, height, width = image_shape("lenet5", shape, least=LENET_LEAST)
+    padded = min(height, width) < 16
+    pixels = (height // 4) * (width // 4) if padded else _after_valid(height) * _after_valid(width)
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 5, padding=2 if padded else 0),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=2 if padded else 0),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * pixels, 120),
+        nn.Tanh(),
+        nn.Linear(120, 84),
+        nn.Tanh(),
+        nn.Linear(84, classes),
+    )
+
+
+def lenet5_softmax(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """`lenet5` whose probabilities are taken for logits, as the code of Prigent et al. does.
+
+    Cross-entropy then applies a second softmax, so that the loss stays above ``log(1 + (classes - 1) / e)`` and
+    gradients are small. Only for comparison with the paper's numbers.
+    """
+    return lenet5(shape, classes).append(nn.Softmax(dim=1))
+
+
+def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
+    """The network of Zuziak et al. for MNIST and Fashion-MNIST: 25,404,240 parameters for 1 x 28 x 28 and 10 classes.
+
+    Three padded 5 x 5 convolutions of 16, 32 and 32 channels without pooling, then 1000, 250 and 100 units, each
+    with dropout of 0.2 behind its ReLU.
+
+    Raises
+    ------
+    FedkinError
+        If `shape` is no image.
+    """
+    channels, height, width = image_shape("ocfl-cnn", shape, least=1)
+    layers: list[nn.Module] = []
+    for before, after in pairwise((channels, 16, 32, 32)):
+        layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU()]
+    layers.append(nn.Flatten())
+    for inputs, outputs in pairwise((32 * height * width, 1000, 250, 100)):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(), Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(100, classes))
+
+
+def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+    """`shape` as (channels, height, width).
+
+    Raises
+    ------
+    FedkinError
+        If it has another length, or height or width below `least`; the sentence names `model`.
+    """
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise FedkinError(
+            f"Model '{model}' takes images (channels, height, width) of at least {least} x {least} pixels, and the "
+            f"samples have the shape {tuple(shape)}; 'perceptron' takes any."
+        )
+    channels, height, width = shape
+    return channels, height, width
+
+
+def _dense(*widths: int) -> nn.Sequential:
+    """Flatten, then linear layers with a ReLU between them."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _after_valid(side: int) -> int:
+    """What two unpadded 5 x 5 convolutions, each followed by pooling, leave of a side."""
+    return ((side - 4) // 2 - 4) // 2

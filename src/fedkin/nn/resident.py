@@ -1,0 +1,193 @@
+"""A module whose parameters live in one flat vector, so that a model is loaded, stepped and read in one move each.
+
+Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
+parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
+around the arithmetic, so what can be had without changing a result is taken here, whoever wrote the module: pooling
+goes before a monotone activation, images lie channels last, and dropout draws from the client's own generator.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedkin.core.device import device
+from fedkin.nn.layers import set_generator, with_own_dropout
+
+Losses = tuple[Tensor, Tensor]
+"""Mean losses of some batches, and their numbers of samples."""
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+"""``(output, target) -> mean loss of the batch``."""
+
+_MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class Resident:
+    """One module, ready to take any model of its architecture, on the `device` of whoever makes it.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Its parameters and floating buffers must be float32. It is copied.
+    channels_last : bool
+        Whether images are given to it channels last.
+    criterion : callable
+        What it learns by, from its output and a batch's targets.
+
+    Attributes
+    ----------
+    device : torch.device
+        Where its module computes, and `values` and `slopes` are.
+    values, slopes : Tensor
+        float32: the model as one vector ``(size,)``, and the gradient of its parameters ``(parameters,)``.
+    frozen : list of slice
+        Where in `slopes` the parameters lie that do not train; their slopes are 0.
+    """
+
+    def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
+        self.device = device()
+        self.module = with_own_dropout(pool_first(copy.deepcopy(module))).to(self.device)
+        self.channels_last, self.criterion = channels_last, criterion
+        self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
+        self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
+        self.values = vector_of(self.module)
+        self.slopes = self.values.new_zeros(sum(parameter.numel() for parameter in self.module.parameters()))
+        self.frozen: list[slice] = []
+        at = 0
+        for parameter in self.module.parameters():
+            place = slice(at, at + parameter.numel())
+            parameter.data = self.values[place].view_as(parameter)
+            parameter.grad = self.slopes[place].view_as(parameter)
+            if not parameter.requires_grad:
+                self.frozen.append(place)
+            at = place.stop
+        for buffer in self.module.buffers():
+            if buffer.is_floating_point():
+                buffer.data = self.values[at : at + buffer.numel()].view_as(buffer)
+                at += buffer.numel()
+
+    def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
+        """Become the model of `vector` ``(size,)``; `rng` is where its dropout draws from."""
+        self.values.copy_(vector)
+        at = len(self.values) - sum(counter.numel() for counter in self._counters)
+        for counter in self._counters:
+            counter.copy_(vector[at : at + counter.numel()].view_as(counter))
+            at += counter.numel()
+        if rng is not None:
+            set_generator(self.module, rng)
+
+    def vector(self) -> Tensor:
+        """A copy of the present model as one vector ``(size,)``, on the processor."""
+        vector = self.values.to("cpu", copy=True)
+        at = len(vector) - sum(counter.numel() for counter in self._counters)
+        for counter in self._counters:
+            vector[at : at + counter.numel()] = counter.flatten().cpu()
+            at += counter.numel()
+        return vector
+
+    def placed(self, x: Tensor) -> Tensor:
+        """`x` on the device."""
+        return x.to(self.device)
+
+    def laid(self, x: Tensor) -> Tensor:
+        """Samples ``(n, *shape)`` on the device, and in memory as the module likes them best."""
+        x = self.placed(x)
+        return channels_last(x) if self.channels_last else x
+
+    def output(self, x: Tensor) -> Tensor:
+        """What the module makes of samples ``(n, *shape)``, such as logits, in its present mode; on the device."""
+        made: Tensor = self.module(self.laid(x))
+        return made
+
+    def gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        """Write the gradient of the batch's mean loss into `slopes`; returns that loss, a scalar on the device."""
+        self.slopes.zero_()
+        loss = self.criterion(self.output(x), self.placed(y))
+        loss.backward()
+        return loss.detach()
+
+    def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
+        """Plain gradient descent through the batches of `order`; `slopes` hold nothing of use after it.
+
+        Parameters
+        ----------
+        x, y : Tensor, (n, *shape) and (n,)
+            Samples, and what to learn of them, for a classifier their classes; on the device.
+        order : Tensor
+            Rows of `x`, one batch after another.
+        batch_size : int
+        rate : float
+
+        Returns
+        -------
+        losses, counts : Tensor, (batches,)
+            Each batch's loss before its step, and its number of samples, on the processor; without batches of one
+            sample if the module cannot learn from them.
+        """
+        trainable = self.values[: len(self.slopes)]
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            loss = self.gradient(x, y)
+            trainable.add_(self.slopes, alpha=-rate)
+            return loss
+
+        return self.through(x, y, order, batch_size, step)
+
+    def through(
+        self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, step: Callable[[Tensor, Tensor], Tensor]
+    ) -> Losses:
+        """Call `step` with every batch of `order`; what it returns, and the batches' lengths, as in `descend`."""
+        losses, counts = [], []
+        for rows in self.placed(order).split(batch_size):
+            if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
+                losses.append(step(x.index_select(0, rows), y.index_select(0, rows)))
+                counts.append(len(rows))
+        return torch.stack(losses).cpu() if losses else torch.zeros(0), torch.tensor(counts, dtype=torch.float32)
+
+
+def batch_lengths(samples: int, batch_size: int) -> Tensor:
+    """Lengths of the batches that so many samples are cut into, float32."""
+    return torch.tensor([min(batch_size, samples - at) for at in range(0, samples, batch_size)], dtype=torch.float32)
+
+
+def vector_of(module: nn.Module) -> Tensor:
+    """A module's model as one float32 vector."""
+    return torch.cat([part.detach().flatten().float() for part in parts_of(module)])
+
+
+def parts_of(module: nn.Module) -> list[Tensor]:
+    """What a vector is made of, in its order: parameters, then floating buffers, then counters."""
+    return [*module.parameters(), *sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())]
+
+
+def pool_first(module: nn.Module) -> nn.Module:
+    """`module` with max-pooling before, instead of after, a monotone activation: same values, a quarter of the work.
+
+    Neighbours are swapped in place, in a plain `nn.Sequential` and such as are part of it: any other module may use
+    what one of its sequences computes half-way.
+    """
+    if type(module) is nn.Sequential:
+        for part in module:
+            pool_first(part)
+        for at in range(len(module) - 1):
+            if isinstance(module[at], _MONOTONE) and _is_plain_pooling(module[at + 1]):
+                module[at], module[at + 1] = module[at + 1], module[at]
+    return module
+
+
+def _is_plain_pooling(module: nn.Module) -> bool:
+    return isinstance(module, nn.MaxPool2d) and not module.return_indices
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images ``(n, C, H, W)`` with the channels of a pixel side by side in memory."""
+    if x.shape[1] > 1:
+        return x.contiguous(memory_format=torch.channels_last)
+    height, width = x.shape[2:]  # one channel lies the same way in memory, but torch goes by the strides
+    return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))

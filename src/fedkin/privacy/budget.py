@@ -1,0 +1,80 @@
+"""A site's own account: how much privacy its runs may take together, and what each of them was given."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.files import FileError, held, write_secret
+from fedkin.privacy.gaussian import gaussian_epsilon, gaussian_mu
+
+ACCOUNT = "account.json"
+"""The file: what was spent at this delta as epsilon, and every run's mu."""
+_LOCK = "account.lock"
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account in a file, kept from one run to the next.
+
+    A run is charged all that it may spend before it gets anything: it could otherwise be left with too little for its
+    last exchange, and what it spent would be lost. It is charged once, however far it comes.
+
+    Attributes
+    ----------
+    folder : Path
+        The site's private one.
+    epsilon, delta : float
+        What all runs together may take.
+
+    Raises
+    ------
+    FedkinError
+        If epsilon or delta is out of range.
+    """
+
+    folder: Path
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        gaussian_mu(self.epsilon, self.delta)
+
+    def reserve(self, run: str, mu: float) -> bool:
+        """Whether a run may spend this much, mu of Gaussian differential privacy; if so, it is written down.
+
+        Raises
+        ------
+        FileError
+            If the file cannot be read or written; then nothing may leave the site.
+        """
+        if not 0.0 <= mu < math.inf:
+            return False
+        with held(self.folder / _LOCK, waits=True):
+            runs = self._runs()
+            if mu <= runs.get(run, 0.0):
+                return True
+            runs[run] = mu
+            spent = math.hypot(*runs.values())
+            if spent > gaussian_mu(self.epsilon, self.delta) * (1 + _ROUNDING):
+                return False
+            told = {"epsilon": round(gaussian_epsilon(spent, self.delta), 6), "delta": self.delta, "runs": runs}
+            write_secret(self.folder / ACCOUNT, f"{json.dumps(told, indent=2)}\n".encode())
+        return True
+
+    def _runs(self) -> dict[str, float]:
+        path = self.folder / ACCOUNT
+        try:
+            read: dict[str, Any] = json.loads(path.read_text())
+            runs = {str(run): float(mu) for run, mu in read["runs"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.") from error
+        if not all(0.0 <= mu < math.inf for mu in runs.values()):
+            raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.")
+        return runs

@@ -1,0 +1,26 @@
+"""Who changed when, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedkin.report.markup import element, group_mark, listed, sheet, text
+from fedkin.report.numbers import plain
+from fedkin.report.run_view import ClientEvent
+
+
+def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
+    """One row per change: when, what, the groups if it is about them, and the clients."""
+    heads = (x_label, "what happened", "from", "to", "clients", "which")
+    rows = []
+    for change in changes:
+        name = element("th", plain(change.step), scope="row")
+        cells = (text(change.what), _group(change.before), _group(change.after), str(len(change.clients)))
+        rows.append(element("tr", name, *(element("td", cell) for cell in (*cells, text(listed(change.clients))))))
+    head = element("thead", element("tr", *(element("th", text(head), scope="col") for head in heads)))
+    table = element("table", head, element("tbody", *rows), class_="numbers members changes")
+    return sheet(table, "What changed when")
+
+
+def _group(group: int | None) -> str:
+    return "" if group is None else group_mark(group, str(group))

@@ -1,0 +1,63 @@
+"""Tables with shaded cells: they read like a picture and copy like a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedkin.report.markup import element, group_mark, sheet, text
+from fedkin.report.run_view import GroupTable, Profiles
+
+LEVELS = 10
+DIVERGING_LEVELS = 5
+
+
+def count_table(table: GroupTable) -> str:
+    """Sites by groups, shaded by samples, with totals."""
+    counts = np.asarray(table.counts)
+    largest = max(int(counts.max(initial=0)), 1)
+    rows = []
+    for site, key, row in zip(table.sites, table.keys or table.sites, counts, strict=True):
+        cells = [f'<td class="h{-(-LEVELS * int(count) // largest)}">{int(count)}</td>' for count in row]
+        name = element("th", text(site), scope="row")
+        rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_site=key))
+    totals = [element("td", str(int(total))) for total in [*counts.sum(axis=0), counts.sum()]]
+    foot = element("tfoot", element("tr", element("th", "all", scope="row"), *totals))
+    head = _head("site", table.groups, element("th", "all", scope="col", class_="total"))
+    body = element("table", head, element("tbody", *rows), foot, class_="heat")
+    return element("p", text(table.caption)) + sheet(body, "Samples by site and group")
+
+
+def profile_table(profiles: Profiles) -> str:
+    """Features by groups, shaded by the distance of a group's mean from the overall mean, on either side."""
+    means = np.asarray(profiles.means, dtype=float)
+    known = np.abs(means[np.isfinite(means)])
+    largest = float(known.max(initial=0.0)) or 1.0
+    rows = [
+        element("tr", element("th", text(feature), scope="row"), *(_deviation(value, largest) for value in column))
+        for feature, column in zip(profiles.features, means.T, strict=True)
+    ]
+    body = element("table", _head("feature", profiles.groups), element("tbody", *rows), class_="heat")
+    return element("p", text(profiles.caption)) + sheet(body, "Mean of every feature by group")
+
+
+def _head(corner: str, groups: Sequence[int], *more: str) -> str:
+    columns = [element("th", group_mark(group), element("span", str(group)), scope="col") for group in groups]
+    return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
+
+
+def _deviation(value: float, largest: float) -> str:
+    if not np.isfinite(value):
+        return "<td>–</td>"
+    level = round(DIVERGING_LEVELS * value / largest)
+    shade = f"p{level}" if level > 0 else f"n{-level}"
+    return f'<td class="{shade}">{value:.2f}</td>'
+
+
+def settings_table(settings: Sequence[tuple[str, str]]) -> str:
+    """Names and values, in two columns."""
+    rows = [
+        element("tr", element("th", text(name), scope="row"), element("td", text(value))) for name, value in settings
+    ]
+    return sheet(element("table", element("tbody", *rows), class_="settings"), "Settings")

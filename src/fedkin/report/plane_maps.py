@@ -1,0 +1,60 @@
+"""Samples as dots in the plane, as inline SVG: once by group and once by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkin.report.markup import element, group_class, group_mark, short, text
+from fedkin.report.page import gallery
+from fedkin.report.run_view import SampleMap
+
+SIDE, MARGIN = 400.0, 8.0
+
+
+def sample_map(drawn: SampleMap) -> str:
+    """A figure by group, and beside it one by class where classes are known."""
+    places = _scaled(drawn.places)
+    figures = [_figure("By group found", places, drawn.groups, lambda group: f"Group {group}")]
+    if drawn.truth is not None:
+        figures.append(_figure("By true class", places, drawn.truth, lambda label: _class_name(drawn, label)))
+    return element("p", text(drawn.caption)) + gallery(*figures, columns=2)
+
+
+def _class_name(drawn: SampleMap, label: int) -> str:
+    return drawn.classes[label] if label < len(drawn.classes) else f"Class {label}"
+
+
+def _figure(
+    title: str, places: NDArray[np.float64], labels: NDArray[np.integer[Any]], name: Callable[[int], str]
+) -> str:
+    present = [int(label) for label in np.unique(labels)]
+    layers = "".join(
+        element("g", *_dots(places[labels == label]), class_=f"cloud {group_class(label)}", data_tip=name(label))
+        for label in present
+    )
+    shares = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
+    drawing = element(
+        "svg", layers,
+        class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {shares}.",
+    )  # fmt: skip
+    entries = [element("li", group_mark(label, name(label))) for label in present]
+    heading = element("figcaption", element("h3", text(title)))
+    return element("figure", heading, drawing, element("ul", *entries, class_="legend"), class_="card")
+
+
+def _dots(places: NDArray[np.float64]) -> list[str]:
+    """One circle per sample."""
+    return [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in places.tolist()]
+
+
+def _scaled(places: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """The places inside the drawing, with one scale for both directions."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    extent = float((high - low).max()) or 1.0
+    middle = (low + high) / 2
+    scaled: NDArray[np.float64] = SIDE / 2 + (places - middle) / extent * (SIDE - 2 * MARGIN)
+    return scaled

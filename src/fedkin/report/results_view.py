@@ -1,0 +1,143 @@
+"""What a page of results shows, such as that of a comparison or of a reproduction, in plain Python values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from fedkin.core.errors import FedkinError
+from fedkin.report.run_view import Bars, Curve
+
+CellVerdict = Literal["", "inside", "better", "worse", "best"]
+"""What to think of a cell: as expected, better or worse than that, or the best of its column or the one to take."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """What stands in one place of a table.
+
+    Attributes
+    ----------
+    text : str
+        Such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing.
+    beside : str
+        Smaller, under it: what it is compared with, a unit, a note.
+    verdict : Verdict
+        Shown by a colour and by a sign.
+    tip : str
+        What one sees when pointing at the cell.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such verdict.
+    """
+
+    text: str
+    beside: str = ""
+    verdict: CellVerdict = ""
+    tip: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in get_args(CellVerdict):
+            known = ", ".join(repr(verdict) for verdict in get_args(CellVerdict))
+            raise FedkinError(f"The verdict of cell '{self.text}' is one of {known}, not {self.verdict!r}.")
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Named rows of cells.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    corner : str
+        Heading of the column of row names.
+    columns : sequence of str
+    rows : sequence of (name, cells)
+
+    Raises
+    ------
+    FedkinError
+        If a row has more or fewer cells than there are columns.
+    """
+
+    title: str
+    caption: str
+    corner: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[TableCell]]]
+
+    def __post_init__(self) -> None:
+        for name, cells in self.rows:
+            if len(cells) != len(self.columns):
+                raise FedkinError(
+                    f"Row '{name}' of table '{self.title}' has {len(cells)} cells for {len(self.columns)} columns."
+                )
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """A section of a page; what is empty is left out, the rest comes in the order of the attributes.
+
+    Attributes
+    ----------
+    anchor : str
+        Names the part in links; not ``'settings'``.
+    title : str
+    paragraphs : sequence of str
+        Plain text; what stands in backticks is shown as code.
+    tables : sequence of ResultTable
+    curves : sequence of Curve
+    bars : sequence of Bars
+    notes : sequence of str
+        Shown as a list; backticks as in `paragraphs`.
+    commands : sequence of str
+        Lines for a shell.
+    """
+
+    anchor: str
+    title: str
+    paragraphs: Sequence[str] = ()
+    tables: Sequence[ResultTable] = ()
+    curves: Sequence[Curve] = ()
+    bars: Sequence[Bars] = ()
+    notes: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PageView:
+    """Everything a page of results shows.
+
+    Attributes
+    ----------
+    title : str
+    lead : str
+        One or two sentences in plain language; backticks as in `PagePart.paragraphs`.
+    summary : sequence of (label, value, explanation)
+        Headline numbers in words.
+    parts : sequence of Part
+    settings : mapping
+        Nested or flat, shown folded and in order of name.
+
+    Raises
+    ------
+    FedkinError
+        If two parts have the same anchor, or one that the page itself uses.
+    """
+
+    title: str
+    lead: str = ""
+    summary: Sequence[tuple[str, str, str]] = ()
+    parts: Sequence[PagePart] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        anchors = Counter([*(part.anchor for part in self.parts), "settings"])
+        twice = next((anchor for anchor, count in anchors.items() if count > 1), None)
+        if twice is not None:
+            raise FedkinError(f"More than one part of page '{self.title}' has the anchor '{twice}'.")

@@ -1,0 +1,379 @@
+"""What a report shows, in plain Python and numpy values; free of any method's specifics.
+
+Groups are numbered as in a model's labels. A group keeps its colour and mark wherever it appears in one report, so
+numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures`,
+`RunView.profiles` and `RunView.map`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkin.core.errors import FedkinError
+
+Unit = Literal["number", "count", "share", "percent", "bytes"]
+"""How a number is written and where its axis starts; a share lies in [0, 1], a percent in [0, 100]."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity, or a few in the same unit, over the steps of a run.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    x : sequence of float
+        Steps, increasing.
+    series : mapping of str to sequence of (float or None)
+        Values by name, as long as `x`; ``None``, NaN and infinities leave a gap. Drawn in order of name.
+    unit : Unit
+        Of all the series.
+    x_label : str
+        What a step is.
+    intervals : mapping of str to sequence of ((low, high) or None)
+        How sure a series is at every step, such as ± 95 %; drawn as a band behind it.
+    reference : mapping of str to sequence of (float or None)
+        What to compare with, as long as `x`; drawn thin, and under the name of a series in its colour.
+    reference_name : str
+        Whose values those under the name of a series are.
+
+    Raises
+    ------
+    FedkinError
+        If values are not as many as steps, or an interval is of no series or upside down.
+    """
+
+    title: str
+    caption: str
+    x: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    unit: Unit = "number"
+    x_label: str = "iteration"
+    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
+    reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    reference_name: str = "paper"
+
+    def __post_init__(self) -> None:
+        self._check_lengths("Series", self.series)
+        self._check_lengths("Reference", self.reference)
+        self._check_lengths("Interval", self.intervals)
+        for name, intervals in self.intervals.items():
+            if name not in self.series:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' is of none of its series.")
+            turned = next((each for each in intervals if each is not None and each[0] > each[1]), None)
+            if turned is not None:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' holds {turned}, whose ends are reversed.")
+
+    def _check_lengths(self, what: str, named: Mapping[str, Sequence[Any]]) -> None:
+        for name, values in named.items():
+            if len(values) != len(self.x):
+                raise FedkinError(
+                    f"{what} '{name}' of curve '{self.title}' has {len(values)} values for {len(self.x)} steps."
+                )
+
+
+class Band(NamedTuple):
+    """Steps `first` to `last`, which belong to one phase of a run."""
+
+    phase: str
+    first: float
+    last: float
+
+
+class Mark(NamedTuple):
+    """Something that happened at a step; drawn dashed where it was the method's doing."""
+
+    step: float
+    meaning: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What all drawings over the steps have in common.
+
+    Attributes
+    ----------
+    bands : sequence of Band
+        In order, without overlaps; empty where steps are all alike.
+    marks : sequence of Mark
+    caption : str
+        What both say, in words.
+    """
+
+    bands: Sequence[Band] = ()
+    marks: Sequence[Mark] = ()
+    caption: str = ""
+
+    def phase(self, step: float) -> str:
+        """The phase that `step` belongs to; empty if to none."""
+        return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
+
+
+ALL_ALIKE = Timeline()
+"""Steps of no phases, in which nothing happened."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A few numbers side by side.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    names : sequence of str
+        What stands below each bar, short.
+    values : sequence of float
+        Finite.
+    strong : sequence of bool
+        Which bars stand out.
+    x_label : str
+        What a bar is.
+    line : float or None
+        A value with a line across, called `line_name`.
+    """
+
+    title: str
+    caption: str
+    names: Sequence[str]
+    values: Sequence[float]
+    strong: Sequence[bool]
+    x_label: str
+    line: float | None = None
+    line_name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape(f"names of bars '{self.title}'", (len(self.names),), (len(self.values),))
+        _check_shape(f"marks of bars '{self.title}'", (len(self.strong),), (len(self.values),))
+
+
+class ClientEvent(NamedTuple):
+    """What happened to some clients at a step; `before` and `after` are groups, ``None`` where it is not about them."""
+
+    step: float
+    what: str
+    clients: Sequence[str]
+    before: int | None = None
+    after: int | None = None
+
+
+class GraphNode(NamedTuple):
+    """A local cluster in a graph: its site, its number there, its samples, and its group (``None``: it is alone)."""
+
+    site: str
+    cluster: int
+    size: int
+    group: int | None
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """Local clusters and the associations between them; `edges` are pairs of positions in `nodes`."""
+
+    title: str
+    caption: str
+    nodes: Sequence[GraphNode]
+    edges: Sequence[tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        for edge in self.edges:
+            if not all(0 <= end < len(self.nodes) for end in edge):
+                raise FedkinError(
+                    f"Edge {tuple(edge)} of graph '{self.title}' is not among its {len(self.nodes)} nodes."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTable:
+    """Samples by site and group.
+
+    Attributes
+    ----------
+    sites : sequence of str
+        Rows.
+    groups : sequence of int
+        Columns.
+    counts : ndarray of int, shape (sites, groups)
+    caption : str
+    keys : sequence of str
+        The sites as nodes of graphs name them, where rows have longer names; pointing at one shows the other.
+    """
+
+    sites: Sequence[str]
+    groups: Sequence[int]
+    counts: NDArray[np.integer[Any]]
+    caption: str = ""
+    keys: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_shape("site × group table", self.counts.shape, (len(self.sites), len(self.groups)))
+        if self.keys:
+            _check_shape("keys of the site × group table", (len(self.keys),), (len(self.sites),))
+
+
+@dataclass(frozen=True, eq=False)
+class ClientGroups:
+    """The group of each client at every step.
+
+    Attributes
+    ----------
+    clients : sequence of str
+        Short names in order of id.
+    steps : sequence of float
+        Increasing.
+    groups : ndarray of int, shape (clients, steps)
+        -1 where a client's group is not known.
+    hidden : sequence of str
+        Name of the hidden group of each client; empty if there are none.
+    scores : mapping of int to float
+        How well each of the last groups does, as `score` says; groups may be absent.
+    caption, score : str
+        What to see; the heading of `scores`.
+    x_label : str
+        What a step is.
+    """
+
+    clients: Sequence[str]
+    steps: Sequence[float]
+    groups: NDArray[np.integer[Any]]
+    hidden: Sequence[str] = ()
+    scores: Mapping[int, float] = field(default_factory=dict)
+    caption: str = ""
+    score: str = "personal accuracy"
+    x_label: str = "round"
+
+    def __post_init__(self) -> None:
+        _check_shape("client × step table of groups", self.groups.shape, (len(self.clients), len(self.steps)))
+        if self.hidden:
+            _check_shape("row of hidden groups", (len(self.hidden),), (len(self.clients),))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPictures:
+    """What a group of images looks like.
+
+    Attributes
+    ----------
+    group, size, sites : int
+        Its number, its samples, and the sites that hold some.
+    mean : ndarray of float, shape (H, W) or (H, W, 3)
+        Mean image, in [0, 1].
+    members : ndarray of float, shape (m, H, W) or (m, H, W, 3)
+        Some members, in [0, 1]; 11 or 16 fill a card.
+    """
+
+    group: int
+    size: int
+    sites: int
+    mean: NDArray[np.floating[Any]]
+    members: NDArray[np.floating[Any]]
+
+    def __post_init__(self) -> None:
+        colours = (3,) if self.mean.ndim == 3 else ()
+        _check_shape(f"mean picture of group {self.group}", self.mean.shape, (*self.mean.shape[:2], *colours))
+        _check_shape(f"member pictures of group {self.group}", self.members.shape[1:], self.mean.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Profiles:
+    """What a group of table rows looks like: the mean of every standardised feature.
+
+    Attributes
+    ----------
+    features : sequence of str
+    groups : sequence of int
+    means : ndarray of float, shape (groups, features)
+        In standard deviations from the mean of all samples; NaN where unknown.
+    caption : str
+    """
+
+    features: Sequence[str]
+    groups: Sequence[int]
+    means: NDArray[np.floating[Any]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape("profile table", self.means.shape, (len(self.groups), len(self.features)))
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMap:
+    """Samples as places in the plane.
+
+    Attributes
+    ----------
+    places : ndarray of float, shape (n, 2)
+        Finite.
+    groups : ndarray of int, shape (n,)
+    truth : ndarray of int, shape (n,), or None
+        Their classes, where they are known, as positions in `classes`.
+    classes : sequence of str
+        Names; a class beyond them is called by its number.
+    caption : str
+    """
+
+    places: NDArray[np.floating[Any]]
+    groups: NDArray[np.integer[Any]]
+    truth: NDArray[np.integer[Any]] | None
+    classes: Sequence[str]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        _check_shape("map of samples", self.places.shape, (len(self.groups), 2))
+        if self.truth is not None:
+            _check_shape("classes of a map of samples", self.truth.shape, (len(self.groups),))
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """Everything one page shows about a run; an empty field leaves its section out.
+
+    Attributes
+    ----------
+    title : str
+    lead : str
+        One or two sentences in plain language.
+    summary : sequence of (label, value, explanation)
+        Headline numbers in words.
+    findings : sequence of str
+        Sentences: how groups were found.
+    bars : sequence of Bars
+        What they were read off.
+    changes : sequence of Change
+        In order of step.
+    timeline : Timeline
+        Of `curves` and `clients`.
+    notes : sequence of str
+        Sentences: who was missing, what the numbers mean.
+    settings : mapping
+        The resolved configuration, nested or flat, shown folded and in order of name.
+    """
+
+    title: str
+    lead: str = ""
+    summary: Sequence[tuple[str, str, str]] = ()
+    curves: Sequence[Curve] = ()
+    graphs: Sequence[GraphView] = ()
+    clients: ClientGroups | None = None
+    table: GroupTable | None = None
+    pictures: Sequence[GroupPictures] = ()
+    profiles: Profiles | None = None
+    map: SampleMap | None = None
+    findings: Sequence[str] = ()
+    bars: Sequence[Bars] = ()
+    changes: Sequence[ClientEvent] = ()
+    timeline: Timeline = ALL_ALIKE
+    notes: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _check_shape(what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise FedkinError(f"The {what} has shape {shape} where {expected} was expected.")

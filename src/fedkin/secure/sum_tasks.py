@@ -1,0 +1,121 @@
+"""What sites do for a secure sum: tell their public key, and hide what they give behind masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
+from fedkin.core.payload import Payload
+from fedkin.core.task import Task, known_task, task
+from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
+
+LEAST = 3
+"""Clients of a sum at least; in a sum of two, each learns what the other gave."""
+OTHER_KEY = "its key is another"
+"""What a site says that has lost its memory; it is asked for its new key the next time."""
+_PRIVATE = "sums_key"
+"""Where a client's state has its private key, uint8 ``(32,)``."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """Something that is summed.
+
+    Attributes
+    ----------
+    name : str
+        Of a tensor or number in the reply.
+    shape : tuple of int
+        Its shape; ``()`` for a number.
+    factor : str or None
+        Name of a number in the reply that it is multiplied by, at the client.
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    factor: str | None = None
+
+
+@task
+def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """The public key, uint8 ``(32,)``; the private one is made when it is first asked for, and stays."""
+    replies: list[Payload] = []
+    for client in clients:
+        if _PRIVATE not in client.state:
+            client.state[_PRIVATE] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
+        replies.append({"key": torch.tensor(list(public_key(_private(client))), dtype=torch.uint8)})
+    return replies
+
+
+@task
+def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Do the task that came, and send what is to be summed of its reply as ``masked``, int64; or why not."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
+        reason = _objection(client, keys)
+        if reason is None:
+            [reply] = _inner(payload["task"]).run([client], [payload["payload"]])
+            try:
+                replies.append({"masked": _hidden(client, reply, payload, keys)})
+                continue
+            except ValueError as error:
+                reason = str(error)
+        replies.append({"refused": reason})
+    return replies
+
+
+def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
+    """Why a client takes no part in a sum with these; ``None`` if it does."""
+    if len(keys) < LEAST:
+        return f"fewer than {LEAST} clients to sum over"
+    if len(set(keys.values())) < len(keys):
+        return "two clients have the same key"
+    if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
+        return OTHER_KEY
+    return None
+
+
+def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int, bytes]) -> Tensor:
+    """What the client gives to the sum, behind its mask: int64 ``(length,)``.
+
+    Raises
+    ------
+    ValueError
+        If a number of the reply is not fit for it, or a key is none.
+    """
+    values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
+    whole = encode(values, len(keys)).numpy().view(np.uint64)
+    context = context_of(bytes(payload["tag"].tolist()), keys)
+    cover = mask(client.id, _private(client), keys, context, len(values)).numpy().view(np.uint64)
+    return torch.from_numpy((whole + cover).view(np.int64))
+
+
+def _values(reply: Payload, term: Term) -> Tensor:
+    """What one term is in a reply, float64 ``(length,)``."""
+    value = torch.as_tensor(reply[term.name], dtype=torch.float64)
+    if value.shape != torch.Size(term.shape):
+        raise ValueError(f"'{term.name}' has shape {tuple(value.shape)} where {tuple(term.shape)} was expected")
+    if term.factor is not None:
+        value = value * float(reply[term.factor])
+    if not bool(value.isfinite().all()):
+        raise ValueError(f"'{term.name}' is not finite")
+    return value.flatten()
+
+
+def _inner(name: str) -> Task:
+    """The task called `name`, if it may be summed."""
+    found = known_task(name)
+    if found.moves_data:  # whoever made the others of a sum can take their masks off
+        raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.")
+    return found
+
+
+def _private(client: Client) -> bytes:
+    return bytes(client.state[_PRIVATE].tolist())

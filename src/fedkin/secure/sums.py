@@ -1,0 +1,241 @@
+"""Sums over clients that hide what each of them gave; what a method uses when `Federation.secure_sums` is set.
+
+Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
+What it protects, and what not, is told in docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.federation import Federation
+from fedkin.core.method import display_name
+from fedkin.core.payload import Payload
+from fedkin.core.replies import refusal
+from fedkin.core.task import Task
+from fedkin.secure.masks import KEY, check_installed, decode
+from fedkin.secure.sum_tasks import LEAST, OTHER_KEY, Term, masked, send_key
+
+_ATTEMPTS = 4
+_PATIENCE = 20
+"""Attempts, if nothing can go on without a sum."""
+_OTHERS_LOST = "others of its sum were lost"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What some clients gave together.
+
+    Attributes
+    ----------
+    clients : list of int
+        Whose numbers are in it, in order of id.
+    totals : dict of str to Tensor
+        float64, by name of the term.
+    """
+
+    clients: list[int]
+    totals: dict[str, Tensor]
+
+
+def secure(fed: Federation, method: Any) -> None:
+    """Have `method` work with sums alone on `fed`; to be called before its `init`.
+
+    Raises
+    ------
+    FedkinError
+        If the method, or one of its settings, needs more, or the package for it is not installed.
+    """
+    needed = sums_suffice(type(method))
+    if needed is None:
+        raise FedkinError(f"{display_name(type(method))} needs more of a client than its part in a sum.")
+    for name, value in needed.items():
+        if getattr(method, name) != value:
+            raise FedkinError(f"With secure sums, '{name}' must be {value!r}, not {getattr(method, name)!r}.")
+    check_installed()
+    fed.secure_sums = True
+
+
+def check_enough(clients: int) -> None:
+    """Refuse sums over so few clients that each would learn what the other gave; those lost later do not count.
+
+    Raises
+    ------
+    FedkinError
+        If there are fewer than three.
+    """
+    if clients < LEAST:
+        raise FedkinError(
+            f"A secure sum needs at least {LEAST} clients, but no more than {clients} would be asked: in a sum of two, "
+            "each learns what the other gave."
+        )
+
+
+def sums_suffice(method: type[Any]) -> Mapping[str, Any] | None:
+    """Settings with which sums over clients are all that a method needs; ``None`` if it always needs more.
+
+    A method says so by a class attribute of this name. A subclass does not inherit it, for it may need more.
+    """
+    needed: Mapping[str, Any] | None = vars(method).get("sums_suffice")
+    return needed
+
+
+def summed(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    groups: Mapping[int, int] | None = None,
+    attempts: int = _ATTEMPTS,
+) -> dict[int, Sum]:
+    """Have clients do `task`, and learn the sums of what they would have replied, for each group of them.
+
+    Masks cancel only if all clients of a group reply. Where some do not, the others are asked again, from the start, so
+    `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
+
+    Parameters
+    ----------
+    fed : Federation
+    task : Task
+        What clients do.
+    payloads : mapping of int to dict
+        What each is sent for it.
+    terms : sequence of Term
+        What is summed of the replies.
+    groups : mapping of int to int, optional
+        The group of each client; by default all are in group 0.
+    attempts : int
+        How often a group is asked at most.
+
+    Returns
+    -------
+    dict of int to Sum
+        By group, in order; without groups that came to no sum.
+    """
+    missing = _ask_keys(fed, payloads)
+    waiting: dict[int, list[int]] = {}
+    for client in sorted(payloads.keys() - missing.keys()):
+        waiting.setdefault(groups[client] if groups else 0, []).append(client)
+    found: dict[int, Sum] = {}
+    for _ in range(attempts):
+        for group in [group for group, clients in waiting.items() if len(clients) < LEAST]:
+            missing |= dict.fromkeys(waiting.pop(group), f"fewer than {LEAST} clients to sum over")
+        if not waiting:
+            break
+        sums = _exchange(fed, task, payloads, terms, waiting)
+        missing |= fed.missing
+        for group, sum_ in sums.items():
+            if sum_.clients == waiting[group]:
+                found[group] = sum_
+                del waiting[group]
+            else:
+                waiting[group] = sum_.clients
+    missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
+    fed.missing = dict(sorted(missing.items()))
+    return dict(sorted(found.items()))
+
+
+def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Totals over every client present, by name of the term; for what cannot go on without all of them.
+
+    Raises
+    ------
+    FedkinError
+        If a client has given nothing in 20 attempts.
+    """
+    for attempt in range(_PATIENCE):
+        if attempt:
+            fed.pause(attempt)
+        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
+        if found and found.clients == fed.present:
+            return found.totals
+    client, reason = next(item for item in fed.missing.items() if item[1] != _OTHERS_LOST)
+    raise FedkinError(f"Site {client} gave nothing to a sum in {_PATIENCE} attempts ({reason}); nothing can begin.")
+
+
+def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
+    """Ask those for their keys whose keys are not known; who did not tell, and why."""
+    unknown = [client for client in sorted(clients) if client not in fed.keys]
+    if not unknown:
+        return {}
+    for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
+        if reply["key"].dtype == torch.uint8:
+            fed.keys[client] = reply["key"]
+    return {client: fed.missing.get(client, "its key is none") for client in unknown if client not in fed.keys}
+
+
+def _exchange(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    groups: Mapping[int, Sequence[int]],
+) -> dict[int, Sum]:
+    """Ask all clients of `groups` once; sums of what came, to be believed where everybody answered."""
+    length = sum(prod(term.shape) for term in terms)
+    totals = {group: np.zeros(length, np.uint64) for group in groups}
+    answered: dict[int, list[int]] = {group: [] for group in groups}
+    group_of = {client: group for group, clients in groups.items() for client in clients}
+    useless = {}
+    for client, reply in fed.stream(masked, _requests(fed, task, payloads, terms, groups)):
+        reason = _uselessness(reply, length)
+        if reason is None:
+            totals[group_of[client]] += reply["masked"].numpy().view(np.uint64)
+            answered[group_of[client]].append(client)
+        else:
+            useless[client] = reason
+            if reason == OTHER_KEY:
+                del fed.keys[client]
+    fed.missing = dict(sorted((fed.missing | useless).items()))
+    sums = {group: decode(torch.from_numpy(total.view(np.int64))) for group, total in totals.items()}
+    return {group: Sum(answered[group], _cut(sums[group], terms)) for group in groups}
+
+
+def _requests(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    groups: Mapping[int, Sequence[int]],
+) -> dict[int, Payload]:
+    """Payloads of `masked`; clients that share group and payload share it."""
+    requests: dict[int, Payload] = {}
+    for clients in groups.values():
+        common: Payload = {
+            "task": task.name,
+            "terms": [asdict(term) for term in terms],
+            "ids": list(clients),
+            "keys": torch.stack([fed.keys[client] for client in clients]),
+            # Not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+            "tag": torch.tensor(list(os.urandom(16)), dtype=torch.uint8),
+        }
+        shared: dict[int, Payload] = {}
+        for client in clients:
+            payload = payloads[client]
+            requests[client] = shared.setdefault(id(payload), common | {"payload": payload})
+    return requests
+
+
+def _uselessness(reply: Payload, length: int) -> str | None:
+    """Why a reply of `masked` cannot be used; ``None`` if it can."""
+    if "refused" in reply:
+        return str(reply["refused"])
+    reason = refusal(reply, {"masked": (length,)})
+    if reason is None and reply["masked"].dtype != torch.int64:
+        return "'masked' is not of whole numbers"
+    return reason
+
+
+def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Numbers ``(length,)`` as the terms that they are."""
+    parts = values.split([prod(term.shape) for term in terms])
+    return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}

@@ -1,0 +1,261 @@
+"""Attacks on the messages of a finished run of the method "embedding": what do they give away?
+
+What is attacked are messages that the clients' data make with the run's encoder, flipped anew for every level of
+noise; the messages of the run itself are one draw of the level that it was run with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.core.seeds import derive_generator
+from fedkin.data.population import Population
+from fedkin.engines.local import one_thread
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import SavedResult, load_found
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients.embedding.embedding_tasks import true_bits
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.accounting import delta_of, statement
+from fedkin.privacy.randomised_response import normalised
+from fedkin.studies.attack.attack_page import PictureRow, as_text, level_name, page_of
+from fedkin.studies.attack.membership import Cases, Sent, as_sent, likeliest, measured, planned
+from fedkin.studies.attack.reconstruction import LEVELS, reconstructed, reconstructed_messages
+
+JSON, PAGE = "attack.json", "attack.html"
+HELD = (1, 2, 5, 20)
+_SAMPLES, _SHOWN, _POOL = 200, 8, 200
+_MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
+
+
+@dataclass(frozen=True)
+class Material:
+    """A run, and data to attack it with.
+
+    Attributes
+    ----------
+    found : Found
+    encoder : Encoder
+    population : Population
+        With clients and tests scaled as in the run.
+    seed : int
+        Of the run.
+    flips : list of float
+        Probabilities that the run's clients flipped bits with.
+    """
+
+    found: SavedResult
+    encoder: Encoder
+    population: Population
+    seed: int
+    flips: list[float]
+
+    @property
+    def vector(self) -> Tensor:
+        """The encoder's model."""
+        vector: Tensor = self.found.result["vector"]
+        return vector
+
+    @property
+    def batch_statistics(self) -> bool:
+        """How codes are made, see `Encoder.codes`."""
+        return bool(self.found.result["batch_statistics"])
+
+    @property
+    def levels(self) -> list[float | None]:
+        """The paper's levels of noise, and the run's own."""
+        return [None, *sorted({level for level in LEVELS if level is not None} | set(self.flips))]
+
+    def rng(self, *path: int | str) -> torch.Generator:
+        """Random numbers for `path`."""
+        return derive_generator(self.seed, "attack", *path)
+
+
+def attack(folder: Path, out: Path | None = None) -> str:
+    """Attack the messages of the run in `folder`; write ``attack.json`` and ``attack.html``.
+
+    Parameters
+    ----------
+    folder : Path
+        A finished run of the method "embedding". Its data are read again.
+    out : Path, optional
+        Where the files go; by default to the run.
+
+    Returns
+    -------
+    str
+        A short table.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such run, it is one of another method, its scenario holds out no samples, or a file cannot be
+        written.
+    """
+    material = _material(folder)
+    with one_thread():
+        pictures, reconstruction = _reconstruction(material)
+        tree = {
+            "run": folder.resolve().name,
+            "flips": material.flips,
+            "statements": _statements(material),
+            "reconstruction": reconstruction,
+            "membership": _membership(material),
+        }
+    place = out or folder
+    write_atomically(place / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")
+    write_atomically(place / PAGE, page_of(tree, pictures))
+    return f"{as_text(tree)}\nReport: {place / PAGE}"
+
+
+def _material(folder: Path) -> Material:
+    found, config = load_found(folder), load_config(folder / "config.toml")
+    if not isinstance(config.method, EmbeddingMethod):
+        raise FedkinError(
+            f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
+        )
+    population = config.scenario.build(config.data_seed).scaled(found.scaling)
+    if not any(len(y) for _, y in population.tests):
+        hint = "; 'scenario.test_share' sets how many" if hasattr(config.scenario, "test_share") else ""
+        raise FedkinError(
+            f"The scenario '{config.tables['scenario']['name']}' of {folder} holds out no samples to tell members "
+            f"from{hint}."
+        )
+    for client in population.clients:
+        client.x = found.scaling.apply(client.x)
+    flips = sorted(set(config.method.flips or [found.result["flip"]]))
+    return Material(found, Encoder.of(found.result["encoder"]), population, config.seed, flips)
+
+
+def _statements(material: Material) -> list[dict[str, Any]]:
+    """What is guaranteed, for every probability that clients of the run flipped bits with."""
+    how, width = material.found.result, material.encoder.width
+    separate = how["form"] == "classes" and how["normalise"] == "segment"
+    return [statement(flip, how["segments"] * width, width, separate).tree() for flip in material.flips]
+
+
+def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any]]:
+    """Originals and what the attacker makes of them at every level, where they are images; and errors by level."""
+    x, shown = _samples(material)
+    parts = _parts(material)
+    encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
+    rows, levels = [("originals", 0.0, x[shown])], []
+    for level in material.levels:
+        alone = reconstructed(encoder, vector, x, level, material.rng("alone", str(level)), batch)
+        sent = reconstructed_messages(encoder, vector, parts, level, material.rng("sent", str(level)), batch)
+        error = float(alone.errors.mean())
+        rows.append((level_name(level), error, alone.pictures[shown]))
+        levels.append(
+            {
+                "flip": level,
+                "error": error,
+                "recognised": alone.recognised,
+                "sent_to_samples": sent.to_samples,
+                "sent_to_mean": sent.to_mean,
+            }
+        )
+    guess = float((x - x.mean(0)).square().mean())
+    told = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": sent.spread}
+    return (_visible(material, rows) if x.ndim == 4 else []), told
+
+
+def _samples(material: Material) -> tuple[Tensor, list[int]]:
+    """Held-out samples of all clients, and which of them are shown: of different classes, as far as there are."""
+    x, y = (torch.cat([test[part] for test in material.population.tests]) for part in (0, 1))
+    drawn = torch.randperm(len(x), generator=material.rng("samples"))[:_SAMPLES]
+    first: dict[int, int] = {}
+    for place, label in enumerate(y[drawn].tolist()):
+        first.setdefault(label, place)
+    others = [place for place in range(len(drawn)) if place not in first.values()]
+    return x[drawn], [*sorted(first.values()), *others][:_SHOWN]
+
+
+def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> list[PictureRow]:
+    """Rows of images as the data came, black being the least of the originals and white the greatest."""
+    scaling = material.found.scaling
+    around = (1, -1, 1, 1)
+    seen = [(name, error, x * scaling.scale.view(around) + scaling.mean.view(around)) for name, error, x in rows]
+    least, greatest = (0.0, 1.0) if scaling.mode == "unit" else map(float, seen[0][2].aminmax())
+    made = []
+    for name, error, x in seen:
+        unit = ((x - least) / max(greatest - least, 1e-9)).clamp(0, 1)
+        images = unit[:, 0] if x.shape[1] == 1 else unit[:, :3].movedim(1, -1)
+        made.append((name, error, images.numpy()))
+    return made
+
+
+def _sent(material: Material) -> list[Sent]:
+    """Messages of clients as they make them, evenly over all clients where these are many."""
+    population, result = material.population, material.found.result
+    groups = population.groups.tolist() if population.groups is not None else [0] * len(population.clients)
+    count = min(_MESSAGES, len(population.clients))
+    messages = []
+    for number in range(count):
+        at = number * len(population.clients) // count
+        client, (x, y) = population.clients[at], population.tests[at]
+        asked = Client.newcomer(client.x, client.y, material.rng("client", client.id))
+        places = (client.y, y) if result["form"] == "classes" and client.y is not None else None
+        messages.append(Sent(true_bits(asked, result)[0], client.x, x, places, groups[at]))
+    return messages
+
+
+def _parts(material: Material) -> list[Tensor]:
+    """The samples behind each segment of a few clients' messages."""
+    parts = []
+    for sent in _sent(material)[:_SHOWN]:
+        if sent.places:
+            places = sent.places[0]
+        else:
+            codes = material.encoder.codes(material.vector, sent.members, material.batch_statistics)
+            places = likeliest(sent.bits, normalised(codes))
+        parts += [sent.members[places == place] for place in places.unique().tolist()]
+    return parts
+
+
+def _membership(material: Material) -> dict[str, Any]:
+    """Whether members can be told, by samples that a client holds of a class and by level."""
+    encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
+    pools = _pools(material)
+    cases: dict[str, Cases] = {}
+    for held in HELD:
+        if enough := [pool for pool in pools if len(pool) > held]:
+            cases[str(held)] = planned(encoder, vector, enough, held, _TRIALS, material.rng("held", held), batch)
+    cases["sent"] = as_sent(encoder, vector, _sent(material), _PER_SEGMENT, material.rng("members"), batch)
+    rows, width = [], encoder.width
+    for level in material.levels:
+        if level is not None:
+            found = {
+                name: dataclasses.asdict(measured(each, level, material.rng("flips", name, str(level))))
+                for name, each in cases.items()
+            }
+            rows.append(
+                {
+                    "flip": level,
+                    "epsilon": statement(level, width, width).tree()["epsilon_sample"],
+                    "bound": delta_of(0.0, level, width),
+                    "held": found,
+                }
+            )
+    return {"levels": rows, "held": list(cases)}
+
+
+def _pools(material: Material) -> list[Tensor]:
+    """Held-out samples by hidden group and class: what is of one distribution."""
+    population = material.population
+    groups = population.groups.tolist() if population.groups is not None else [0] * len(population.tests)
+    pools = []
+    for group in sorted(set(groups)):
+        tests = [test for test, own in zip(population.tests, groups, strict=True) if own == group]
+        x, y = (torch.cat([test[part] for test in tests]) for part in (0, 1))
+        pools += [x[y == label][:_POOL] for label in y.unique().tolist()]
+    return pools

@@ -1,0 +1,265 @@
+"""Does a message tell whether a given sample was among a client's data?
+
+The attacker is the server: it has the encoder, the sample, the segment of bits that the sample would be in, and the
+segments of other clients. It scores how well the sample's own code goes with the bits, and says "member" above a
+threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.randomised_response import binary, flipped, normalised
+from fedkin.studies.attack.reconstruction import codes_alone
+
+Numbers = NDArray[np.floating]
+_SURE = 0.02
+"""No bit is taken for more certain than this, however seldom it was seen."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Questions to the attacker: a segment, and a sample that may or may not be behind it.
+
+    Attributes
+    ----------
+    segments : Tensor
+        uint8 ``(n, width)``, before any flip.
+    codes : Tensor
+        float64 ``(n, width)`` in [0, 1], the samples' own.
+    members : Tensor
+        bool ``(n,)``, the truth.
+    kinds : Tensor
+        int64 ``(n,)``, equal where segments and samples come of one distribution.
+    blocks : Tensor
+        int64 ``(n,)``; cases of one block, such as one client, are never divided between fitting and measuring.
+    """
+
+    segments: Tensor
+    codes: Tensor
+    members: Tensor
+    kinds: Tensor
+    blocks: Tensor
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How well members can be told.
+
+    Attributes
+    ----------
+    advantage : float
+        True positive rate less false positive rate, in [-1, 1]; 0 by chance. Score and threshold are chosen on one half
+        of the cases and tried on the other, and the other way round, so that it is not flattered.
+    margin : float
+        Two standard errors of `advantage`, as if cases were independent.
+    area : float
+        Area under the curve of those rates, in [0, 1]; 0.5 by chance.
+    cases : int
+    """
+
+    advantage: float
+    margin: float
+    area: float
+    cases: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One client's message and samples to try it with.
+
+    Attributes
+    ----------
+    bits : Tensor
+        uint8 ``(segments, width)``, before any flip.
+    members, fresh : Tensor
+        ``(n, *shape)`` and ``(m, *shape)``: the client's samples, and others of the same distribution.
+    places : (Tensor, Tensor) or None
+        int64 ``(n,)`` and ``(m,)``, the segment of each; None where nobody knows, and the attacker takes the likeliest.
+    kind : int
+        Equal for clients of one distribution.
+    """
+
+    bits: Tensor
+    members: Tensor
+    fresh: Tensor
+    places: tuple[Tensor, Tensor] | None
+    kind: int
+
+
+def planned(
+    encoder: Encoder,
+    vector: Tensor,
+    pools: Sequence[Tensor],
+    held: int,
+    trials: int,
+    rng: torch.Generator,
+    batch_statistics: bool = False,
+) -> Cases:
+    """Cases with clients made up to hold exactly `held` samples of a class, two with each: a member and another.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    vector : Tensor, (size,)
+    pools : sequence of Tensor
+        Samples ``(n, *shape)`` of one distribution each, more than `held` in every one; a client has one of them.
+    held, trials : int
+        At least 1.
+    rng : torch.Generator
+    batch_statistics : bool
+        As the clients' codes are made, see `Encoder.codes`.
+    """
+    alone = held == 1
+    codes = [
+        codes_alone(encoder, vector, x, batch_statistics) if alone else encoder.codes(vector, x, batch_statistics)
+        for x in pools
+    ]
+    unit = [normalised(each) for each in codes]
+    means, samples, kinds = [], [], torch.randint(len(pools), (trials,), generator=rng)
+    for pool in kinds.tolist():
+        rows = torch.randperm(len(pools[pool]), generator=rng)[: held + 1]
+        own = codes[pool][rows[:held]]
+        if batch_statistics and not alone:  # every set of samples gives codes of its own
+            own = encoder.codes(vector, pools[pool][rows[:held]], batch_statistics=True)
+        means.append(own.mean(0))
+        samples.append(unit[pool][rows[[0, held]]])
+    return Cases(
+        binary(torch.stack(means)).repeat_interleave(2, 0),
+        torch.cat(samples),
+        torch.tensor([True, False]).repeat(trials),
+        kinds.repeat_interleave(2),
+        torch.arange(trials).repeat_interleave(2),
+    )
+
+
+def as_sent(
+    encoder: Encoder,
+    vector: Tensor,
+    messages: Sequence[Sent],
+    per_segment: int,
+    rng: torch.Generator,
+    batch_statistics: bool = False,
+) -> Cases:
+    """Cases with clients' messages as they are.
+
+    Parameters
+    ----------
+    messages : sequence of Sent
+    per_segment : int
+        Members and others tried with each segment, at most; as many of the one as of the other. The other parameters
+        are those of `planned`.
+
+    Raises
+    ------
+    FedkinError
+        If no client has both members and fresh samples for a segment.
+    """
+    made: list[Cases] = []
+    for block, sent in enumerate(messages):
+        segments = len(sent.bits)
+        for place in range(segments) if sent.places else (None,):
+            sides = (sent.members, sent.fresh)
+            if place is not None and sent.places:
+                sides = (sides[0][sent.places[0] == place], sides[1][sent.places[1] == place])
+            most = min(map(len, sides))
+            count = min(per_segment * (segments if place is None else 1), most)
+            if not count:
+                continue
+            drawn = [x[torch.randperm(len(x), generator=rng)[: most if batch_statistics else count]] for x in sides]
+            # Both sides in one batch: statistics of two batches of different sizes would tell them apart.
+            codes = normalised(encoder.codes(vector, torch.cat(drawn), batch_statistics))
+            codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
+            at = torch.full((2 * count,), place) if place is not None else likeliest(sent.bits, codes)
+            made.append(
+                Cases(
+                    sent.bits[at],
+                    codes,
+                    torch.tensor([True, False]).repeat_interleave(count),
+                    sent.kind * segments + at,
+                    torch.full((2 * count,), block),
+                )
+            )
+    if not made:
+        raise FedkinError("No client has samples of a segment both in its data and held out, so nothing can be tried.")
+    return Cases(
+        torch.cat([cases.segments for cases in made]),
+        torch.cat([cases.codes for cases in made]),
+        torch.cat([cases.members for cases in made]),
+        torch.cat([cases.kinds for cases in made]),
+        torch.cat([cases.blocks for cases in made]),
+    )
+
+
+def likeliest(bits: Tensor, codes: Tensor) -> Tensor:
+    """For codes ``(n, width)`` in [0, 1] the segment ``(n,)`` of `bits` ``(segments, width)`` they agree with most."""
+    return torch.cdist(codes.round(), bits.double(), p=1).argmin(1)
+
+
+def measured(cases: Cases, probability: float, rng: torch.Generator) -> Membership:
+    """What the attacker achieves where every bit is flipped with `probability`."""
+    bits = flipped(cases.segments, probability, rng).double()
+    # How often a bit is 1 in segments of this kind; flips pull it towards one half.
+    usual = _by_kind(cases.segments.double(), cases.kinds)
+    usual = usual * (1 - probability) + (1 - usual) * probability
+    scores = [_surprise(bits, usual, cases.codes, probability), _likeness(bits, usual, cases)]
+    truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
+    told = np.zeros(len(truth), dtype=bool)
+    areas = []
+    for fit in (first, ~first):
+        fits = [_threshold(score[fit], truth[fit]) for score in scores]
+        best = int(np.argmax([advantage for _, advantage in fits]))
+        told[~fit] = scores[best][~fit] >= fits[best][0]
+        areas.append(_area(scores[best][~fit], truth[~fit]))
+    rates = float(told[truth].mean()), float(told[~truth].mean())
+    error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
+    return Membership(rates[0] - rates[1], 2 * error, float(np.mean(areas)), len(truth))
+
+
+def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) -> Numbers:
+    """Log-likelihood of the bits if the sample alone were behind them, less that of usual bits."""
+    wrong = max(probability, _SURE)
+    own = torch.where(bits == codes.round(), math.log(1 - wrong), math.log(wrong))
+    usual = usual.clamp(_SURE, 1 - _SURE)
+    return np.asarray((own - torch.where(bits == 1, usual, 1 - usual).log()).mean(1))
+
+
+def _likeness(bits: Tensor, usual: Tensor, cases: Cases) -> Numbers:
+    """Covariance of what is unusual about the bits with what is unusual about the sample, among its kind.
+
+    Members and others together tell what a usual sample is, which favours neither.
+    """
+    return np.asarray(((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1))
+
+
+def _by_kind(values: Tensor, kinds: Tensor) -> Tensor:
+    """For every row of `values` the mean of the rows of its kind."""
+    _, places, counts = kinds.unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), values.shape[1], dtype=values.dtype).index_add_(0, places, values)
+    means: Tensor = (sums / counts[:, None])[places]
+    return means
+
+
+def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]:
+    """The threshold with the greatest advantage, half way to the next score below, and that advantage."""
+    values = np.unique(scores)
+    sides = [np.sort(scores[truth]), np.sort(scores[~truth])]
+    above = [1.0 - np.searchsorted(each, values) / len(each) for each in sides]
+    best = int(np.argmax(above[0] - above[1]))
+    return float(values[max(0, best - 1) : best + 1].mean()), float(above[0][best] - above[1][best])
+
+
+def _area(scores: Numbers, truth: NDArray[np.bool_]) -> float:
+    """The chance that a member scores above another, ties counting half."""
+    members, others = int(truth.sum()), int((~truth).sum())
+    return float((rankdata(scores)[truth].mean() - (members + 1) / 2) / others)

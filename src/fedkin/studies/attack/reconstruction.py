@@ -1,0 +1,135 @@
+"""What a decoder makes of bits: reconstruction as in Prigent et al. 2024, section VI-B.
+
+The attacker is the best placed there is: it has the decoder, and knows the least and the greatest number of the code
+that the bits were made of, so a 1 becomes the greatest and a 0 the least. The worst case for a client is a segment that
+comes of a single sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.randomised_response import binary, flipped
+
+LEVELS: tuple[float | None, ...] = (None, 0.0, 0.05, 0.1, 0.15, 0.2)
+"""Flip probabilities of the paper's table II and figure 3; None leaves the code as it is, without quantisation."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What came of an attack on segments of one sample each.
+
+    Attributes
+    ----------
+    pictures : Tensor
+        float32 ``(n, *shape)``.
+    errors : Tensor
+        float32 ``(n,)``, mean squared error of each.
+    recognised : float
+        Share of the reconstructions that are nearer to their own sample than to any other of the n; 1 / n by chance.
+    """
+
+    pictures: Tensor
+    errors: Tensor
+    recognised: float
+
+
+@dataclass(frozen=True)
+class MessageReconstruction:
+    """What came of an attack on segments as clients send them, each of all samples of a class.
+
+    Attributes
+    ----------
+    to_samples : float
+        Mean squared error to the samples behind a segment.
+    to_mean : float
+        Mean squared error to their mean.
+    spread : float
+        Mean squared error of that mean to the samples: no single picture comes closer to them.
+    """
+
+    to_samples: float
+    to_mean: float
+    spread: float
+
+
+def codes_alone(encoder: Encoder, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
+    """Codes ``(n, width)`` of samples that are each the only one of their class."""
+    if not batch_statistics:
+        return encoder.codes(vector, x)
+    parts = [encoder.codes(vector, one, batch_statistics=True) for one in x.split(1)]
+    return torch.cat(parts) if parts else torch.zeros(0, encoder.width)
+
+
+def decoded_bits(encoder: Encoder, vector: Tensor, bits: Tensor, codes: Tensor) -> Tensor:
+    """Samples ``(n, *shape)`` from bits ``(n, width)``, by the least and greatest of the true codes ``(n, width)``."""
+    least, greatest = codes.aminmax(dim=1, keepdim=True)
+    return encoder.decoded(vector, torch.where(bits.bool(), greatest, least))
+
+
+def reconstructed(
+    encoder: Encoder,
+    vector: Tensor,
+    x: Tensor,
+    probability: float | None,
+    rng: torch.Generator,
+    batch_statistics: bool = False,
+) -> Reconstruction:
+    """Attack segments that come of one sample each.
+
+    Parameters
+    ----------
+    encoder : Encoder
+    vector : Tensor, (size,)
+        Its model.
+    x : Tensor
+        float32 ``(n, *shape)``, the samples.
+    probability : float or None
+        Of a flip; None for codes that are sent as they are.
+    rng : torch.Generator
+        For the flips.
+    batch_statistics : bool
+        As the clients' codes are made, see `Encoder.codes`.
+    """
+    codes = codes_alone(encoder, vector, x, batch_statistics)
+    pictures = _decoded(encoder, vector, codes, probability, rng)
+    distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
+    right = distances.argmin(1) == torch.arange(len(x))
+    return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
+
+
+def reconstructed_messages(
+    encoder: Encoder,
+    vector: Tensor,
+    parts: Sequence[Tensor],
+    probability: float | None,
+    rng: torch.Generator,
+    batch_statistics: bool = False,
+) -> MessageReconstruction:
+    """Attack segments as they are sent.
+
+    Parameters
+    ----------
+    parts : sequence of Tensor
+        For each segment the samples ``(n, *shape)`` it is the mean code of; the others are those of `reconstructed`.
+    """
+    codes = torch.stack([encoder.codes(vector, part, batch_statistics).mean(0) for part in parts])
+    pictures = _decoded(encoder, vector, codes, probability, rng)
+    means = torch.stack([part.mean(0) for part in parts])
+    to_mean = (pictures - means).square().flatten(1).mean(1)
+    spread = torch.stack([(part - mean).square().mean() for part, mean in zip(parts, means, strict=True)])
+    # The mean squared distance of samples from any point is that from their mean, plus the mean's from the point.
+    return MessageReconstruction(float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean()))
+
+
+def _decoded(
+    encoder: Encoder, vector: Tensor, codes: Tensor, probability: float | None, rng: torch.Generator
+) -> Tensor:
+    if probability is None:
+        return encoder.decoded(vector, codes)
+    return decoded_bits(encoder, vector, flipped(binary(codes), probability, rng), codes)

@@ -1,0 +1,115 @@
+"""The runs of a comparison: ordinary folders of `fedkin.experiment.run`, each of one candidate and one seed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkin.core import FedkinError
+from fedkin.experiment.run import CHECKPOINT, RECORDS
+from fedkin.studies.compare.candidates import Candidate
+from fedkin.studies.costs import costs_of
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, order=True)
+class CandidateRun:
+    """One run that is to be made.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    seed : int
+        Of the run; the data are dealt out by another.
+    """
+
+    candidate: Candidate
+    seed: int
+
+    def folder(self, out: Path) -> Path:
+        """Where the run is, in a comparison's folder."""
+        return out / "runs" / self.candidate.folder / f"seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a finished run found, and what it cost.
+
+    Attributes
+    ----------
+    labels : ndarray
+        int64 ``(n,)``: the group of every sample of all sites in order, or of every client.
+    metrics : dict
+        Of its last record: agreement with the truth where there is one, and accuracy on clients' own tests.
+    bytes : int
+        Sent and received.
+    seconds : float
+        Of the method, without judging it.
+    """
+
+    labels: Labels
+    metrics: dict[str, Any]
+    bytes: int
+    seconds: float
+
+    @property
+    def groups(self) -> int:
+        """How many have a member."""
+        return len(np.unique(self.labels[self.labels >= 0]))
+
+
+def steps_of(folder: Path) -> int:
+    """How many steps a run has come."""
+    records = folder / RECORDS
+    return len(records.read_text().splitlines()) if (folder / CHECKPOINT).exists() and records.exists() else 0
+
+
+def outcome(folder: Path, sizes: Sequence[int]) -> Done:
+    """What the finished run in `folder` found, and what it cost.
+
+    Parameters
+    ----------
+    folder : Path
+    sizes : sequence of int
+        Samples of each site, by which those of sites that never took part are left without a group.
+
+    Raises
+    ------
+    FedkinError
+        If its files cannot be read.
+    """
+    try:
+        last = json.loads((folder / RECORDS).read_text().splitlines()[-1])
+        labels = _groups(folder, sizes)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise FedkinError(
+            f"The run in {folder} cannot be read ({error}); remove the folder to make it again."
+        ) from error
+    cost = costs_of([folder])[0].total
+    return Done(labels, last["metrics"], cost.both, cost.seconds or 0.0)
+
+
+def _groups(folder: Path, sizes: Sequence[int]) -> Labels:
+    """Groups of all clients in order, or of all samples, by site and row; -1 for none."""
+    if (clients := folder / "clients.csv").is_file():
+        return _column(clients)
+    found = []
+    for site, size in enumerate(sizes):
+        path = folder / "labels" / f"site-{site}.csv"
+        found.append(_column(path) if path.is_file() else np.full(size, -1, dtype=np.int64))
+        if len(found[-1]) != size:
+            raise ValueError(f"{path} has {len(found[-1])} rows for {size} samples")
+    return np.concatenate(found)
+
+
+def _column(path: Path) -> Labels:
+    with path.open(newline="") as file:
+        return np.array([int(row["group"]) for row in csv.DictReader(file)], dtype=np.int64)

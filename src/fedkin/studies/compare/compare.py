@@ -1,0 +1,241 @@
+"""From a question to a comparison, and the folder that holds it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.core.files import LOCK, occupied, write_atomically
+from fedkin.experiment.config import Config
+from fedkin.report import write_page
+from fedkin.studies.compare import comparison_words
+from fedkin.studies.compare.candidate_runs import CandidateRun, steps_of
+from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
+from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, ComparisonRow
+from fedkin.studies.compare.comparison_page import page_of
+from fedkin.studies.compare.display import shown
+from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
+from fedkin.studies.compare.question import Question
+from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
+from fedkin.studies.compare.schedule import Schedule, Told
+from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
+from fedkin.studies.compare.worker_process import Worker
+
+PLAN = "plan.json"
+_OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a comparison is made.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        Names, or ``("all",)``.
+    clusters : int or None
+        How many groups there are, at least 2, if that is known.
+    seeds : int
+        Runs of each method, at least 1.
+    budget : str
+        Wall-clock time, such as ``"10m"``.
+    by : {"score", "truth"}
+        What ranks and chooses.
+    """
+
+    methods: tuple[str, ...] = ("all",)
+    clusters: int | None = None
+    seeds: int = 3
+    budget: str = "10m"
+    by: str = "score"
+
+    def check(self) -> None:
+        """Refuse what is out of its range.
+
+        Raises
+        ------
+        FedkinError
+            In a sentence that names it.
+        """
+        if self.clusters is not None and self.clusters < 2:
+            raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more groups.")
+        if self.seeds < 1:
+            raise FedkinError(f"--seeds is {self.seeds}; allowed: 1 or more.")
+        if self.by not in ("score", "truth"):
+            raise FedkinError(f"--by is '{self.by}'; it should be score or truth.")
+        parsed_duration(self.budget)
+
+
+def compared(
+    question: Question, options: Options, out: Path, told: Told = shown, worker: Worker | None = None
+) -> Comparison:
+    """Compare methods on the same sites; what a former call with the same question left in `out` is gone on with.
+
+    Parameters
+    ----------
+    question : Question
+    options : Options
+    out : Path
+        Folder for the runs and for what they come to.
+    told : callable
+        See `Schedule.told`.
+    worker : Worker, optional
+        Makes the runs, and is left running; by default one of its own.
+
+    Raises
+    ------
+    FedkinError
+        If an option is out of its range, no method suits the data, `out` holds anything else, or no run finished in the
+        budget.
+    """
+    options.check()
+    budget = TimeBudget(parsed_duration(options.budget))
+    selection = selection_of(question.family, options.methods)
+    config = _checked(question, selection, options)
+    population = question.population(config)
+    if options.by == "truth" and not _has_truth(question, population):
+        raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
+    if out.exists() and not out.is_dir():
+        raise FedkinError(f"{out} is a file; give another --out.")
+    with occupied(out), nullcontext(worker) if worker else Worker() as at_work:
+        _prepare(question, options, out)
+        judge = Judge(question.family, population, question.seed)
+        score = truth_of if options.by == "truth" else score_of
+        schedule = Schedule(
+            question, selection, judge, options.clusters, options.seeds, out, budget, told, at_work, score
+        )
+        schedule.work()
+        comparison = _comparison(schedule, options, config)
+        comparison.write()
+        write_page(out / PAGE, page_of(comparison))
+    return comparison
+
+
+def _checked(question: Question, selection: Selection, options: Options) -> Config:
+    """The experiment of the first candidate, after looking at those of all; only their methods differ."""
+    numbers = (2 if options.clusters is None else options.clusters,)
+    tried = [*selection.first(options.clusters), *selection.told(numbers, cheap=True)]
+    tried += selection.told(numbers, cheap=False)
+    return next(question.config(candidate, question.seed) for candidate in tried)
+
+
+def _has_truth(question: Question, population: Any) -> bool:
+    return (population.truth if question.family == "samples" else population.groups) is not None
+
+
+def _prepare(question: Question, options: Options, out: Path) -> None:
+    """Make `out` this comparison's folder.
+
+    Raises
+    ------
+    FedkinError
+        If it holds another comparison, or anything else.
+    """
+    plan = {**asdict(question), "clusters": options.clusters}
+    plan = json.loads(json.dumps(plan))
+    there = [path.name for path in out.iterdir() if path.suffix != ".partial" and path.name != LOCK]
+    if (out / PLAN).is_file():
+        before = json.loads((out / PLAN).read_text())
+        for key in plan:
+            if before.get(key) != plan[key]:
+                raise FedkinError(
+                    f"{out} holds another comparison: its {key} is {before.get(key)}, not {plan[key]}; give another "
+                    "--out, or remove the folder."
+                )
+        return
+    if foreign := [name for name in there if name not in _OWN[-1:]]:
+        raise FedkinError(f"{out} holds {foreign[0]}, which is no comparison's; give another --out.")
+    write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
+
+
+def _comparison(schedule: Schedule, options: Options, config: Config) -> Comparison:
+    """What the runs that finished came to."""
+    question, selection = schedule.question, schedule.selection
+    verdicts = schedule.verdicts()
+    if not verdicts:
+        refusals = list(schedule.refused.values())
+        if len({each.method for each in schedule.refused}) == len(selection.methods):
+            raise FedkinError(f"No method suits '{question.data}': {refusals[0]}")
+        why = f" ({refusals[0]})" if refusals else ""
+        raise FedkinError(
+            f"No run finished in the budget of {options.budget}{why}; the same command with a larger --budget goes on "
+            "with what was begun."
+        )
+    numbers = schedule.best()
+    best = {candidate: verdicts[candidate] for candidate in numbers.values()}
+    choose = chosen_by_truth if options.by == "truth" else chosen
+    choice = choose(selection, best)
+    take = choice.candidate if choice else None
+    why = "no method that finished may be recommended, or none found more than one group"
+    if choice:
+        why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
+    lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
+    lines.sort(key=lambda line: _rank(line, question, options))
+    return Comparison(
+        question=question.told,
+        family=question.family,
+        lines=tuple(lines),
+        recommended=take.method if take else None,
+        reason=why,
+        use=comparison_words.use(question, take, str(schedule.out)) if take else (),
+        by=options.by,
+        truth_gap=_gap(selection, best, take),
+        seeds=options.seeds,
+        budget=schedule.budget.seconds,
+        spent=schedule.budget.spent,
+        seed=question.seed,
+        out=schedule.out,
+        settings={key: value for key, value in config.tables.items() if key != "method"},
+    )
+
+
+def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bool, float]:
+    """What lines are sorted by."""
+    by_truth = line.truth.get(TRUTH[question.family][0])
+    value = by_truth if options.by == "truth" else line.measures.get(SCORE[question.family])
+    return line.runs == 0, -(value if value is not None else -1.0)
+
+
+def _line(
+    schedule: Schedule, name: str, taken: Candidate | None, best: dict[Candidate, CandidateScore]
+) -> ComparisonRow:
+    """One method's line; without a finished run, where it stopped and why."""
+    tried = [each for each in schedule.candidates() if each.method == name]
+    shown_one = taken or (tried[0] if tried else Candidate(name))
+    verdict = best.get(shown_one)
+    finished = schedule.finished()
+    runs = finished.get(shown_one, [])
+    first = CandidateRun(shown_one, schedule.question.seed).folder(schedule.out)
+    others = {each.method: finished[each] for each in best if each != shown_one}
+    agreed = schedule.judge.consensus(runs, others) if runs else None
+    refusal = next((schedule.refused[each] for each in tried if each in schedule.refused), None)
+    numbers = sorted({each.number for each in tried if each.number is not None and each in finished})
+    role = schedule.selection.role(name)
+    return ComparisonRow(
+        method=name,
+        number=shown_one.number,
+        role=role,
+        runs=len(runs),
+        groups=verdict.groups if verdict else (),
+        measures={**(verdict.measures if verdict else {}), **({} if agreed is None else {"consensus": agreed})},
+        truth=verdict.truth if verdict else {},
+        clients=verdict.clients if verdict else (),
+        bytes=verdict.bytes if verdict else None,
+        seconds=verdict.seconds if verdict else None,
+        tried=tuple(numbers) if len(numbers) > 1 else (),
+        remark=comparison_words.remark(
+            role, len(runs), schedule.seeds, steps_of(first), None if runs else refusal, schedule.began(shown_one)
+        ),
+        folder=str(first) if first.exists() else "",
+    )
+
+
+def _gap(selection: Selection, best: dict[Candidate, CandidateScore], take: Candidate | None) -> float | None:
+    """How far the truth of the candidate to take is below the best that could be taken."""
+    name = TRUTH[selection.family][0]
+    known = {each: v.truth[name] for each, v in able(selection, best).items() if name in v.truth}
+    return max(known.values()) - known[take] if take in known else None

@@ -1,0 +1,178 @@
+"""What a comparison found: a line per method, and which one to take."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedkin.core.files import write_atomically
+from fedkin.studies.compare.candidates import Family, Role
+from fedkin.studies.compare.judging import MEASURES, SCORE, TRUTH
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+JSON, CSV, PAGE = "comparison.json", "comparison.csv", "report.html"
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One method.
+
+    Attributes
+    ----------
+    method : str
+    number : int or None
+        Groups it was told.
+    role : {"", "yardstick", "copies", "bound"}
+        Yardsticks move the data, and copies synthetic samples; bounds form no groups. The first two are not
+        recommended.
+    runs : int
+        Finished.
+    groups : tuple of int
+        How many each run found.
+    measures, truth : dict
+        Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; ``consensus`` among the former, which ranks nothing.
+    clients : tuple of float or None
+        Accuracy of each client's own model.
+    bytes, seconds : float or None
+        Of a run, means; ``None`` without a finished run.
+    tried : tuple of int
+        Numbers of groups it was tried with, if several.
+    remark : str
+        What to know, such as why it has not finished.
+    folder : str
+        Of its first run; empty if there is none.
+    """
+
+    method: str
+    number: int | None
+    role: Role
+    runs: int
+    groups: tuple[int, ...]
+    measures: dict[str, float]
+    truth: dict[str, float]
+    clients: tuple[float | None, ...]
+    bytes: float | None
+    seconds: float | None
+    tried: tuple[int, ...]
+    remark: str
+    folder: str
+
+    @property
+    def name(self) -> str:
+        """The method, and the number of groups it was told."""
+        return self.method if self.number is None else f"{self.method}, {self.number} groups"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods compared on the same sites.
+
+    Attributes
+    ----------
+    question : str
+        What was asked.
+    family : {"samples", "clients"}
+    lines : tuple of Line
+        The best first, by what ranks them; those without a finished run last.
+    recommended : str or None
+        Name of the method to take; ``None`` if there is none.
+    reason : str
+        Why, in a sentence.
+    use : tuple of str
+        Commands that run it alone and apply it.
+    by : {"score", "truth"}
+        What ranked the lines and chose.
+    truth_gap : float or None
+        How much worse than the best that could be recommended the chosen one agrees with the truth, if there is one.
+    seeds, budget, spent
+        Runs asked of each method; seconds allowed and spent this time.
+    seed : int
+        Of the data and of the first runs.
+    out : Path
+        Where it all is.
+    settings : dict
+        The experiment of all runs.
+    """
+
+    question: str
+    family: Family
+    lines: tuple[ComparisonRow, ...]
+    recommended: str | None
+    reason: str
+    use: tuple[str, ...]
+    by: str
+    truth_gap: float | None
+    seeds: int
+    budget: float
+    spent: float
+    seed: int
+    out: Path
+    settings: dict[str, Any]
+
+    @property
+    def score(self) -> str:
+        """Name of the measure that ranks without truth."""
+        return SCORE[self.family]
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures that need no truth and are known of any method, the score first."""
+        return tuple(name for name in MEASURES if any(name in line.measures for line in self.lines))
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        """Names of agreements with the truth, where there is one."""
+        return tuple(name for name in TRUTH[self.family] if any(name in line.truth for line in self.lines))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per method, in order of rank, by the columns of ``comparison.csv``."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values per method; ``None`` where something is not known."""
+        return [
+            {
+                "method": line.method,
+                "number_given": line.number,
+                "recommended": line.method == self.recommended,
+                "role": line.role,
+                "runs": line.runs,
+                "groups": sum(line.groups) / len(line.groups) if line.groups else None,
+                **{name: line.measures.get(name) for name in self.measures},
+                **{name: line.truth.get(name) for name in self.truth},
+                "megabytes": None if line.bytes is None else line.bytes / 1e6,
+                "seconds": line.seconds,
+                "remark": line.remark,
+                "run": line.folder,
+            }
+            for line in self.lines
+        ]
+
+    def to_json(self) -> str:
+        """All of it as JSON text."""
+        return json.dumps({**asdict(self), "out": str(self.out)}, indent=2, sort_keys=True) + "\n"
+
+    def write(self) -> None:
+        """Write ``comparison.json`` and ``comparison.csv``.
+
+        Raises
+        ------
+        FedkinError
+            If a file cannot be written.
+        """
+        text = io.StringIO()
+        rows = self.rows()
+        table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        write_atomically(self.out / CSV, text.getvalue())
+        write_atomically(self.out / JSON, self.to_json())

@@ -1,0 +1,130 @@
+"""The page that shows a comparison."""
+
+from __future__ import annotations
+
+from fedkin.experiment.words import size
+from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
+from fedkin.studies.compare.comparison import Comparison, ComparisonRow
+from fedkin.studies.compare.comparison_words import seconds
+from fedkin.studies.compare.ranking import NEAR
+
+TITLES = {
+    "cohesion": "Cohesion",
+    "silhouette": "Silhouette",
+    "consensus": "Consensus",
+    "stability": "Stability",
+    "accuracy": "Accuracy",
+    "ari": "ARI",
+    "nmi": "NMI",
+    "ami": "AMI",
+    "pooled_accuracy": "ACC",
+    "purity": "Purity",
+}
+MEANINGS = {
+    "cohesion": "How far groups keep near samples together, above chance: over all sites, and within each. It ranks.",
+    "accuracy": "Mean over clients of their group's model on their own test samples, which no training saw. It ranks.",
+    "stability": "Mean agreement (ARI) of the groups of every two seeds, 1 for the same.",
+    "silhouette": "How much nearer samples are to their own group than to the next; it likes few, round groups.",
+    "consensus": "Mean agreement (ARI) with the groups of every other method.",
+}
+
+
+def page_of(comparison: Comparison) -> PageView:
+    """The page of a comparison."""
+    found = comparison.recommended
+    lead = (
+        f"`{found}` is recommended: it {comparison.reason}."
+        if found
+        else f"Nothing is recommended: {comparison.reason}."
+    )
+    return PageView(
+        title=f"Which {comparison.family} belong together: methods compared",
+        lead=f"{lead} {comparison.question}",
+        summary=_summary(comparison),
+        parts=[
+            PagePart(
+                "methods", "Methods", tables=[_table(comparison)], bars=[_bars(comparison)], notes=_notes(comparison)
+            ),
+            *([PagePart("next", "How to go on", commands=comparison.use)] if comparison.use else []),
+        ],
+        settings=comparison.settings,
+    )
+
+
+def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
+    """A method's figures as text: groups, measures, truth, bytes, seconds, finished runs."""
+    values = [line.measures.get(name) for name in comparison.measures]
+    values += [line.truth.get(name) for name in comparison.truth]
+    return [
+        _span(line.groups),
+        *("–" if value is None else f"{value:.3f}" for value in values),
+        "–" if line.bytes is None else size(line.bytes),
+        "–" if line.seconds is None else seconds(line.seconds),
+        f"{line.runs} of {comparison.seeds}",
+    ]
+
+
+def headings(comparison: Comparison) -> list[str]:
+    """What stands above these figures."""
+    return ["Groups", *(TITLES[name] for name in (*comparison.measures, *comparison.truth)), "Moved", "Time", "Runs"]
+
+
+def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
+    finished = sum(line.runs > 0 for line in comparison.lines)
+    told = [
+        ("Recommended", comparison.recommended or "–", "chosen " + ("by" if comparison.by == "truth" else "without")
+         + " the truth"),
+        ("Methods", f"{finished} of {len(comparison.lines)}", "came to an end at least once"),
+        ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
+    ]  # fmt: skip
+    if comparison.truth_gap is not None:
+        told.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
+    return told
+
+
+def _table(comparison: Comparison) -> ResultTable:
+    rows = []
+    for line in comparison.lines:
+        texts = cells(comparison, line)
+        best = line.method == comparison.recommended
+        row = [TableCell(text, verdict="best" if best and at == 1 else "") for at, text in enumerate(texts)]
+        row[0] = TableCell(texts[0], beside="given" if line.number is not None else "found" if line.runs else "")
+        rows.append((line.method, [*row, TableCell(line.remark or "")]))
+    ranked = "agreement with the truth (ARI)" if comparison.by == "truth" else TITLES[comparison.score].lower()
+    caption = (
+        f"Ranked by {ranked}; the best first, the recommended one marked. Figures are means over the finished runs, "
+        "bytes and time those of one run."
+    )
+    return ResultTable("All methods", caption, "Method", [*headings(comparison), "Remark"], rows)
+
+
+def _bars(comparison: Comparison) -> Bars:
+    name = comparison.score
+    known = [line for line in comparison.lines if name in line.measures]
+    return Bars(
+        TITLES[name],
+        f"{MEANINGS[name]} The recommended method stands out; one that is up to {NEAR:g} behind and finds much the "
+        "same groups is as good."
+        if comparison.family == "samples"
+        else f"{MEANINGS[name]} The recommended method stands out.",
+        [line.method for line in known],
+        [line.measures[name] for line in known],
+        [line.method == comparison.recommended for line in known],
+        "Method",
+    )
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    told = [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
+    told += [f"{line.method} was tried with {', '.join(map(str, line.tried))} groups; the best is shown."
+             for line in comparison.lines if line.tried]  # fmt: skip
+    if comparison.truth:
+        told.append("ARI and what follows it compare with the truth, which had no part in the ranking."
+                    if comparison.by == "score" else "The truth was asked to choose.")  # fmt: skip
+    return told
+
+
+def _span(groups: tuple[int, ...]) -> str:
+    if not groups:
+        return "–"
+    return str(groups[0]) if len(set(groups)) == 1 else f"{min(groups)}–{max(groups)}"

@@ -1,0 +1,57 @@
+"""A comparison on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import fill
+
+from fedkin.studies.compare.comparison import Comparison
+from fedkin.studies.compare.comparison_page import cells, headings
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the table, the recommendation and how to go on; with lines on a terminal only."""
+    print(comparison.question)
+    rows = [(_name(comparison, line.name), *cells(comparison, line), line.remark) for line in comparison.lines]
+    columns = ("Method", *headings(comparison), "Remark")
+    if sys.stdout.isatty():
+        _with_lines(columns, rows)
+    else:
+        widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns))]
+        for row in (columns, *rows):
+            texts = (
+                cell.rjust(width) if 0 < at < len(columns) - 1 else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            print("  ".join(texts).rstrip())
+    for line in told(comparison):
+        print(line)
+
+
+def told(comparison: Comparison) -> list[str]:
+    """What follows the table, line by line."""
+    found = comparison.recommended
+    said = f"Recommended: {found}. It {comparison.reason}." if found else f"Nothing recommended: {comparison.reason}."
+    lines = [fill(said, 118)]
+    if comparison.truth_gap is not None:
+        lines.append(f"By the truth it is {comparison.truth_gap:.3f} (ARI) behind the best that could be recommended.")
+    return [*lines, *(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / 'report.html'}"]
+
+
+def _name(comparison: Comparison, name: str) -> str:
+    return f"* {name}" if comparison.recommended and name.split(",")[0] == comparison.recommended else f"  {name}"
+
+
+def _with_lines(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for at, name in enumerate(columns):
+        last = at == len(columns) - 1
+        table.add_column(name, justify="right" if at > 0 and not last else "left", no_wrap=not last)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

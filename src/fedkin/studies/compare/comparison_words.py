@@ -1,0 +1,107 @@
+"""The sentences of a comparison: why a method is recommended, what to know of the others, how to go on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from statistics import mean
+
+from fedkin.experiment.config import apply_setting
+from fedkin.experiment.words import listed, many, size
+from fedkin.studies.compare.candidates import Candidate, Family, Role
+from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
+from fedkin.studies.compare.question import Question
+from fedkin.studies.compare.ranking import Choice
+
+ROLES: Mapping[Role, str] = {
+    "": "",
+    "yardstick": "a yardstick: moves the data",
+    "copies": "not recommended: synthetic copies of samples leave",
+    "bound": "forms no groups",
+}
+
+_SAME = 0.9
+"""Stability from which on the groups of two seeds are called the same."""
+
+
+def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
+    """Why a candidate was chosen, as the rest of a sentence that begins with "it"."""
+    parts = [_best(family, choice, verdict, by_truth)]
+    stable = verdict.measures.get("stability")
+    if stable is not None:
+        parts.append(_stable(stable, choice.stable < choice.rivals))
+    told = choice.stable > 0 and stable is not None
+    cheapest = ", the least of these," if told and family == "samples" else ""
+    if told and family == "clients":
+        parts.append(f"needs no more groups than these ({mean(verdict.groups):g})")
+    parts.append(f"moves {size(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
+    return listed(parts)
+
+
+def _stable(value: float, more_than_others: bool) -> str:
+    if value < _SAME:
+        as_others = ", as much as any of these," if more_than_others else ""
+        return f"agrees with itself over seeds{as_others} to ARI {value:.2f}"
+    as_others = " as stably as any of these" if more_than_others else ""
+    return f"finds the same groups over seeds{as_others} (ARI {value:.2f})"
+
+
+def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
+    if by_truth:
+        name = TRUTH[family][0]
+        return f"agrees best with the truth ({name.upper()} {verdict.truth[name]:.3f})"
+    value = verdict.measures[SCORE[family]]
+    what = f"reaches an accuracy of {value:.3f} on clients' own test samples"
+    if family == "samples":
+        what = f"keeps neighbours together to {value:.3f}"
+    others = f", as good as {many(choice.rivals, 'other')}" if choice.rivals else ""
+    behind = f", {choice.ahead:.3f} more than {'the rest' if choice.rivals else 'any other'}" if choice.ahead else ""
+    return what + others + behind
+
+
+def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | None, began: bool) -> str:
+    """What to know of a candidate."""
+    notes = [ROLES[role]]
+    if refusal is not None:
+        notes.append(f"cannot be applied: {refusal.rstrip('.')}")
+    elif not finished:
+        notes.append(f"not finished in the budget, stopped after {many(steps, 'step')}" if began else "had no time")
+    elif finished < wanted:
+        notes.append(f"{finished} of {many(wanted, 'run')} finished")
+    return "; ".join(note for note in notes if note)
+
+
+def use(question: Question, chosen: Candidate, out: str) -> tuple[str, ...]:
+    """Commands that run the chosen method alone, and apply what it found."""
+    settings = [
+        f"--set {shlex.quote(f'{section}.{key}={_plain(value)}')}"
+        for section, values in question.tables.items()
+        for key, value in values.items()
+        if section != "evaluation" and (section, key) not in (("data", "source"), ("scenario", "name"))
+    ]
+    told = [
+        f"--set {shlex.quote(f'method.{key}={_plain(value)}')}"
+        for key, value in chosen.settings(question.settings).items()
+        if key != "name"
+    ]
+    run = f"runs/{question.name}-{chosen.folder}"
+    where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
+    parts = [f"fedkin run {chosen.method}", where, *settings, *told, f"--out {shlex.quote(run)}"]
+    return (" ".join(parts), f"fedkin report {shlex.quote(out)}")
+
+
+def seconds(value: float) -> str:
+    """A time as people say it."""
+    if value >= 90:
+        return f"{value / 60:.0f} min"
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
+
+
+def _plain(value: object) -> str:
+    """A value as ``--set`` takes it; text is quoted only where it would be read as anything else."""
+    if not isinstance(value, str):
+        return "none" if value is None else json.dumps(value)
+    read: dict[str, object] = {}
+    apply_setting(read, f"value={value}")
+    return value if read["value"] == value else json.dumps(value, ensure_ascii=False)

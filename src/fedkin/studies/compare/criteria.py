@@ -1,0 +1,78 @@
+"""How good groups are, as far as that can be known without truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import silhouette_score
+
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.studies.compare.spaces import NeighbourLinks, SamplePoints, Space
+
+Labels = NDArray[np.int64]
+
+
+def stability(runs: Sequence[Labels]) -> float | None:
+    """Mean agreement (ARI) of the groups of the same samples or clients in every two runs; ``None`` for one run."""
+    return mean(agreement(one, other) for one, other in combinations(runs, 2)) if len(runs) > 1 else None
+
+
+def cohesion(space: Space, labels: Labels) -> float:
+    """How far groups keep neighbours together: the mean of `togetherness` over all sites and within sites.
+
+    The first alone would miss what a site's own neighbourhoods tell, the second would call sites good groups.
+
+    Parameters
+    ----------
+    space : Space
+    labels : ndarray
+        int64 ``(m,)``: groups of the space's samples, -1 for none.
+    """
+    return mean(togetherness(links, labels) for links in space.links)
+
+
+def togetherness(links: NeighbourLinks, labels: Labels) -> float:
+    """Share of links that stay within a group, above what groups of these sizes would keep by chance.
+
+    That is modularity: 0 for a single group and in expectation for groups at random, below ``1 - 1 / k`` for k groups.
+    So few groups cannot score high, and to cut through a dense place costs. Links of samples without a group are left
+    out.
+    """
+    known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
+    if not known.any():
+        return 0.0
+    _, own = np.unique(labels, return_inverse=True)
+    here, there = own[links.here[known]], own[links.there[known]]
+    sizes = (np.bincount(ends, minlength=own.max() + 1) / len(ends) for ends in (here, there))
+    return float(np.mean(here == there) - np.dot(*sizes))
+
+
+def silhouette(points: SamplePoints, labels: Labels) -> float:
+    """Mean silhouette of the points that have a group, in [-1, 1]; 0 where all are in one, or each in its own."""
+    known = labels >= 0
+    found = labels[known]
+    return float(silhouette_score(points[known], found)) if 2 <= len(np.unique(found)) < len(found) else 0.0
+
+
+def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) -> float | None:
+    """Mean agreement (ARI) with the groups of each other method; ``None`` without another.
+
+    Parameters
+    ----------
+    runs : sequence of ndarray
+        Groups of the same samples or clients by one method, run by run.
+    others : mapping of str to sequence of ndarray
+        The same of other methods; each counts once, however many runs it has.
+    """
+    each = [mean(agreement(one, other) for one in runs for other in theirs) for theirs in others.values() if theirs]
+    return mean(each) if each else None
+
+
+def agreement(one: Labels, other: Labels) -> float:
+    """ARI over those that have a group in both; 0 where nobody has."""
+    both = (one >= 0) & (other >= 0)
+    return adjusted_rand(one[both], other[both]) if both.any() else 0.0

@@ -1,0 +1,121 @@
+"""What finished runs tell of a candidate: measures that need no truth, and agreement with it where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import mean
+
+import numpy as np
+
+from fedkin.data.population import Population
+from fedkin.studies.compare import criteria
+from fedkin.studies.compare.candidate_runs import Done
+from fedkin.studies.compare.candidates import Family
+from fedkin.studies.compare.spaces import Space, space_of
+
+TRUTH = {"samples": ("ari", "nmi", "pooled_accuracy"), "clients": ("ari", "ami", "purity")}
+"""Agreement with the truth, as the evaluation of runs names it; the first is what `by truth` means."""
+MEASURES = ("cohesion", "accuracy", "stability", "silhouette", "consensus")
+"""What needs no truth, in the order in which it is shown."""
+SCORE: Mapping[Family, str] = {"samples": "cohesion", "clients": "accuracy"}
+"""The measure that candidates are ranked by."""
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """What is known of one candidate.
+
+    Attributes
+    ----------
+    measures : dict
+        Means over runs. Samples: ``cohesion``, ``silhouette``; clients: ``accuracy``. Of both ``stability``, absent
+        with a single run.
+    truth : dict
+        Agreement with the truth, means over runs; empty without one.
+    clients : tuple of float or None
+        Accuracy of each client's own model on its own tests, mean over runs; empty where samples are grouped.
+    groups : tuple of int
+        How many each run found.
+    bytes, seconds : float
+        Of a run, means.
+    labels : tuple of ndarray
+        int64 ``(m,)`` by run: the groups, of samples those that are looked at, -1 for none.
+    """
+
+    measures: dict[str, float]
+    truth: dict[str, float]
+    clients: tuple[float | None, ...]
+    groups: tuple[int, ...]
+    bytes: float
+    seconds: float
+    labels: tuple[criteria.Labels, ...] = field(compare=False, repr=False)
+
+
+class Judge:
+    """Judges candidates of one question.
+
+    Parameters
+    ----------
+    family : {"samples", "clients"}
+    population : Population
+        Whose samples, or clients, are grouped.
+    seed : int
+        Draws the samples that are looked at.
+    """
+
+    def __init__(self, family: Family, population: Population, seed: int) -> None:
+        self.family, self.population, self.seed = family, population, seed
+        self.sizes = [len(client) for client in population.clients]
+
+    @cached_property
+    def space(self) -> Space:
+        """The samples that are looked at; made when first needed."""
+        return space_of(self.population, self.seed)
+
+    def verdict(self, runs: Sequence[Done]) -> CandidateScore:
+        """What the finished runs of a candidate tell; there must be one."""
+        stable = criteria.stability([run.labels for run in runs])
+        measures = self._of_samples(runs) if self.family == "samples" else self._of_clients(runs)
+        return CandidateScore(
+            measures | ({} if stable is None else {"stability": stable}),
+            {name: value for name in TRUTH[self.family] if (value := _mean(runs, name)) is not None},
+            self._by_client(runs) if self.family == "clients" else (),
+            tuple(run.groups for run in runs),
+            mean(run.bytes for run in runs),
+            mean(run.seconds for run in runs),
+            tuple(self._looked_at(run) for run in runs),
+        )
+
+    def consensus(self, runs: Sequence[Done], others: Mapping[str, Sequence[Done]]) -> float | None:
+        """Agreement with other methods, given by name; of samples only with regard to those that are looked at."""
+        return criteria.consensus(
+            [self._looked_at(run) for run in runs],
+            {name: [self._looked_at(run) for run in theirs] for name, theirs in others.items()},
+        )
+
+    def _looked_at(self, run: Done) -> criteria.Labels:
+        return run.labels[self.space.rows] if self.family == "samples" else run.labels
+
+    def _of_samples(self, runs: Sequence[Done]) -> dict[str, float]:
+        seen = [self._looked_at(run) for run in runs]
+        return {
+            "cohesion": mean(criteria.cohesion(self.space, labels) for labels in seen),
+            "silhouette": mean(criteria.silhouette(self.space.points, labels) for labels in seen),
+        }
+
+    def _of_clients(self, runs: Sequence[Done]) -> dict[str, float]:
+        accuracy = _mean(runs, "personal_accuracy")
+        return {} if accuracy is None else {"accuracy": accuracy}
+
+    def _by_client(self, runs: Sequence[Done]) -> tuple[float | None, ...]:
+        known = [run.metrics["client_accuracy"] for run in runs if "client_accuracy" in run.metrics]
+        columns = ([score for score in each if score is not None] for each in zip(*known, strict=True))
+        return tuple(float(np.mean(own)) if own else None for own in columns)
+
+
+def _mean(runs: Sequence[Done], name: str) -> float | None:
+    """Mean of a metric over runs; ``None`` unless every run has it."""
+    values = [run.metrics.get(name) for run in runs]
+    return None if None in values else mean(value for value in values if value is not None)

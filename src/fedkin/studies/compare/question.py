@@ -1,0 +1,225 @@
+"""What is asked: whose federation, and whether samples or clients are to be grouped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.data.population import Population
+from fedkin.data.scenarios.partition_scenario import PartitionScenario
+from fedkin.experiment import registry
+from fedkin.experiment.config import Config, apply_setting, check_section, config_of, read_tables
+from fedkin.studies.compare.candidates import Candidate, Family, traits_of
+
+_SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
+_NOT_LENT = ("method", "target")
+"""Sections that are not taken from an experiment."""
+_SITE_FILES = (".csv", ".npz", ".parquet")
+_HELD_OUT = 0.2
+"""Of every site's samples, where sites come without tests and clients are to be grouped."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is compared, apart from methods.
+
+    Attributes
+    ----------
+    family : {"samples", "clients"}
+        What is to be grouped.
+    tables : dict
+        The experiment of all runs, without its method and seed.
+    settings : dict
+        Hyper-parameters for all methods that have them.
+    seed : int
+        That the data are dealt out by, and the first of the runs.
+    """
+
+    family: Family
+    tables: dict[str, Any]
+    settings: dict[str, Any]
+    seed: int
+
+    @property
+    def data(self) -> str:
+        """The data as they were given."""
+        return str(self.tables["data"].get("source", "digits"))
+
+    @property
+    def scenario(self) -> str:
+        """The scenario's name."""
+        return str(self.tables["scenario"]["name"])
+
+    @property
+    def name(self) -> str:
+        """For the folder, such as ``digits-own-class``."""
+        data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
+        ending = "-clients" if self.family == "clients" and self.scenario == "sites" else ""
+        return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
+
+    @property
+    def told(self) -> str:
+        """A sentence on what is asked, and how to ask the other."""
+        here = f"{self.data}, scenario {self.scenario}"
+        other: Family = "clients" if self.family == "samples" else "samples"
+        return f"Which {self.family} belong together? ({here}; --question {other} asks the other question.)"
+
+    def config(self, candidate: Candidate, seed: int) -> Config:
+        """The experiment of one run.
+
+        Raises
+        ------
+        FedkinError
+            If a key or value is not allowed.
+        """
+        data = {"seed": self.seed, **self.tables["data"]}
+        method = candidate.settings(self.settings)
+        return config_of({**self.tables, "data": data, "method": method, "seed": seed})
+
+    def population(self, config: Config) -> Population:
+        """Who takes part in a run of this experiment.
+
+        Raises
+        ------
+        FedkinError
+            If they are fewer than two, or clients are to be grouped that have no labels or no tests.
+        """
+        population: Population = config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
+        if len(population.clients) < 2:
+            raise FedkinError(
+                f"'{self.data}' makes one site only with scenario '{self.scenario}'; a comparison needs 2 or more."
+            )
+        if self.family == "clients":
+            self._check_labels(population)
+        return population
+
+    def _check_labels(self, population: Population) -> None:
+        if any(client.y is None for client in population.clients):
+            raise FedkinError(
+                f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that group "
+                "clients learn from; ask --question samples, name the labels with --set data.label=COLUMN, or take a "
+                "scenario with labelled clients such as label-groups or rotation."
+            )
+        if not population.tests:
+            raise FedkinError(
+                f"Clients of scenario '{self.scenario}' on '{self.data}' hold out nothing to judge models by; set "
+                "scenario.test_share above 0."
+            )
+
+
+def question_of(
+    what: str,
+    *,
+    data: str | None = None,
+    scenario: str | None = None,
+    clients: int | None = None,
+    seed: int | None = None,
+    settings: Sequence[str] = (),
+    asked: str = "auto",
+    methods: Sequence[str] = ("all",),
+) -> Question:
+    """What a user asks.
+
+    Parameters
+    ----------
+    what : str
+        A path that ends in ``.toml``, of which all but the method and the target is taken; the name of a scenario; or
+        data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_sites` take them.
+    data, scenario : str, optional
+        What `what` does not say.
+    clients : int, optional
+        How many, where the scenario takes a number.
+    seed : int, optional
+        Of the data and of the first run; by default the file's, or 0.
+    settings : sequence of str
+        ``"section.key=value"``; those of ``method`` are for all methods that have the key.
+    asked : {"auto", "samples", "clients"}
+        What is to be grouped. By default what the methods named group; without names, clients where the scenario gives
+        them labels to learn from, and samples otherwise, files of sites included.
+    methods : sequence of str
+        Names, or ``("all",)``.
+
+    Raises
+    ------
+    FedkinError
+        If something is said twice, or is not allowed.
+    """
+    if asked not in ("auto", "samples", "clients"):
+        raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")
+    tables: dict[str, Any] = {}
+    if what.endswith(".toml"):
+        tables = _lent(what)
+    elif what in registry.SCENARIOS:
+        scenario = _once("scenario", what, scenario)
+    else:
+        data = _once("data", what, data)
+    for path, value in (("data.source", data), ("scenario.name", scenario), ("scenario.clients", clients)):
+        if value is not None:
+            section, _, key = path.partition(".")
+            tables.setdefault(section, {})[key] = value
+    for setting in settings:
+        apply_setting(tables, setting)
+    _check_sections(tables, "on the command line")
+    if "target" in tables:
+        raise FedkinError("--set target.* cannot be applied to a comparison, whose runs all come to their end.")
+    first, shared = tables.pop("seed", 0), tables.pop("method", {})
+    tables["data"] = dict(tables.get("data", {}))
+    tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
+    tables["scenario"], family = _asked(tables, asked, methods)
+    return Question(family, tables, _known(shared), first if seed is None else seed)
+
+
+def _lent(path: str) -> dict[str, Any]:
+    """What a comparison takes of an experiment."""
+    tables = {name: table for name, table in read_tables(Path(path)).items() if name not in _NOT_LENT}
+    _check_sections(tables, f"in {path}")
+    return tables
+
+
+def _check_sections(tables: dict[str, Any], place: str) -> None:
+    for section in _SECTIONS:
+        check_section(tables, section, place)
+
+
+def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
+    """The scenario, and what is to be grouped."""
+    scenario = dict(tables.get("scenario", {}))
+    if "name" not in scenario and _is_folder_of_sites(str(tables["data"].get("source", "digits"))):
+        scenario["name"] = "sites"
+    named = {traits_of(name).family for name in methods if name in registry.METHODS}
+    gives_labels = "name" in scenario and issubclass(
+        registry.resolve("scenario", str(scenario["name"])), PartitionScenario
+    )
+    of_clients = named == {"clients"} or (named != {"samples"} and gives_labels)
+    family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
+    scenario.setdefault("name", "own-class" if family == "samples" else "label-groups")
+    if family == "clients" and scenario["name"] == "sites":
+        scenario.setdefault("test_share", _HELD_OUT)
+    return scenario, family
+
+
+def _once(option: str, what: str, given: str | None) -> str:
+    if given is not None:
+        raise FedkinError(f"'{what}' names the {option} already; leave --{option} {given} out.")
+    return what
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters, if there is a method that has each of them."""
+    from dataclasses import fields
+
+    names = {field.name for name in registry.METHODS for field in fields(registry.resolve("method", name))}
+    for key in settings:
+        if key not in names or key == "n_clusters":
+            hint = "--clusters says how many groups there are" if key == "n_clusters" else "no method has this key"
+            raise FedkinError(f"--set method.{key} cannot be applied to the methods compared; {hint}.")
+    return settings
+
+
+def _is_folder_of_sites(source: str) -> bool:
+    folder = Path(source).expanduser()
+    return folder.is_dir() and any(path.suffix.lower() in _SITE_FILES for path in folder.iterdir())

@@ -1,0 +1,144 @@
+"""Which candidate to take, and why: a rule for samples, and one for clients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import mean, stdev
+
+from fedkin.studies.compare.candidates import Candidate, Family, Selection, traits_of
+from fedkin.studies.compare.criteria import consensus
+from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
+
+NEAR, ALIKE = 0.02, 0.7
+"""Two groupings of samples are as good as each other if their cohesion differs by no more than the first and they agree
+(ARI) by no less than the second. Where they disagree there is more at stake than the stabler method is worth."""
+AS_STABLE = 0.05
+"""Stability by which two methods are as stable as each other."""
+
+Verdicts = Mapping[Candidate, CandidateScore]
+Score = Callable[[Family, CandidateScore], float]
+"""What candidates of a family are ranked by; minus infinity where it is not known."""
+Near = Callable[[CandidateScore, CandidateScore], bool]
+"""Whether the second is as good as the first, the best."""
+
+
+def score_of(family: Family, verdict: CandidateScore) -> float:
+    """What candidates are ranked by without truth; minus infinity where it is not known."""
+    return verdict.measures.get(SCORE[family], -math.inf)
+
+
+def truth_of(family: Family, verdict: CandidateScore) -> float:
+    """What candidates are ranked by where the truth is asked; minus infinity where it is not known."""
+    return verdict.truth.get(TRUTH[family][0], -math.inf)
+
+
+def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) -> dict[str, Candidate]:
+    """By method, the candidate whose number of groups scores best; the smaller number where two are equal."""
+    chosen: dict[str, Candidate] = {}
+    for candidate in sorted(verdicts, key=lambda each: (each.method, each.number or 0)):
+        before = chosen.get(candidate.method)
+        if before is None or score(family, verdicts[candidate]) > score(family, verdicts[before]):
+            chosen[candidate.method] = candidate
+    return chosen
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate to take, and why.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    rivals : int
+        How many others are as good by the score.
+    stable : int
+        How many of these are as stable, too.
+    ahead : float or None
+        By how much its score is above that of the best that is not as good; ``None`` if there is none, or it is not.
+    """
+
+    candidate: Candidate
+    rivals: int = 0
+    stable: int = 0
+    ahead: float | None = None
+
+
+def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
+    """The candidate that agrees best with the truth; ``None`` if none may be taken."""
+    name = TRUTH[selection.family][0]
+    known = {each: verdict.truth[name] for each, verdict in able(selection, verdicts).items() if name in verdict.truth}
+    return Choice(max(known, key=lambda each: known[each])) if known else None
+
+
+def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
+    """The candidate to take without looking at the truth; ``None`` if none may be taken.
+
+    Samples: of those whose cohesion is within `NEAR` of the best and whose groups are `ALIKE`, those whose stability
+    is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the same with
+    accuracy on clients' own tests, within one standard error of the difference between clients, and fewer groups
+    before fewer bytes; one that forms no groups is taken only if none that does is as good. Where stability is not
+    known of any of them, for each has run once only, the best score decides.
+
+    Parameters
+    ----------
+    selection : Selection
+        Tells which may be recommended.
+    verdicts : mapping
+        One candidate per method.
+    """
+    family, able_ones = selection.family, able(selection, verdicts)
+    if not able_ones:
+        return None
+    score = {each: score_of(family, verdict) for each, verdict in able_ones.items()}
+    best = able_ones[max(score, key=lambda each: score[each])]
+    near = _near_samples if family == "samples" else _near_clients
+    equals = {each: verdict for each, verdict in able_ones.items() if near(best, verdict)}
+    close = {each: verdict for each, verdict in equals.items() if not traits_of(each.method).bound} or equals
+    most = max(_stability(verdict) for verdict in close.values())
+    stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
+    groups = {each: mean(verdict.groups) if family == "clients" else 0 for each, verdict in stable.items()}
+    unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
+    take = min(stable, key=lambda each: (unsteady[each], groups[each], stable[each].bytes, each.method))
+    others = [score[each] for each in able_ones if each not in equals]
+    ahead = score[take] - max(others) if others else 0.0
+    return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None)
+
+
+def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
+    """Candidates that may be taken: neither yardsticks nor copies, with a score, and more than one group of samples."""
+    return {
+        each: verdict
+        for each, verdict in verdicts.items()
+        if selection.role(each.method) in ("", "bound") and _says_much(selection, verdict)
+    }
+
+
+def _says_much(selection: Selection, verdict: CandidateScore) -> bool:
+    """Whether a candidate may be taken at all: samples in one group are no answer."""
+    if score_of(selection.family, verdict) == -math.inf:
+        return False
+    return selection.family == "clients" or max(verdict.groups) > 1
+
+
+def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
+    """Whether cohesion is much the same, and groups are."""
+    if best is other:
+        return True
+    close = score_of("samples", best) - score_of("samples", other) <= NEAR
+    return close and (consensus(best.labels, {"other": other.labels}) or 0.0) >= ALIKE
+
+
+def _near_clients(best: CandidateScore, other: CandidateScore) -> bool:
+    """Whether the mean difference between clients is within its standard error."""
+    pairs = zip(best.clients, other.clients, strict=True)
+    apart = [one - two for one, two in pairs if one is not None and two is not None]
+    if len(apart) < 2:
+        return best is other
+    return mean(apart) <= stdev(apart) / math.sqrt(len(apart))
+
+
+def _stability(verdict: CandidateScore) -> float:
+    """That of a single run is not known, and less than any."""
+    return verdict.measures.get("stability", -1.0)

@@ -1,0 +1,240 @@
+"""Which run is made next, and for how long: the budget spread over candidates and seeds.
+
+First comes one seed of everything: of methods that need no number of groups or are told the known one. Where it is not
+known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
+ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these will
+take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A run
+that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
+from fedkin.experiment.run import Progress, is_finished
+from fedkin.studies.compare.candidate_runs import CandidateRun, Done, outcome
+from fedkin.studies.compare.candidates import Candidate, Selection, traits_of
+from fedkin.studies.compare.judging import CandidateScore, Judge
+from fedkin.studies.compare.question import Question
+from fedkin.studies.compare.ranking import Score, best_numbers, score_of
+from fedkin.studies.compare.time_budget import TimeBudget
+from fedkin.studies.compare.worker_process import Worker
+
+LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Numbers of groups of samples that one or two cheap methods try where none is known."""
+FEW = (2, 3, 4)
+"""Numbers of groups of clients that are tried where no method finds any."""
+_OF_LADDER, _MOST_NUMBERS = 2, 4
+"""How many numbers the ladder gives, and how many are tried in all."""
+_SAMPLES_PER_GROUP = 10
+_QUICK = 0.01
+"""Part of the budget that a run of a method takes which climbs the ladder though it finds the number itself."""
+_LEAST = 2.0
+"""Seconds below which no run is begun, for reading the data may take as long."""
+_DECIDED = "numbers.json"
+
+Told = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progress]]
+"""Called before each run with it, the runs ended, those foreseen, and the seconds left."""
+
+
+@dataclass
+class Schedule:
+    """The runs of a comparison, those made and those to make.
+
+    Attributes
+    ----------
+    question : Question
+    selection : Selection
+    judge : Judge
+    clusters : int or None
+        How many groups there are, if that is known.
+    seeds : int
+        Runs of each candidate.
+    out : Path
+        The comparison's folder.
+    budget : Budget
+    told : callable
+    worker : Worker
+        Makes the runs.
+    score : callable
+        What numbers of groups are chosen by.
+    refused : dict
+        By candidate, why its method cannot be applied.
+    """
+
+    question: Question
+    selection: Selection
+    judge: Judge
+    clusters: int | None
+    seeds: int
+    out: Path
+    budget: TimeBudget
+    told: Told
+    worker: Worker
+    score: Score = score_of
+    refused: dict[Candidate, str] = field(default_factory=dict)
+    _turns_had: int = 0
+    _took: dict[Candidate, float] = field(default_factory=dict)
+    _done: dict[CandidateRun, Done] = field(default_factory=dict)
+    _verdicts: dict[tuple[Candidate, int], CandidateScore] = field(default_factory=dict)
+
+    def work(self) -> None:
+        """Make runs until all are made or the budget is spent."""
+        for candidate, seed in self._turns():
+            self._run(candidate, seed, self._share(seed))
+        for name in self.selection.methods:
+            for seed in range(self.seeds):
+                for candidate in self.candidates() if seed == 0 else self._best():
+                    if candidate.method == name:
+                        self._run(candidate, seed, self.budget.left)
+
+    def candidates(self) -> list[Candidate]:
+        """All that are tried, as far as that is known by now."""
+        first = [*self.selection.first(self.clusters), *self._ladder()]
+        numbers, likeliest = self._settled("numbers"), self._settled("likeliest")
+        costly = self.selection.told(likeliest, cheap=False)
+        return list(dict.fromkeys([*first, *self.selection.told(numbers, cheap=True), *costly]))
+
+    def finished(self) -> dict[Candidate, list[Done]]:
+        """Finished runs by candidate, in order of seed."""
+        jobs = {each: [self._job(each, seed) for seed in range(self.seeds)] for each in self.candidates()}
+        runs = {each: [self._outcome(job) for job in own if self._is_finished(job)] for each, own in jobs.items()}
+        return {each: own for each, own in runs.items() if own}
+
+    def verdicts(self) -> dict[Candidate, CandidateScore]:
+        """What is known of every candidate that has a finished run."""
+        for each, runs in (found := self.finished()).items():
+            if (each, len(runs)) not in self._verdicts:
+                self._verdicts[each, len(runs)] = self.judge.verdict(runs)
+        return {each: self._verdicts[each, len(runs)] for each, runs in found.items()}
+
+    def began(self, candidate: Candidate) -> bool:
+        """Whether a candidate had a turn, now or in a call before."""
+        return candidate in self._took or self._job(candidate, 0).folder(self.out).exists()
+
+    def best(self) -> dict[str, Candidate]:
+        """By method, the candidate with the best number of groups, of those that have a finished run."""
+        return best_numbers(self.question.family, self.verdicts(), self.score)
+
+    def _turns(self) -> Iterator[tuple[Candidate, int]]:
+        """Candidates and seeds, counted from 0, in the order in which they have their turn."""
+        yield from ((each, 0) for each in self.selection.first(self.clusters))
+        if self.clusters is None:
+            self._settle(climbers=self._able_to_climb())
+            yield from ((each, 0) for each in self._ladder())
+            self._settle(numbers=self._found_numbers())
+            yield from ((each, 0) for each in self.selection.told(self._settled("numbers"), cheap=True))
+            self._settle(likeliest=self._likeliest())
+            yield from ((each, 0) for each in self.candidates())
+        for seed in range(1, self.seeds):
+            yield from ((each, seed) for each in self._best())
+
+    def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
+        """Make or go on with one run for so many seconds, if there is time and it is not made yet."""
+        job, began = self._job(candidate, seed), self.budget.spent
+        if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
+            return
+        with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
+            try:
+                config = self.question.config(candidate, job.seed)
+                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), self.budget.left, progress)
+            except FedkinError as error:
+                self.refused[candidate] = str(error)
+        self._turns_had += 1
+        self._took[candidate] = self.budget.spent - began
+
+    def _share(self, seed: int) -> float:
+        """Seconds that the next run may take."""
+        left = self.budget.left
+        if seed == 0:
+            finished, best = self.finished(), self._best()
+            had_turn = {each.method for each in (*self._took, *self.refused, *finished)}
+            waiting = [name for name in self.selection.methods if name not in had_turn]
+            stopped = had_turn - {each.method for each in (*self.refused, *finished)}
+            kept = sum(self._took.get(each, 0.0) * (self.seeds - len(finished[each])) for each in best)
+            kept += self.worker.start  # of the process that follows one that was killed
+            return max(left - kept, left / 2) / max(1, len(waiting) + bool(stopped))
+        waiting = [each.method for each in self._best() if not self._is_finished(self._job(each, seed))]
+        return left / max(1, len(waiting))
+
+    def _foreseen(self) -> int:
+        """About how many runs are still to have a turn."""
+        tried = self._ladder()
+        cheap = self.selection.told([0], cheap=True) if self.clusters is None else []
+        expected = len(self.selection.methods) * self.seeds + len(tried) + (_MOST_NUMBERS - 1) * len(cheap)
+        made = sum(map(len, self.finished().values()))
+        return max(1, expected - max(made, self._turns_had))
+
+    def _best(self) -> list[Candidate]:
+        """Each method with its best number, of those that have a finished run; the cheapest first."""
+        chosen = self.best()
+        return [chosen[name] for name in self.selection.methods if name in chosen]
+
+    def _able_to_climb(self) -> list[str]:
+        """The cheapest method that must be told a number of groups of samples, and quick ones that can be told one."""
+        if self.question.family != "samples":
+            return []
+        quick = [
+            each.method
+            for each, runs in self.finished().items()
+            if traits_of(each.method).number == "either" and runs[0].seconds <= _QUICK * self.budget.seconds
+        ]
+        return [*self.selection.needy[:1], *dict.fromkeys(quick)]
+
+    def _ladder(self) -> list[Candidate]:
+        """Numbers of groups and who tries them, the smallest number first."""
+        most = sum(self.judge.sizes) // _SAMPLES_PER_GROUP
+        numbers = [number for number in LADDER if number <= most]
+        return [Candidate(name, number) for number in numbers for name in self._settled("climbers")]
+
+    def _found_numbers(self) -> list[int]:
+        """Numbers of groups worth telling: those that methods found and the best of the ladder, by score."""
+        family, verdicts = self.question.family, self.verdicts()
+        ranked = sorted(verdicts, key=lambda each: -self.score(family, verdicts[each]))
+        of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
+        proposed = [verdicts[each].groups[0] if each.number is None else each.number for each in ranked
+                    if each.number is None or each.number in of_ladder]  # fmt: skip
+        most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
+        usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= most))
+        few = [number for number in FEW if number <= most] if family == "clients" else []
+        return (usable or few)[:_MOST_NUMBERS]
+
+    def _likeliest(self) -> list[int]:
+        """Of the numbers of groups told the one of the candidate with the best score."""
+        score = {each: self.score(self.question.family, verdict) for each, verdict in self.verdicts().items()}
+        numbers = self._settled("numbers")
+        told = [each for each in score if each.number in numbers]
+        best = max(told, key=lambda each: score[each]).number if told else None
+        return numbers[:1] if best is None else [best]
+
+    def _settle(self, **decided: list[Any]) -> None:
+        """Keep what was decided, unless it is nothing; when that was done once, in another process too, it stays."""
+        path = self.out / _DECIDED
+        known = json.loads(path.read_text()) if path.exists() else {}
+        new = {name: value for name, value in decided.items() if value and name not in known}
+        if new and self.budget.left >= _LEAST:
+            write_atomically(path, json.dumps(known | new) + "\n")
+
+    def _settled(self, name: str) -> list[Any]:
+        """What was decided; nothing if that was not done yet."""
+        path = self.out / _DECIDED
+        decided: dict[str, list[Any]] = json.loads(path.read_text()) if path.exists() else {}
+        return decided.get(name, [])
+
+    def _job(self, candidate: Candidate, seed: int) -> CandidateRun:
+        return CandidateRun(candidate, self.question.seed + seed)
+
+    def _is_finished(self, job: CandidateRun) -> bool:
+        return is_finished(job.folder(self.out))
+
+    def _outcome(self, job: CandidateRun) -> Done:
+        if job not in self._done:
+            self._done[job] = outcome(job.folder(self.out), self.judge.sizes)
+        return self._done[job]

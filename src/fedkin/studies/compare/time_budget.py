@@ -1,0 +1,49 @@
+"""Time that may be spent."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from fedkin.core import FedkinError
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parsed_duration(text: str) -> float:
+    """Seconds from ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"``.
+
+    Raises
+    ------
+    FedkinError
+        If `text` is something else, or no time at all.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise FedkinError(f"--budget is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
+    return seconds
+
+
+class TimeBudget:
+    """A wall-clock time that is being spent since this was made.
+
+    Parameters
+    ----------
+    seconds : float
+        Above 0.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._began = time.monotonic()
+
+    @property
+    def left(self) -> float:
+        """Seconds, at least 0."""
+        return max(0.0, self.seconds - self.spent)
+
+    @property
+    def spent(self) -> float:
+        """Seconds."""
+        return time.monotonic() - self._began

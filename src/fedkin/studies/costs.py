@@ -1,0 +1,276 @@
+"""What runs cost: bytes that crossed and seconds of computing, by phase, and runs compared with the first of them.
+
+A phase is what a record's value ``phase`` says; where there is none, the step is one of training. What a run spends
+before its first step, on scaling and the method's init, counts to the phase of the first step: the first record's
+bytes hold it, and its seconds are step 0 of ``timing.jsonl``. Judging the models costs nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.core.errors import unknown_name
+from fedkin.experiment.run import CONFIG, RECORDS, TIMING, RecordLine
+from fedkin.experiment.words import TRAINING, many, measures, phase_of, reached, training_rounds
+
+_HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some steps of a run cost.
+
+    Attributes
+    ----------
+    steps : int
+        How many steps they are.
+    sent, received : int
+        Bytes to the clients and from them.
+    client_seconds : float or None
+        Computing time of all clients together; ``None`` where it was not written down.
+    seconds : float or None
+        Time that passed, without judging the models; ``None`` where it was not written down.
+    """
+
+    steps: int = 0
+    sent: int = 0
+    received: int = 0
+    client_seconds: float | None = 0.0
+    seconds: float | None = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.steps + other.steps,
+            self.sent + other.sent,
+            self.received + other.received,
+            _sum(self.client_seconds, other.client_seconds),
+            _sum(self.seconds, other.seconds),
+        )
+
+    @property
+    def both(self) -> int:
+        """Bytes in either direction."""
+        return self.sent + self.received
+
+    def over(self, other: Cost) -> dict[str, float | None]:
+        """Each amount as a multiple of `other`'s; ``None`` where one is unknown or the other's is zero."""
+        return {name: _ratio(getattr(self, name), getattr(other, name)) for name in _AMOUNTS}
+
+
+_AMOUNTS = ("sent", "received", "both", "client_seconds", "seconds")
+
+
+@dataclass(frozen=True)
+class CostTarget:
+    """A number of the records that is to become at least `reach`."""
+
+    metric: str
+    reach: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one run cost, all of it or until it reached a target.
+
+    Attributes
+    ----------
+    run : str
+        The run's folder, as given.
+    phases : dict of str to Cost
+        By phase, in order of first appearance; empty if the target was not reached.
+    rounds : int or None
+        Steps of training among them; ``None`` if the target was not reached.
+    step : int or None
+        The last step counted; ``None`` if the target was not reached.
+    """
+
+    run: str
+    phases: dict[str, Cost]
+    rounds: int | None
+    step: int | None
+
+    @property
+    def total(self) -> Cost:
+        """All phases together."""
+        return sum(self.phases.values(), Cost())
+
+    @property
+    def shares(self) -> dict[str, dict[str, float | None]]:
+        """Every other phase as a multiple of training; empty where a run has but one phase, or none of training."""
+        training = self.phases.get(TRAINING)
+        others = {name: cost for name, cost in self.phases.items() if name != TRAINING}
+        return {name: cost.over(training) for name, cost in others.items()} if training else {}
+
+
+def parsed_target(text: str) -> CostTarget:
+    """A target from ``NAME=NUMBER``.
+
+    Raises
+    ------
+    FedkinError
+        If `text` is something else, or the number is not finite.
+    """
+    name, _, number = text.partition("=")
+    try:
+        target = CostTarget(name.strip(), float(number))
+    except ValueError:
+        target = CostTarget("", math.nan)
+    if not target.metric or not math.isfinite(target.reach):
+        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
+    return target
+
+
+def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
+    """What each of these runs cost, as far as it has come; with a target, until the step that reached it.
+
+    Raises
+    ------
+    FedkinError
+        If a folder holds no run or no step yet, a line of its files cannot be read, or no run's records have the
+        number that `target` names.
+    """
+    runs = [(folder, _records(folder)) for folder in folders]
+    if target:
+        known = {name for _, records in runs for name in measures(*records)}
+        if target.metric not in known:
+            raise unknown_name("metric", target.metric, known)
+    return [_costs(folder, records, target) for folder, records in runs]
+
+
+def as_json(found: Sequence[Costs], target: CostTarget | None = None) -> str:
+    """The costs as JSON, bytes as whole numbers, in the order of `found`."""
+    return json.dumps({"target": asdict(target) if target else None, "runs": [_plain(each, found) for each in found]})
+
+
+def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
+    """The costs as a table for people, and below it what was counted of each run."""
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for each in found:
+        rows += _rows(each, found)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    table = [
+        "  ".join(
+            cell.ljust(w) if at < 2 else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in [*table, "", *(_told(each, target) for each in found)])
+
+
+def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
+    last = records[-1]["step"]
+    if target:
+        found = reached(records, target.metric, target.reach)
+        if found is None:
+            return Costs(str(folder), {}, None, None)
+        last = found[0]
+    timing = {line["step"]: line for line in _lines(folder / TIMING)}
+    phases: dict[str, Cost] = {}
+    sent = received = 0
+    for record in records:
+        if record["step"] > last:
+            break
+        cost = Cost(1, record["sent"] - sent, record["received"] - received, *_seconds(timing, record["step"]))
+        if record is records[0] and 0 in timing:
+            cost += Cost(0, 0, 0, *_seconds(timing, 0))
+        phases[phase_of(record)] = phases.get(phase_of(record), Cost()) + cost
+        sent, received = record["sent"], record["received"]
+    return Costs(str(folder), phases, training_rounds(records, last), last)
+
+
+def _seconds(timing: dict[int, RecordLine], step: int) -> tuple[float | None, float | None]:
+    line = timing.get(step, {})
+    return line.get("client_seconds"), line.get("seconds")
+
+
+def _records(folder: Path) -> list[RecordLine]:
+    if not (folder / CONFIG).is_file():
+        raise FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
+    records = _lines(folder / RECORDS)
+    if not records:
+        raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
+    return records
+
+
+def _lines(path: Path) -> list[RecordLine]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise FedkinError(f"{path} has a line that is not JSON ({error}); a run writes one object per line.") from error
+
+
+def _plain(each: Costs, found: Sequence[Costs]) -> dict[str, Any]:
+    is_counted = each.step is not None
+    return {
+        "run": each.run,
+        "step": each.step,
+        "training_rounds": each.rounds,
+        "phases": {name: asdict(cost) for name, cost in each.phases.items()},
+        "share_of_training": each.shares,
+        "total": asdict(each.total) if is_counted else None,
+        "ratio_to_first": _ratios(each, found),
+    }
+
+
+def _ratios(each: Costs, found: Sequence[Costs]) -> dict[str, float | None] | None:
+    """Totals as multiples of the first run's, where there are several and both were counted."""
+    if len(found) < 2 or each.step is None or found[0].step is None:
+        return None
+    return each.total.over(found[0].total)
+
+
+def _rows(each: Costs, found: Sequence[Costs]) -> list[tuple[str, ...]]:
+    if each.step is None:
+        return [(each.run, "not reached", *[""] * (len(_HEADINGS) - 2))]
+    rows = []
+    for name, cost in each.phases.items():
+        rows.append(("", name, *_amounts(cost)))
+        if name in each.shares:
+            rows.append(
+                ("", "  of training's", "", *(_written(value, percent=True) for value in each.shares[name].values()))
+            )
+    if len(each.phases) > 1:
+        rows.append(("", "total", *_amounts(each.total)))
+    if each is not found[0] and (ratios := _ratios(each, found)) is not None:
+        rows.append(("", "  of the first run's", "", *(_written(value, percent=False) for value in ratios.values())))
+    return [(each.run, *rows[0][1:]), *rows[1:]]
+
+
+def _amounts(cost: Cost) -> tuple[str, ...]:
+    return (
+        str(cost.steps),
+        *(f"{count / 1e6:,.3f}" for count in (cost.sent, cost.received, cost.both)),
+        *("–" if time is None else f"{time:,.3f}" for time in (cost.client_seconds, cost.seconds)),
+    )
+
+
+def _told(each: Costs, target: CostTarget | None) -> str:
+    what = f"{target.metric} {target.reach:g}" if target else ""
+    if each.step is None:
+        return f"{each.run}: {what} not reached"
+    if target:
+        return f"{each.run}: {what} reached at step {each.step}, after {many(each.rounds or 0, 'training round')}"
+    return f"{each.run}: {many(each.step, 'step')}, {many(each.rounds or 0, 'training round')}"
+
+
+def _written(value: float | None, percent: bool) -> str:
+    if value is None:
+        return "–"
+    number = 100 * value if percent else value
+    text = f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+    return f"{text} %" if percent else text
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole

@@ -1,0 +1,121 @@
+"""Training an encoder on data of one's own, before any client is asked (Prigent et al. 2024, section V)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.seeds import derive_generator
+from fedkin.data.preparing.scaling import scale
+from fedkin.data.reading.sources import load
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.nn.autoencoders import choose_autoencoder
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder, Pretrained
+
+
+def pretrain(
+    source: str,
+    path: Path,
+    *,
+    label: str | None = None,
+    name: str = "auto",
+    epochs: int = 20,
+    samples: int | None = None,
+    batch_size: int = 32,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    told: Callable[[int, int, float], None] = lambda epoch, epochs, error: None,
+) -> Pretrained:
+    """Train an autoencoder on a data set, Adam on the mean squared error, and keep it in a file.
+
+    The file is written after every epoch. If it is there already and was trained in the same way, training goes on from
+    its last epoch, with the same outcome as if it had never stopped: each epoch has an optimiser and a shuffle of its
+    own.
+
+    Parameters
+    ----------
+    source : str
+        Name or path, see `fedkin.data.reading.sources.load`; another data set than the clients', such as a public one.
+    path : Path
+        Where the encoder goes.
+    label : str, optional
+        Its column of labels, which is left out, where the usual names do not tell.
+    name : str
+        Of the autoencoder; "auto" takes the convolutional one for images with colour.
+    epochs, batch_size, learning_rate
+        The authors' are 20 epochs of Fashion-MNIST, or 50 of CIFAR-100, batches of 32 and 0.001.
+    samples : int, optional
+        At most so many samples, drawn at random.
+    seed : int
+    told : callable
+        Called after every epoch with its number, how many there are, and its mean error.
+
+    Raises
+    ------
+    FedkinError
+        If the data cannot be loaded, the autoencoder cannot take them or learns nothing from them, or `path` holds
+        something else.
+    """
+    for option, value in (("epochs", epochs), ("samples", samples), ("batch_size", batch_size)):
+        if value is not None and value < 1:
+            raise FedkinError(f"{option} is {value}; allowed: 1 or more.")
+    if not 0 < learning_rate < math.inf:
+        raise FedkinError(f"learning_rate is {learning_rate}; allowed: above 0.")
+    x, output = _samples(source, label, samples, seed)
+    shape = tuple(x.shape[1:])
+    encoder = Encoder.of(
+        {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape), "output": output}
+    )
+    descent = Descent(epochs=1, batch_size=batch_size, optimizer="adam", learning_rate=learning_rate)
+    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
+    how |= {"batch_size": batch_size, "learning_rate": learning_rate}
+    made = _begun(path, encoder, how)
+    for epoch in range(made.about["epochs"] + 1, epochs + 1):
+        began = time.perf_counter()
+        with one_thread():
+            vector, error = descend(encoder, made.vector, x, x, derive_generator(seed, "epoch", epoch), descent)
+        if not math.isfinite(error):
+            raise FedkinError(
+                f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "
+                f"samples than {len(x)}, or a learning_rate below {learning_rate}."
+            )
+        seconds = round(made.about["seconds"] + time.perf_counter() - began, 1)
+        made = Pretrained(made.spec, vector, made.about | {"epochs": epoch, "error": error, "seconds": seconds})
+        made.save(path)
+        told(epoch, epochs, error)
+    return made
+
+
+def _samples(source: str, label: str | None, samples: int | None, seed: int) -> tuple[Tensor, str]:
+    """Samples on the scale of a model, and the output that suits them."""
+    x = load(source, label).x
+    if samples is not None and samples < len(x):
+        x = x[torch.randperm(len(x), generator=derive_generator(seed, "samples"))[:samples]]
+    client = Client(0, x)
+    mode = scale(LocalFederation([client], seed)).mode
+    return client.x, "sigmoid" if mode == "unit" else "linear"
+
+
+def _begun(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
+    """The encoder in `path` if it was trained in this way, or a new one, written there before hours are spent on it.
+
+    One that has not been trained for an epoch yet is no loss, so it may make way.
+    """
+    if path.exists():
+        made = Pretrained.load(path)
+        if made.spec == encoder.spec() and all(made.about.get(key) == value for key, value in how.items()):
+            return made
+        if made.about.get("epochs") != 0:
+            raise FedkinError(f"'{path}' holds an encoder that was trained otherwise; give another --out.")
+    vector = encoder.initial(derive_generator(how["seed"], "init"))
+    made = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
+    made.save(path)
+    return made

@@ -1,0 +1,176 @@
+"""From names of entries to tables: what `fedkin reproduce` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedkin.core import FedkinError
+from fedkin.core.errors import unknown_name
+from fedkin.core.files import write_atomically
+from fedkin.experiment.run import is_finished
+from fedkin.report import write_page
+from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry
+from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
+from fedkin.studies.reproduce.pool import carry_out
+from fedkin.studies.reproduce.probes import has_looked
+from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
+from fedkin.studies.reproduce.table import Table, table_of
+
+
+class Watcher:
+    """What a reproduction tells while it goes on; this one keeps quiet."""
+
+    def preparing(self, what: str) -> None:
+        """A file that runs need is being made."""
+
+    def began(self, done: int, total: int) -> None:
+        """`done` of `total` runs are there already."""
+
+    def ended(self, name: str, failed: str | None, ahead: float) -> None:
+        """A run ended; `ahead` is the share of all work that is done."""
+
+
+@dataclass
+class Grid:
+    """The runs of some plans, each once, and how much of the work each is; `only` may name rows and columns."""
+
+    plans: Sequence[Plan]
+    only: Collection[str] = ()
+    jobs: dict[str, PlannedRun] = field(default_factory=dict)
+    probes: dict[str, set[str]] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for plan in self.plans:
+            probes, weight = plan.probes, plan.job_seconds
+            for name, job in plan.jobs_of(self.only).items():
+                self.jobs.setdefault(name, job)
+                self.weights.setdefault(name, weight)
+                self.probes.setdefault(name, set()).update(probes.get(name, ()))
+
+    def pending(self, runs: Path) -> dict[str, PlannedRun]:
+        """Those that are not finished and looked at, the longest first, so that cores end together."""
+        left = [name for name in self.jobs if not self._is_done(name, runs / name)]
+        return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
+
+    def _is_done(self, name: str, folder: Path) -> bool:
+        return is_finished(folder) and all(has_looked(probe, folder) for probe in self.probes[name])
+
+
+def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -> list[Plan]:
+    """The plans of all entries that `names` stand for, each once.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such entry, one cannot be used, or two files have one name.
+    """
+    paths: dict[str, Path] = {}
+    for name, path in (item for given in names for item in chosen(given).items()):
+        first = paths.setdefault(name, path)
+        if first.resolve() != path.resolve():
+            raise FedkinError(f"{first} and {path} have one name, '{name}', and so one folder for tables; rename one.")
+    plans = []
+    for name, path in paths.items():
+        asked = str(path) if Path(name).parent == Path() else name
+        plans.append(plan_of(name, load_entry(path), scale, seeds, asked))
+    return plans
+
+
+def reproduce(
+    plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
+) -> tuple[list[Table], dict[str, str]]:
+    """Run what is missing of some plans, and write their tables.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        Of one scale.
+    out : Path
+        Folder for runs, shared by all entries, and for tables.
+    jobs : int
+        Runs at a time.
+    watcher : Watcher
+    only : collection of str
+        Names of rows and columns that are run, where not all are.
+
+    Returns
+    -------
+    list of Table
+    dict
+        Why runs failed, by name.
+
+    Raises
+    ------
+    FedkinError
+        If no plan has a row or column of a name in `only`.
+    """
+    check_lines(plans, only)
+    grid, runs = Grid(plans, only), out / RUNS
+    _make_files([file for job in grid.jobs.values() for file in job.files], out, watcher)
+    pending = grid.pending(runs)
+    watcher.began(len(grid.jobs) - len(pending), len(grid.jobs))
+    left = {name: grid.weights[name] for name in pending}
+    total = sum(left.values()) or 1.0
+
+    def told(name: str, failed: str | None) -> None:
+        left.pop(name, None)
+        watcher.ended(name, failed, 1 - sum(left.values()) / total)
+
+    experiments = {name: experiment_of(job, out) for name, job in pending.items()}
+    failed = carry_out(experiments, runs, jobs, told, grid.probes) if experiments else {}
+    return write_tables(plans, out), failed
+
+
+def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
+    """Refuse a name that no row or column of any plan has.
+
+    Raises
+    ------
+    FedkinError
+        With the nearest one that there is.
+    """
+    known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
+    for name in only:
+        if name not in known:
+            raise unknown_name("row or column", name, known)
+
+
+def write_tables(plans: Sequence[Plan], out: Path) -> list[Table]:
+    """Write the tables of what is finished: a folder for each entry and scale, and a summary of these entries."""
+    tables = [table_of(plan, out / RUNS) for plan in plans]
+    for table in tables:
+        folder = out / table.plan.name / table.plan.scale_name
+        write_atomically(folder / "table.md", markdown(table))
+        write_atomically(folder / "table.json", json.dumps(table.tree(), indent=2) + "\n")
+        write_page(folder / "report.html", page(table))
+    if len(tables) > 1:
+        scale = plans[0].scale_name
+        text = summary(tables) + "\n" + "\n".join(map(markdown, tables))
+        write_atomically(out / f"summary-{scale}.md", text)
+        write_page(out / f"summary-{scale}.html", page_of_all(tables, scale))
+    return tables
+
+
+def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> None:
+    """Make the encoders that runs need; training that was stopped goes on from its last epoch."""
+    from fedkin.nn.encoder import Pretrained
+    from fedkin.studies.pretrain import pretrain
+
+    for file in {place_of(file, out): file for file in files}.values():
+        place = place_of(file, out)
+        if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
+            continue
+        watcher.preparing(file.name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
+
+
+def failures_told(failed: Mapping[str, str]) -> FedkinError:
+    """One sentence about runs that failed."""
+    name, why = next(iter(failed.items()))
+    others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    return FedkinError(f"{name}{others} failed ({why.rstrip('.')}); the tables show what the others found.")

@@ -1,0 +1,314 @@
+"""A table or a figure of a paper as one TOML file: which runs it needs, what is read off them, what the paper prints.
+
+A cell is a row and a column. Its runs are the entry's ``[run]`` with the settings of the row, of the column and of the
+scale on top, in this order; there is one for every seed. docs/reproduce.md tells how to write one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, ValidationError
+
+from fedkin.core import FedkinError
+from fedkin.core.errors import unknown_name
+from fedkin.studies.reproduce.measures import check
+from fedkin.studies.reproduce.verdict import printed
+
+ScaleName = Literal["quick", "paper"]
+Settings = dict[str, Any]
+"""Keys of an experiment such as ``method.local_epochs``, and their values."""
+Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
+"""Which figures are the better ones: higher, lower, or nearer to a number."""
+
+_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class EntryLine(BaseModel):
+    """A row or a column.
+
+    Attributes
+    ----------
+    name : str
+        Its heading.
+    set : dict
+        What is set for it, on top of the entry's ``[run]``.
+    measure, better, digits, factor, tolerance
+        As of the entry, where this line differs from it; a column's win over a row's.
+    at : float or None
+        Of a column of a figure: its place on the horizontal axis.
+    """
+
+    model_config = _STRICT
+    name: str
+    set: Settings = {}
+    measure: str | None = None
+    better: Better | None = None
+    digits: NonNegativeInt | None = None
+    factor: FiniteFloat | None = None
+    tolerance: Annotated[float, Field(ge=0)] | None = None
+    at: FiniteFloat | None = None
+
+
+class EntryRow(EntryLine):
+    """A row.
+
+    Attributes
+    ----------
+    paper : list of str
+        What the paper prints in each column, such as ``"0.894 ± 0.031"``; empty where it prints nothing.
+    over : list of dict
+        Settings that the row's figures are means over, each on top of all others.
+    """
+
+    paper: list[str] = []
+    over: list[Settings] = [{}]
+
+
+class EncoderFile(BaseModel):
+    """An encoder that runs need, made by `fedkin.studies.pretrain` before they begin; settings name it as ``"file:NAME"``."""
+
+    model_config = _STRICT
+    name: str
+    data: str
+    model: str = "auto"
+    epochs: PositiveInt = 20
+    samples: PositiveInt | None = None
+    seed: NonNegativeInt = 0
+
+
+class RunScale(BaseModel):
+    """How much of an entry is run.
+
+    Attributes
+    ----------
+    seeds : list of int
+        One run of every cell for each.
+    core_seconds : float
+        What all runs took on one core that multiplies matrices at `estimate.REFERENCE`; measured, not guessed.
+    differs : str
+        How this departs from what the paper did, in words; empty if it does not.
+    set : dict
+        Settings of all runs.
+    only : dict of dict
+        Settings of some rows or columns alone, by name.
+    rows, columns : list of str or None
+        Those that are run, by name; all by default.
+    files : list of File or None
+        Instead of the entry's.
+    """
+
+    model_config = _STRICT
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    core_seconds: Annotated[float, Field(gt=0)]
+    differs: str = ""
+    set: Settings = {}
+    only: dict[str, Settings] = {}
+    rows: list[str] | None = None
+    columns: list[str] | None = None
+    files: list[EncoderFile] | None = None
+
+
+class EntryScales(BaseModel):
+    """The two sizes that an entry has."""
+
+    model_config = _STRICT
+    quick: RunScale
+    paper: RunScale
+
+
+class PaperClaim(BaseModel):
+    """What the paper concludes from its table, so that it can be checked.
+
+    Attributes
+    ----------
+    text : str
+        The conclusion.
+    chain : list of str or float
+        Cells, as ``"row | column"``, and numbers; the claim holds if every one is at least the next one.
+    margin : float
+        How much one may be below the next.
+    """
+
+    model_config = _STRICT
+    text: str
+    chain: Annotated[list[str | FiniteFloat], Field(min_length=2)]
+    margin: Annotated[float, Field(ge=0)] = 0.0
+
+
+class PaperEntry(BaseModel):
+    """A table or a figure.
+
+    Attributes
+    ----------
+    title, source, claim : str
+        What it is about; where it is in the paper, such as ``"Table 6"``; what it is to show.
+    differs : str
+        How all scales depart from what the paper did.
+    run : dict
+        The experiment that all cells start from, as in a file for ``fedkin run``.
+    measure : str or None
+        What is read off a run, see `fedkin.studies.reproduce.measures`; rows and columns may name another. ``{at}`` in it
+        stands for the column's `at`, ``{column}`` for its name.
+    better, digits, factor, tolerance
+        Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
+        how far ours may be from one of the paper's that comes without an interval, in the paper's unit.
+    axis : str
+        What the columns' places `at` are, for a figure.
+    """
+
+    model_config = _STRICT
+    title: str
+    source: str
+    claim: str
+    differs: str = ""
+    run: Settings = {}
+    measure: str | None = None
+    better: Better = "higher"
+    digits: NonNegativeInt = 3
+    factor: FiniteFloat = 1.0
+    tolerance: Annotated[float, Field(ge=0)] = 0.03
+    axis: str = ""
+    files: list[EncoderFile] = []
+    columns: Annotated[list[EntryLine], Field(min_length=1)]
+    rows: Annotated[list[EntryRow], Field(min_length=1)]
+    claims: list[PaperClaim] = []
+    scales: EntryScales
+
+    @cached_property
+    def cells(self) -> set[str]:
+        """Names of all cells, as claims have them."""
+        return {cell_name(row, column) for row in self.rows for column in self.columns}
+
+
+def cell_name(row: EntryLine, column: EntryLine) -> str:
+    """A cell as claims name it."""
+    return f"{row.name} | {column.name}"
+
+
+def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, where: Path | str = "The entry") -> str:
+    """What is read off the runs of a cell: as the column says, else the row, else the entry.
+
+    Raises
+    ------
+    FedkinError
+        If none of them says, or it needs the column's place and there is none; `where` is named then.
+    """
+    measure = column.measure or row.measure or entry.measure
+    if measure is None:
+        raise FedkinError(f"{where} does not say what to measure in '{cell_name(row, column)}'.")
+    measure = measure.replace("{column}", column.name)
+    if "{at}" not in measure:
+        return measure
+    if column.at is None:
+        raise FedkinError(f"{where} measures '{measure}' in column '{column.name}', which has no 'at' to put in.")
+    return measure.replace("{at}", f"{column.at:g}")
+
+
+def folder_of_entries() -> Path:
+    """Where the papers' entries are: in the package, or beside the sources it is run from."""
+    packaged = Path(str(resources.files("fedkin"))) / "experiments"
+    beside = Path(__file__).parents[4] / "experiments"
+    for folder in (packaged, beside):
+        if folder.is_dir():
+            return folder
+    raise FedkinError(f"The papers' experiments are neither in {packaged} nor in {beside}; install fedkin anew.")
+
+
+def names_of_entries() -> list[str]:
+    """All entries as ``paper/table-1``, in order of paper and number."""
+    root = folder_of_entries()
+    names = [f"{path.parent.name}/{path.stem}" for path in root.glob("*/*.toml")]
+    return sorted(names, key=_in_order)
+
+
+def _in_order(name: str) -> tuple[str, str, int]:
+    stem, _, number = name.rpartition("-")
+    return (name.partition("/")[0], stem, int(number)) if number.isdigit() else (name.partition("/")[0], name, 0)
+
+
+def chosen(name: str) -> dict[str, Path]:
+    """The entries that a name stands for: one, all of a paper, ``all``, or a TOML file of one's own.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such entry.
+    """
+    if name.endswith(".toml"):
+        return {Path(name).stem: Path(name)}
+    known, root = names_of_entries(), folder_of_entries()
+    found = [one for one in known if name in ("all", one, one.partition("/")[0])]
+    if not found:
+        raise unknown_name("entry", name, ["all", *{one.partition("/")[0] for one in known}, *known])
+    return {one: root / f"{one}.toml" for one in found}
+
+
+def load_entry(path: Path) -> PaperEntry:
+    """Read and check one entry.
+
+    Raises
+    ------
+    FedkinError
+        If the file cannot be read, a key or value is not allowed, or names in it do not fit together.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+    try:
+        entry = PaperEntry.model_validate(tables)
+    except ValidationError as error:
+        raise _sentence(error, path) from error
+    _check_names(entry, path)
+    return entry
+
+
+def _sentence(error: ValidationError, path: Path) -> FedkinError:
+    """Pydantic's first complaint as one sentence, unknown keys before anything else."""
+    problems = error.errors(include_url=False)
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return FedkinError(f"'{place}' in {path} is not a key of an entry.")
+    if first["type"] == "missing":
+        return FedkinError(f"'{place}' is missing in {path}.")
+    message = first["msg"].removeprefix("Input ")
+    return FedkinError(f"'{place}' in {path} is {first['input']!r}; it {message}.")
+
+
+def _check_names(entry: PaperEntry, path: Path) -> None:
+    rows, columns = [row.name for row in entry.rows], [column.name for column in entry.columns]
+    for kind, names in (("rows", rows), ("columns", columns)):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise FedkinError(f"Two {kind} of {path} are called '{twice[0]}'; every one needs a name of its own.")
+    for row in entry.rows:
+        if row.paper and len(row.paper) != len(columns):
+            raise FedkinError(
+                f"Row '{row.name}' of {path} has {len(row.paper)} figures of the paper for {len(columns)} columns."
+            )
+        for figure in row.paper:
+            printed(figure)
+        for column in entry.columns:
+            check(measure_of(entry, row, column, path))
+    for name in ("quick", "paper"):
+        scale: RunScale = getattr(entry.scales, name)
+        for kind, named, known in (
+            ("row", scale.rows or [], rows),
+            ("column", scale.columns or [], columns),
+            ("row or column", list(scale.only), [*rows, *columns]),
+        ):
+            for one in named:
+                if one not in known:
+                    raise unknown_name(f"{kind} in 'scales.{name}' of {path}:", one, known)
+    for claim in entry.claims:
+        for link in claim.chain:
+            if isinstance(link, str) and link not in entry.cells:
+                raise unknown_name(f"cell in a claim of {path}:", link, entry.cells)

@@ -1,0 +1,242 @@
+"""The runs that an entry needs at a scale: one per seed and set of settings, shared by all cells that agree in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.experiment.config import Config, load_config
+from fedkin.studies.reproduce.entry import (
+    EncoderFile,
+    EntryLine,
+    EntryRow,
+    PaperEntry,
+    RunScale,
+    ScaleName,
+    Settings,
+    cell_name,
+    measure_of,
+)
+from fedkin.studies.reproduce.measures import probe_of
+
+FILE = "file:"
+"""How a setting begins that names one of an entry's files."""
+
+RUNS, FILES = "runs", "files"
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run.
+
+    Attributes
+    ----------
+    name : str
+        Of its folder: method, data, a digest of all settings, seed; equal experiments have equal names.
+    tables : dict
+        The complete experiment, as `Config.tables`; a file that it needs is named as in the entry.
+    files : tuple of File
+        Those that it needs.
+    """
+
+    name: str
+    tables: dict[str, Any]
+    files: tuple[EncoderFile, ...]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """One cell: where it stands, and its runs: for every seed, one for each of the row's settings in `EntryRow.over`."""
+
+    row: EntryRow
+    column: EntryLine
+    jobs: tuple[tuple[PlannedRun, ...], ...]
+
+    @property
+    def name(self) -> str:
+        return cell_name(self.row, self.column)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An entry at a scale.
+
+    Attributes
+    ----------
+    name : str
+        Of the entry.
+    asked : str
+        What one asks for it by: its name, or the path of a file of one's own.
+    entry : Entry
+    scale_name, scale
+        The scale.
+    cells : tuple of Cell
+        Those that the scale has, row by row.
+    """
+
+    name: str
+    asked: str
+    entry: PaperEntry
+    scale_name: ScaleName
+    scale: RunScale
+    cells: tuple[PlannedCell, ...]
+
+    @property
+    def jobs(self) -> dict[str, PlannedRun]:
+        """All runs by name, each once."""
+        return self.jobs_of(())
+
+    def jobs_of(self, lines: Collection[str]) -> dict[str, PlannedRun]:
+        """The runs of the cells in some rows and columns, by name; where none of a kind is named, in all of it.
+
+        Nothing where all of `lines` are other entries'.
+        """
+        rows, columns = {row.name for row in self.rows}, {column.name for column in self.columns}
+        if lines and not (rows | columns) & set(lines):
+            return {}
+        rows, columns = rows & set(lines) or rows, columns & set(lines) or columns
+        chosen = [cell for cell in self.cells if cell.row.name in rows and cell.column.name in columns]
+        return {job.name: job for cell in chosen for seeds in cell.jobs for job in seeds}
+
+    @property
+    def probes(self) -> dict[str, set[str]]:
+        """By name of run, the probes that cells look at it with; runs that need none are left out."""
+        needed: dict[str, set[str]] = {}
+        for cell in self.cells:
+            probe = probe_of(measure_of(self.entry, cell.row, cell.column))
+            for job in (job for seeds in cell.jobs for job in seeds if probe):
+                needed.setdefault(job.name, set()).add(str(probe))
+        return needed
+
+    @property
+    def job_seconds(self) -> float:
+        """What a run takes on average, as the scale's `core_seconds` tell, which are for its own number of seeds."""
+        seeds = len(self.cells[0].jobs)
+        return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
+
+    @property
+    def rows(self) -> list[EntryRow]:
+        """The rows at this scale."""
+        return list({cell.row.name: cell.row for cell in self.cells}.values())
+
+    @property
+    def columns(self) -> list[EntryLine]:
+        """The columns at this scale."""
+        return list({cell.column.name: cell.column for cell in self.cells}.values())
+
+
+def plan_of(name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, asked: str = "") -> Plan:
+    """What an entry needs at a scale.
+
+    Parameters
+    ----------
+    name : str
+        Of the entry, for messages.
+    entry : Entry
+    scale_name : {'quick', 'paper'}
+    seeds : int, optional
+        So many seeds instead of the scale's: the first of those, then the numbers that follow the greatest.
+    asked : str
+        What one asks for it by, if not by its name.
+
+    Raises
+    ------
+    FedkinError
+        If settings do not make an experiment.
+    """
+    scale: RunScale = getattr(entry.scales, scale_name)
+    drawn = _seeds(scale.seeds, seeds)
+    cells = [
+        PlannedCell(row, column, tuple(tuple(_job(name, entry, scale, row, column, seed, over) for over in row.over)
+                                for seed in drawn))
+        for row in entry.rows if scale.rows is None or row.name in scale.rows
+        for column in entry.columns if scale.columns is None or column.name in scale.columns
+    ]  # fmt: skip
+    return Plan(name, asked or name, entry, scale_name, scale, tuple(cells))
+
+
+def _seeds(own: list[int], count: int | None) -> list[int]:
+    if count is None:
+        return own
+    return (own + list(range(max(own) + 1, max(own) + 1 + count)))[:count]
+
+
+def _job(
+    name: str, entry: PaperEntry, scale: RunScale, row: EntryRow, column: EntryLine, seed: int, over: Settings
+) -> PlannedRun:
+    settings = {
+        **row.set, **column.set, **scale.set, **scale.only.get(row.name, {}), **scale.only.get(column.name, {}), **over,
+    }  # fmt: skip
+    try:
+        tables = _resolved(entry.run, {**settings, "seed": seed, "engine.workers": 1}).tables
+    except FedkinError as error:
+        raise FedkinError(f"The cell '{cell_name(row, column)}' of {name} is no experiment: {error}") from error
+    needed = set(_files_in(tables))
+    files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in needed)
+    if missing := needed - {file.name for file in files}:
+        raise FedkinError(
+            f"The cell '{cell_name(row, column)}' of {name} needs '{missing.pop()}', not among its files."
+        )
+    return PlannedRun(_name(tables, files), tables, files)
+
+
+def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
+    """The complete experiment: the entry's ``[run]`` with dotted keys on top."""
+    merged = json.loads(json.dumps(run))
+    method = settings.get("method.name", merged.get("method", {}).get("name", "fedcref"))
+    overrides = [
+        *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in _flat(merged)),
+        *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()),
+    ]
+    return load_config(str(method), overrides)
+
+
+def _flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _files_in(tables: Mapping[str, Any]) -> Iterator[str]:
+    for _, value in _flat(tables):
+        if isinstance(value, str) and value.startswith(FILE):
+            yield value.removeprefix(FILE)
+
+
+def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
+    """The folder of a run: readable in front, and a digest of all that decides its outcome but the seed.
+
+    What is "none" is left out, so that an option that a later version adds does not make every run anew.
+    """
+    told = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
+    told = {path: value for path, value in told.items() if not path.startswith("tracking.")}
+    written = json.dumps([told, [file.model_dump() for file in files]], sort_keys=True)
+    digest = hashlib.sha256(written.encode()).hexdigest()[:10]
+    data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)
+    return f"{tables['method']['name']}-{data}-{digest}-s{tables['seed']}"
+
+
+def experiment_of(job: PlannedRun, out: Path) -> dict[str, Any]:
+    """The experiment of a run, with the paths of its files below `out`."""
+    places = {FILE + file.name: str(place_of(file, out)) for file in job.files}
+    return {
+        section: {key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()}
+        if isinstance(table, dict)
+        else table
+        for section, table in job.tables.items()
+    }
+
+
+def place_of(file: EncoderFile, out: Path) -> Path:
+    """Where a file of runs is: below `out`, its name before a digest of how it is made."""
+    digest = hashlib.sha256(file.model_dump_json().encode()).hexdigest()[:10]
+    given = Path(file.name)
+    return (out / FILES / f"{given.stem}-{digest}{given.suffix or '.safetensors'}").resolve()

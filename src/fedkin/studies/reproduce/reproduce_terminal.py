@@ -1,0 +1,118 @@
+"""What a person sees of reproductions on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedkin.studies.reproduce.command import Watcher, check_lines, failures_told, plans_of, reproduce, write_tables
+from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
+from fedkin.studies.reproduce.entry import folder_of_entries as root
+from fedkin.studies.reproduce.estimate import cores, speed, told
+from fedkin.studies.reproduce.reproduce_words import markdown, summary
+from fedkin.studies.reproduce.table import Table
+
+
+def listing(out: Path) -> str:
+    """All entries, about how long they take on this machine, and which are done."""
+    rate, count = speed(), cores()
+    rows = [("entry", "quick", "paper", "about")]
+    for name in names_of_entries():
+        entry = load_entry(root() / f"{name}.toml")
+        quick, paper = (told(scale.core_seconds, rate, count) for scale in (entry.scales.quick, entry.scales.paper))
+        there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
+        done = f"  [{', '.join(there)}: {out / name}]" if there else ""
+        rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
+    ]
+    end = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
+    return "\n".join(
+        [*lines, "", end, "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."]
+    )
+
+
+def reproduced(
+    names: Sequence[str],
+    scale: ScaleName,
+    seeds: int | None,
+    jobs: int | None,
+    out: Path,
+    show: bool,
+    only: Sequence[str] = (),
+) -> None:
+    """Run entries, or only show them, and print their tables.
+
+    Raises
+    ------
+    FedkinError
+        If there is no such entry, row or column, an entry cannot be used, or runs failed.
+    """
+    plans = plans_of(names, scale, seeds)
+    check_lines(plans, only)
+    if show:
+        _print(write_tables(plans, out), out)
+        return
+    with _watcher() as watcher:
+        tables, failed = reproduce(plans, out, jobs or cores(), watcher, only)
+    _print(tables, out)
+    if failed:
+        raise failures_told(failed)
+
+
+def _print(tables: Sequence[Table], out: Path) -> None:
+    if len(tables) == 1:
+        plan = tables[0].plan
+        print(markdown(tables[0]))
+        print(f"Report: {out / plan.name / plan.scale_name / 'report.html'}")
+        return
+    print(summary(tables))
+    print(f"Report: {out / f'summary-{tables[0].plan.scale_name}.html'}")
+
+
+class _Quiet(Watcher):
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class _Bar(Watcher):
+    """Runs done of all, and the time until the end by the work that is left; used as a context."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        told = TextColumn("{task.description}", markup=False)
+        columns = (told, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.display = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.display.add_task("Preparing", total=1.0)
+        self.done = self.total = 0
+
+    def __enter__(self) -> _Bar:
+        self.display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.stop()
+
+    def preparing(self, what: str) -> None:
+        self.display.update(self.task, description=f"Training {what}")
+
+    def began(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        self.display.update(self.task, description=f"{done} of {total} runs")
+
+    def ended(self, name: str, failed: str | None, ahead: float) -> None:
+        self.done += 1
+        self.display.update(self.task, description=f"{self.done} of {self.total} runs", completed=ahead)
+        if failed:
+            self.display.console.print(f"{name} failed: {failed}", highlight=False, markup=False)
+
+
+def _watcher() -> _Bar | _Quiet:
+    return _Bar() if sys.stderr.isatty() else _Quiet()

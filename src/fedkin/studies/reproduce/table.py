@@ -1,0 +1,170 @@
+"""An entry's table: ours beside the paper's, and whether what the paper concludes holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal, TypeVar
+
+from fedkin.experiment.run import is_finished
+from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, measure_of
+from fedkin.studies.reproduce.measures import Finished, measured
+from fedkin.studies.reproduce.plan import Plan, PlannedCell
+from fedkin.studies.reproduce.verdict import Figure, PaperVerdict, judged, over_seeds, printed
+
+Holds = Literal["holds", "fails", "untested"]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell.
+
+    Attributes
+    ----------
+    row, column, measure : str
+    ours, paper : Figure or None
+        In the paper's unit; ``None`` where it has no figure, or no run is finished.
+    digits : int
+    verdict : Verdict
+    values : tuple of float
+        Ours, by seed, in the order of the scale's; those of unfinished runs are left out.
+    """
+
+    row: str
+    column: str
+    measure: str
+    ours: Figure | None
+    paper: Figure | None
+    digits: int
+    verdict: PaperVerdict
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A claim, and the figures of its chain that there are, with the names of their cells, if they are of cells."""
+
+    text: str
+    holds: Holds
+    figures: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What came of an entry at a scale.
+
+    Attributes
+    ----------
+    plan : Plan
+    results : tuple of Result
+        Row by row.
+    claims : tuple of Checked
+    finished : int
+        How many of the runs are there.
+    seconds : float
+        What these took, one after another.
+    """
+
+    plan: Plan
+    results: tuple[Result, ...]
+    claims: tuple[Checked, ...]
+    finished: int
+    seconds: float
+
+    def row(self, name: str) -> list[Result]:
+        """The cells of a row."""
+        return [result for result in self.results if result.row == name]
+
+    def counts(self) -> dict[str, int]:
+        """How many cells have which verdict."""
+        return {name: sum(result.verdict == name for result in self.results) for name in ("inside", "better", "worse")}
+
+    def tree(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        entry, scale = self.plan.entry, self.plan.scale
+        return {
+            "entry": self.plan.name,
+            "scale": self.plan.scale_name,
+            "title": entry.title,
+            "source": entry.source,
+            "differs": [text for text in (entry.differs, scale.differs) if text],
+            "runs": len(self.plan.jobs),
+            "finished": self.finished,
+            "seconds": round(self.seconds, 1),
+            "cells": [asdict(result) for result in self.results],
+            "claims": [asdict(claim) for claim in self.claims],
+        }
+
+
+def table_of(plan: Plan, runs: Path) -> Table:
+    """The table as far as its runs are finished.
+
+    Parameters
+    ----------
+    plan : Plan
+    runs : Path
+        The folder that holds the runs' folders.
+    """
+    finished = {name: Finished(runs / name) for name in plan.jobs if is_finished(runs / name)}
+    results = tuple(_result(plan, cell, finished) for cell in plan.cells)
+    by_name = {f"{result.row} | {result.column}": result for result in results}
+    claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
+    seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
+    return Table(plan, results, claims, len(finished), seconds)
+
+
+def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, Finished]) -> Result:
+    row, column, entry = cell.row, cell.column, plan.entry
+    measure = measure_of(entry, row, column)
+    factor = _first(lambda line: line.factor, column, row, entry.factor)
+    digits = _first(lambda line: line.digits, column, row, entry.digits)
+    better = _first(lambda line: line.better, column, row, entry.better)
+    tolerance = _first(lambda line: line.tolerance, column, row, entry.tolerance)
+    values = tuple(factor * value for value in _values(cell, measure, finished))
+    ours, paper = over_seeds(values), _paper(plan, row, column)
+    verdict = judged(ours, paper, better, tolerance)
+    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values)
+
+
+def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:
+    """What the column says, else the row, else the entry."""
+    told = [value for value in (of(column), of(row)) if value is not None]
+    return told[0] if told else default
+
+
+def _values(cell: PlannedCell, measure: str, finished: Mapping[str, Finished]) -> list[float]:
+    """One value per seed of which all runs are finished and tell."""
+    found = []
+    for jobs in cell.jobs:
+        values = [measured(finished[job.name], measure) for job in jobs if job.name in finished]
+        known = [value for value in values if value is not None]
+        if len(known) == len(jobs):
+            found.append(mean(known))
+    return found
+
+
+def _paper(plan: Plan, row: EntryRow, column: EntryLine) -> Figure | None:
+    if not row.paper:
+        return None
+    return printed(row.paper[[one.name for one in plan.entry.columns].index(column.name)])
+
+
+def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
+    """A claim against what there is; cells that a scale leaves out are passed over."""
+    figures: list[tuple[str, float]] = []
+    for link in claim.chain:
+        if not isinstance(link, str):
+            figures.append(("", float(link)))
+        elif link in results:
+            ours = results[link].ours
+            if ours is None:
+                return Checked(claim.text, "untested", tuple(figures))
+            figures.append((link, ours.value))
+    if len(figures) < 2:
+        return Checked(claim.text, "untested", tuple(figures))
+    holds = all(first >= second - claim.margin for (_, first), (_, second) in pairwise(figures))
+    return Checked(claim.text, "holds" if holds else "fails", tuple(figures))

@@ -1,5 +1,0 @@
-"""Records of a run, told to tools that people compare runs with: TensorBoard, MLflow and Weights & Biases."""
-
-from fedkin.tracking.trackers import NOTES, Trackers, check_installed
-
-__all__ = ["NOTES", "Trackers", "check_installed"]

@@ -1,0 +1,151 @@
+"""Fuzzy c-means against scikit-fuzzy, k-means as its limit, and laws that hold for all points."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from fedkin.clustering.fuzzy_c_means import different, drawn, fuzzy_c_means, memberships
+from fedkin.core import FedkinError
+
+FUZZINESS = st.sampled_from([1.01, 1.1, 1.5, 2.0, 5.0])
+SEEDS = st.integers(0, 10_000)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(each: int = 40, width: int = 4, clusters: int = 3, offset: float = 0.0, seed: int = 0) -> Tensor:
+    rng = generator(seed)
+    centres = 6 * torch.eye(clusters, width) + offset
+    return centres.repeat_interleave(each, 0) + torch.randn(clusters * each, width, generator=rng)
+
+
+@pytest.mark.parametrize("fuzziness", [1.3, 2.0, 3.0])
+def test_the_same_as_scikit_fuzzy(fuzziness):
+    library = pytest.importorskip("skfuzzy")
+    points = blobs()
+    centres, shares, *_ = library.cmeans(points.double().numpy().T, 3, fuzziness, error=1e-10, maxiter=3000, seed=0)
+    found = fuzzy_c_means(points, points[[0, 50, 100]], fuzziness, tolerance=1e-6)
+    order = torch.cdist(found.centres, torch.from_numpy(centres).float()).argmin(1).numpy()
+    assert sorted(order) == [0, 1, 2]
+    np.testing.assert_allclose(found.centres, centres[order], atol=1e-3)
+    np.testing.assert_allclose(memberships(points, found.centres, fuzziness), shares[order].T, atol=1e-3)
+    np.testing.assert_allclose(found.supports, shares.sum(1)[order], rtol=1e-3)
+
+
+def test_the_limit_is_k_means():
+    points = blobs()
+    start = points[[0, 50, 100]]
+    hard = KMeans(3, init=start.numpy(), n_init=1, tol=0).fit(points.numpy())
+    found = fuzzy_c_means(points, start, 1.005)
+    np.testing.assert_allclose(found.centres, hard.cluster_centers_, atol=5e-3)
+    np.testing.assert_allclose(found.supports, np.bincount(hard.labels_), atol=0.1)
+
+
+def test_nothing_collapses_in_784_dimensions():
+    rng = generator()
+    corners = torch.rand(4, 784, generator=rng)
+    points = corners.repeat_interleave(30, 0) + 0.3 * torch.randn(120, 784, generator=rng)
+    apart = fuzzy_c_means(points, points[[0, 30, 60, 90]], 1.1)
+    assert (apart.centres - corners).norm(dim=1).max() < 0.25 * torch.pdist(corners).min()
+    shares = memberships(points, apart.centres, 1.1)
+    assert torch.isfinite(shares).all()
+    assert (shares.argmax(1) == torch.arange(4).repeat_interleave(30)).all()
+    assert torch.pdist(fuzzy_c_means(points, points[[0, 30, 60, 90]], 3.0).centres).max() < 0.1  # as it would with 2
+
+
+@given(SEEDS, FUZZINESS, st.integers(1, 30), st.integers(1, 5), st.sampled_from([1, 7, 100]))
+def test_memberships_sum_to_one_and_do_not_depend_on_chunks(seed, fuzziness, n, k, chunk):
+    rng = generator(seed)
+    points, centres = torch.randn(n, 3, generator=rng), torch.randn(k, 3, generator=rng)
+    whole = memberships(points, centres, fuzziness)
+    assert whole.shape == (n, k)
+    torch.testing.assert_close(whole.sum(1), torch.ones(n))
+    torch.testing.assert_close(memberships(points, centres, fuzziness, chunk), whole, atol=1e-5, rtol=1e-4)
+
+
+@given(SEEDS, FUZZINESS, st.integers(1, 25))
+def test_centres_do_not_depend_on_chunks_or_order(seed, fuzziness, chunk):
+    points = blobs(8, seed=seed)
+    start, rng = points[[0, 8, 16]], generator(seed)
+    close = {"atol": 2e-3, "rtol": 1e-3}
+    plain = fuzzy_c_means(points, start, fuzziness, max_iterations=10)
+    other = fuzzy_c_means(points, start, fuzziness, max_iterations=10, chunk=chunk)
+    torch.testing.assert_close(other.centres, plain.centres, **close)
+    order = torch.randperm(len(points), generator=rng)
+    mixed = fuzzy_c_means(points[order], start[[2, 0, 1]], fuzziness, max_iterations=10)
+    torch.testing.assert_close(mixed.centres, plain.centres[[2, 0, 1]], **close)
+
+
+@given(SEEDS, FUZZINESS)
+def test_the_objective_never_rises(seed, fuzziness):
+    points = blobs(10, seed=seed)
+    centres = points[[0, 1, 2]]
+    before = torch.inf
+    for _ in range(6):
+        distances = torch.cdist(points.double(), centres.double()).square()
+        loss = float((memberships(points, centres, fuzziness).double() ** fuzziness * distances).sum())
+        assert loss <= before * (1 + 1e-4)
+        before, centres = loss, fuzzy_c_means(points, centres, fuzziness, max_iterations=1).centres
+
+
+@pytest.mark.parametrize("fuzziness", [1.1, 2.0, 10.0])
+def test_a_point_on_centres_belongs_to_them_alone(fuzziness):
+    points = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    centres = torch.tensor([[3.0, 4.0], [3.0, 4.0], [1.0, 1.0]])
+    shares = memberships(points, centres, fuzziness)
+    torch.testing.assert_close(shares[0], torch.tensor([0.5, 0.5, 0.0]))
+    assert shares[1, 2] > shares[1, 0] == shares[1, 1] > 0
+    found = fuzzy_c_means(points, points.clone(), fuzziness)
+    torch.testing.assert_close(found.centres, points)
+    assert found.moved == 0.0
+
+
+def test_points_far_from_the_origin_are_told_apart():
+    near, far = (fuzzy_c_means(points, points[[0, 50, 100]], 1.5) for points in (blobs(), blobs(offset=3000.0)))
+    torch.testing.assert_close(far.centres - 3000.0, near.centres, atol=0.05, rtol=0)
+
+
+def test_a_centre_that_no_point_belongs_to_stays():
+    points = blobs(offset=1.0)
+    start = torch.cat([points[[0, 50]], torch.full((1, 4), 1e6)])
+    found = fuzzy_c_means(points, start, 1.05)
+    assert found.supports[2] == 0
+    torch.testing.assert_close(found.centres[2], start[2])
+
+
+def test_limits():
+    points = blobs()
+    start = points[:3]
+    short, long = fuzzy_c_means(points, start, 2.0, max_iterations=2), fuzzy_c_means(points, start, 2.0)
+    assert short.iterations == 2
+    assert short.moved > 1e-4 >= long.moved
+    rough = fuzzy_c_means(points, start, 2.0, tolerance=0.1)
+    assert rough.iterations < long.iterations
+
+
+def test_different_points_only():
+    points = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.1], [1.0, 2.0]])
+    assert torch.equal(different(points), points[[0, 2]])
+    assert len(drawn(torch.ones(9, 2), 3, generator())) == 1
+    assert len(drawn(blobs(), 5, generator())) == 5
+    assert torch.equal(drawn(blobs(), 5, generator(3)), drawn(blobs(), 5, generator(3)))
+
+
+@pytest.mark.parametrize(
+    ("points", "start", "fuzziness", "words"),
+    [
+        (torch.ones(3, 2), torch.ones(1, 2), 1.0, "fuzziness is 1.0"),
+        (torch.ones(0, 2), torch.ones(1, 2), 2.0, "0 points"),
+        (torch.ones(3, 2), torch.ones(0, 2), 2.0, "0 centres"),
+        (torch.ones(3, 2), torch.ones(1, 3), 2.0, "have 2 numbers and centres 3"),
+    ],
+)
+def test_bad_input_gets_a_sentence(points, start, fuzziness, words):
+    with pytest.raises(FedkinError, match=words):
+        fuzzy_c_means(points, start, fuzziness)

@@ -1,0 +1,70 @@
+"""scikit-learn's k-means, told in tensors."""
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+
+from fedkin.clustering.k_means import far_apart, k_means, lloyd
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_it_is_scikit_learns():
+    points = torch.randn(200, 5, generator=generator())
+    centres, labels, iterations = k_means(points, points[:4], generator())
+    expected = KMeans(4, init=points[:4].numpy(), n_init=1).fit(points.numpy())
+    np.testing.assert_allclose(centres, expected.cluster_centers_, rtol=1e-5)
+    np.testing.assert_array_equal(labels, expected.labels_)
+    assert labels.dtype == torch.int64
+    assert iterations == expected.n_iter_
+
+
+def test_same_generator_same_clusters():
+    points = torch.randn(200, 5, generator=generator())
+    first, second = (k_means(points, 7, generator(5), n_init=2) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+
+
+def test_repeated_points_are_no_clusters_of_their_own():
+    points = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(600, 1)
+    for start in (5, torch.rand(5, 2, generator=generator()), points[:5]):
+        centres, labels, _ = k_means(points, start, generator())
+        assert sorted(centres.tolist()) == [[0.0, 1.0], [1.0, 0.0]]
+        assert torch.equal(labels[0::2], labels[:1].expand(600))
+
+
+def test_the_furthest_point_comes_next():
+    pooled = torch.tensor([[0.0], [1.0], [10.0], [-4.0], [10.0]])
+    assert far_apart(pooled[:1], pooled, 3).tolist() == [[0.0], [10.0], [-4.0]]
+    assert far_apart(pooled[:2], pooled, 2).tolist() == [[0.0], [1.0]]
+    assert far_apart(pooled[:3], pooled, 2).tolist() == [[0.0], [1.0]]
+    assert len(far_apart(pooled[:1], pooled, 9)) == 4
+
+
+def test_points_that_only_rounding_tells_apart_are_one():
+    rng = generator()
+    base = torch.randn(4, 50, generator=rng)
+    points = base.repeat(30, 1).double() * (1 + 1e-8 * torch.randn(120, 1, generator=rng, dtype=torch.float64))
+    centres, labels, _ = k_means(points, 10, generator())
+    assert len(centres) == 4
+    assert labels.unique().numel() == 4
+
+
+def test_lloyd_is_scikit_learns_too():
+    points = torch.randn(1500, 8, generator=generator()) + 50.0
+    found = lloyd(points, points[:6])
+    expected = KMeans(6, init=points[:6].numpy(), n_init=1).fit(points.numpy())
+    np.testing.assert_allclose(found.centres, expected.cluster_centers_, atol=1e-3)
+    assert (found.labels.numpy() == expected.labels_).mean() > 0.999
+    assert abs(found.iterations - expected.n_iter_) <= 1
+    assert lloyd(points, points[:6], max_iterations=2).iterations == 2
+
+
+def test_lloyd_leaves_centres_without_points_out():
+    points = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(10, 1)
+    found = lloyd(points, torch.tensor([[0.0, 0.1], [90.0, 90.0], [1.0, 0.9]]))
+    assert found.centres.tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert found.labels.tolist() == [0, 1] * 10

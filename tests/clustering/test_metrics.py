@@ -1,0 +1,151 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, cohen_kappa_score, completeness_score, f1_score, homogeneity_score
+
+from fedkin.clustering.metrics import (
+    accuracy,
+    adjusted_mutual_information,
+    adjusted_rand,
+    clustering_accuracy,
+    cohen_kappa,
+    completeness,
+    homogeneity,
+    macro_f1,
+    match_labels,
+    normalized_mutual_information,
+    pooled,
+    purity,
+)
+from fedkin.core.errors import FedkinError
+
+AGREEMENT = [clustering_accuracy, adjusted_rand, normalized_mutual_information, adjusted_mutual_information]
+PARTS = [homogeneity, completeness, purity]
+SCORES = [*AGREEMENT, *PARTS, cohen_kappa, accuracy, macro_f1]
+partitions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
+
+
+def split(pairs):
+    return np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])
+
+
+def same_partition(truth, labels):
+    return len(set(zip(truth, labels, strict=True))) == len(set(truth)) == len(set(labels))
+
+
+@given(partitions)
+def test_accuracy_is_the_best_of_all_namings(pairs):
+    truth, labels = split(pairs)
+    best = max(np.mean(np.array(naming)[labels] == truth) for naming in permutations(range(4)))
+    assert clustering_accuracy(truth, labels) == pytest.approx(best)
+
+
+@given(partitions, st.permutations(range(4)), st.randoms(use_true_random=False))
+@pytest.mark.parametrize("score", [*AGREEMENT, *PARTS])
+def test_scores_ignore_names_and_order(score, pairs, names, random):
+    truth, labels = split(pairs)
+    order = random.sample(range(len(truth)), len(truth))
+    renamed = 10 * np.array(names)[labels] - 7
+    assert score(truth, labels) == pytest.approx(score(truth[order], renamed[order]), abs=1e-12)
+
+
+@given(partitions)
+@pytest.mark.parametrize(("score", "low"), list(zip(AGREEMENT, [0.0, -0.5, 0.0, -1.0], strict=True)))
+def test_scores_stay_in_bounds_and_are_one_only_for_the_same_partition(score, low, pairs):
+    truth, labels = split(pairs)
+    value = score(truth, labels)
+    assert low <= value <= 1
+    assert (value > 1 - 1e-9) == same_partition(truth, labels)
+
+
+@given(partitions)
+def test_accuracy_is_at_least_that_of_one_cluster_for_all_but_never_zero(pairs):
+    truth, labels = split(pairs)
+    assert clustering_accuracy(truth, np.zeros_like(truth)) == np.bincount(truth).max() / len(truth)
+    assert clustering_accuracy(truth, labels) > 0
+
+
+@given(partitions)
+def test_matching_reaches_the_accuracy_and_names_every_cluster(pairs):
+    truth, labels = split(pairs)
+    names = match_labels(truth, labels)
+    named = np.array([names[cluster] for cluster in labels])
+    assert list(names) == sorted(set(labels.tolist()))
+    assert set(names.values()) <= set(truth.tolist())
+    assert np.mean(named == truth) >= clustering_accuracy(truth, labels) - 1e-12
+    if len(names) <= len(set(truth.tolist())):
+        assert len(set(names.values())) == len(names)
+
+
+def test_a_cluster_without_a_class_stands_for_its_majority():
+    truth = [5, 5, 5, 5, 9, 9, 9]
+    labels = [0, 0, 0, 2, 1, 1, 2]
+    assert match_labels(truth, labels) == {0: 5, 1: 9, 2: 5}
+    assert match_labels([5, 5, 5, 9, 9, 9], [0, 0, 0, 1, 1, 2]) == {0: 5, 1: 9, 2: 9}
+
+
+@given(partitions)
+def test_kappa_is_sklearns_after_matching(pairs):
+    truth, labels = split(pairs)
+    names = match_labels(truth, labels)
+    named = np.array([names[cluster] for cluster in labels])
+    if len(set(truth) | set(named)) > 1:
+        assert cohen_kappa(truth, labels) == pytest.approx(cohen_kappa_score(truth, named))
+
+
+@given(partitions)
+def test_a_pure_or_whole_partition_is_one(pairs):
+    truth, labels = split(pairs)
+    one_class_per_cluster = len(set(pairs)) == len(set(labels))
+    one_cluster_per_class = len(set(pairs)) == len(set(truth))
+    assert (purity(truth, labels) == 1) == one_class_per_cluster
+    assert (homogeneity(truth, labels) > 1 - 1e-9) == one_class_per_cluster
+    assert (completeness(truth, labels) > 1 - 1e-9) == one_cluster_per_class
+    assert homogeneity(truth, labels) == pytest.approx(homogeneity_score(truth, labels), abs=1e-12)
+    assert completeness(truth, labels) == pytest.approx(completeness_score(truth, labels), abs=1e-12)
+
+
+def test_purity_lets_clusters_share_a_class():
+    assert purity([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 1]) == pytest.approx((2 + 2) / 6)
+    assert purity([0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 1, 1, 2, 2, 2, 2]) == 0.75
+    assert purity([0, 0, 1, 1], [0, 1, 2, 3]) == 1.0
+
+
+@given(partitions)
+def test_accuracy_and_f1_are_sklearns(pairs):
+    truth, labels = split(pairs)
+    assert accuracy(truth, labels) == pytest.approx(accuracy_score(truth, labels))
+    assert macro_f1(truth, labels) == pytest.approx(f1_score(truth, labels, average="macro"))
+
+
+def test_predicting_an_absent_class_lowers_f1_as_a_class_of_its_own():
+    assert macro_f1([0, 0, 1, 1], [0, 0, 1, 7]) == pytest.approx((1 + 2 / 3 + 0) / 3)
+
+
+def test_inputs_may_be_tensors_lists_and_arrays():
+    assert clustering_accuracy(torch.tensor([0, 0, 1]), [4, 4, 2]) == 1.0
+    assert pooled([torch.tensor([1, 2]), np.array([], dtype=np.int64), [3]]).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(
+    ("truth", "labels", "told"),
+    [
+        ([0, 1], [0], "2 and 1 samples"),
+        ([], [], "0 and 0"),
+        ([0, 1], [0.5, 1], "float64"),
+        ([[0, 1]], [0, 1], r"truth .* shape \(1, 2\)"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(score, truth, labels, told):
+    with pytest.raises(FedkinError, match=told):
+        score(truth, labels)
+
+
+def test_pooling_nothing_is_refused():
+    with pytest.raises(FedkinError, match="no sites"):
+        pooled([])

@@ -1,0 +1,181 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.arrays import as_tensor, check_same_shape, read_npz
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [[1, 2], [3, 4]],
+        np.array([[1, 2], [3, 4]], dtype=">i8"),
+        np.array([[1, 2], [3, 4]], dtype=np.uint8),
+        np.array([[3.0, 4.0], [1.0, 2.0]])[::-1],
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True),
+        pd.DataFrame({"a": [1, 3], "b": [2.0, 4.0]}),
+        [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])],
+    ],
+)
+def test_tables_of_any_kind_become_float32(value):
+    x = as_tensor(value, "Site 0")
+    assert x.dtype == torch.float32
+    assert not x.requires_grad
+    assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_the_result_is_a_copy():
+    array = np.ones((2, 2), dtype=np.float32)
+    as_tensor(array, "Site 0").zero_()
+    assert array.sum() == 4
+
+
+def test_images_get_a_channel_and_bytes_become_fractions():
+    grey = np.full((3, 4, 5), 51, dtype=np.uint8)
+    x = as_tensor(grey, "Site 0")
+    assert x.shape == (3, 1, 4, 5)
+    assert torch.allclose(x, torch.tensor(0.2))
+    assert as_tensor(np.full((3, 2, 4, 5), 7.0), "Site 0").amax() == 7
+
+
+NUMERIC = "but all must be real numbers."
+SHAPES = "(n, features) or (n, channels, height, width)"
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ([1.0, 2.0], f"Site 3 has shape (2,), but samples need {SHAPES}."),
+        (5, f"Site 3 has shape (), but samples need {SHAPES}."),
+        (pd.Series([1.0]), f"Site 3 has shape (1,), but samples need {SHAPES}."),
+        (np.zeros((1, 1, 1, 1, 1)), f"Site 3 has shape (1, 1, 1, 1, 1), but samples need {SHAPES}."),
+        (
+            np.zeros((2, 8, 8, 3)),
+            f"Site 3 has shape (2, 8, 8, 3), with the channels last; samples need {SHAPES}.",
+        ),
+        (
+            np.zeros((0, 4)),
+            "Site 3 is empty (shape (0, 4)); every site needs at least one sample and one feature.",
+        ),
+        (
+            [[1.0, np.nan], [2.0, 3.0]],
+            "Site 3 has missing or infinite values in 1 of 2 samples; all must be finite float32.",
+        ),
+        ([[1e300]], "Site 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
+        ([["a", "b"]], f"Site 3 holds values of type <U1, {NUMERIC}"),
+        ([[1, None]], f"Site 3 holds values of type object, {NUMERIC}"),
+        ([[1j]], f"Site 3 holds values of type complex128, {NUMERIC}"),
+        ([[1, 2], [3]], "Site 3 is no array: its rows differ in length or type."),
+        (pd.DataFrame({"a": []}), "Site 3 is empty (0 rows, 1 columns of features)."),
+    ],
+)
+def test_samples_that_cannot_be_used_are_refused(value, sentence):
+    with pytest.raises(FedkinError) as error:
+        as_tensor(value, "Site 3")
+    assert str(error.value) == sentence
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_npz_with_samples_and_labels(tmp_path):
+    path = save(tmp_path / "a.npz", x=np.full((2, 4, 4), 255, np.uint8), other=np.zeros((2, 2)), y=np.array(["b", "a"]))
+    dataset = read_npz(path)
+    assert dataset.name == "a.npz"
+    assert dataset.x.shape == (2, 1, 4, 4)
+    assert dataset.x.amin() == 1
+    assert dataset.y.tolist() == [1, 0]
+    assert dataset.classes == ["a", "b"]
+
+
+def test_npz_with_its_only_wide_array(tmp_path):
+    dataset = read_npz(save(tmp_path / "a.npz", data=np.ones((3, 2)), kind=np.array([5, 6, 5])), label="kind")
+    assert dataset.x.shape == (3, 2)
+    assert dataset.y.tolist() == [0, 1, 0]
+    assert read_npz(save(tmp_path / "b.npz", data=np.ones((3, 2)))).y is None
+
+
+def test_npz_with_groups_beside_its_labels(tmp_path):
+    path = save(tmp_path / "a.npz", x=np.ones((2, 2)), label=np.array(["v", "u"]), y=np.array([3, 4]))
+    dataset = read_npz(path, group="label")
+    assert dataset.classes == ["3", "4"]
+    groups, names = dataset.groups
+    assert (groups.tolist(), names) == ([1, 0], ["u", "v"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "label", "sentence"),
+    [
+        (
+            {"a": np.ones((2, 2)), "b": np.ones((2, 2))},
+            None,
+            "'{}' holds the arrays a, b; name the samples' array 'x'.",
+        ),
+        ({}, None, "'{}' holds the arrays none; name the samples' array 'x'."),
+        ({"x": np.ones((2, 2)), "y": np.arange(3)}, None, "'{}' holds 2 samples, but 3 labels in 'y'."),
+        ({"x": np.ones((2, 2))}, "kind", "Unknown array of labels in '{}' 'kind'; allowed: x."),
+        (
+            {"x": np.ones((2, 2)), "y": np.eye(2)},
+            None,
+            "Array 'y' of '{}' has shape (2, 2); labels need one value per sample.",
+        ),
+        (
+            {"x": np.array([[np.inf]])},
+            None,
+            "'{}' has missing or infinite values in 1 of 1 samples; all must be finite float32.",
+        ),
+    ],
+)
+def test_npz_that_cannot_be_used_is_refused(tmp_path, arrays, label, sentence):
+    path = save(tmp_path / "a.npz", **arrays)
+    with pytest.raises(FedkinError) as error:
+        read_npz(path, label)
+    assert str(error.value) == sentence.format(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut"])
+def test_unreadable_npz_is_refused(tmp_path, content):
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(FedkinError, match=r"a\.npz' cannot be read as \.npz; it must hold plain"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("damage", ["stream", "method", "password"])
+def test_damaged_npz_is_refused(tmp_path, damage):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.arange(2000.0).reshape(-1, 2))
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    if damage == "stream":
+        content[200:300] = bytes(100)
+    elif damage == "method":
+        content[8], content[directory + 10] = 97, 97
+    else:
+        content[6] |= 1
+        content[directory + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(FedkinError, match=r"a\.npz' cannot be read as \.npz; it must hold plain"):
+        read_npz(path)
+
+
+def test_npz_is_never_unpickled(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.array([[{}]], dtype=object))
+    with pytest.raises(FedkinError, match=r"cannot be read as \.npz; it must hold plain"):
+        read_npz(path)
+
+
+def test_sites_of_one_shape_pass_and_the_odd_one_is_named():
+    check_same_shape({})
+    check_same_shape({"Site 0": (4,), "Site 1": (4,)})
+    with pytest.raises(
+        FedkinError, match=r"^Site 0 has 5 features where others have 4 features; all sites need the same\.$"
+    ):
+        check_same_shape({"Site 0": (5,), "Site 1": (4,), "Site 2": (4,)})
+    with pytest.raises(FedkinError, match=r"^Site 1 has images of 1 x 8 x 8 where others have 4 features; all"):
+        check_same_shape({"Site 0": (4,), "Site 1": (1, 8, 8)})

@@ -1,0 +1,49 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.dataset import encode_labels, in_order
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "classes"),
+    [
+        ([10, 9, 10], [1, 0, 1], ["9", "10"]),
+        (["10", "9"], [1, 0], ["9", "10"]),
+        (["dog", "cat", "dog"], [1, 0, 1], ["cat", "dog"]),
+        ([2.0, 1.0], [1, 0], ["1", "2"]),
+        (np.array([True, False]), [1, 0], ["False", "True"]),
+        (np.array(["b", "a"], dtype=object), [1, 0], ["a", "b"]),
+        ([-1, 1], [0, 1], ["-1", "1"]),
+    ],
+)
+def test_labels_of_any_plain_type_become_indices(values, indices, classes):
+    y, names = encode_labels(values, "It")
+    assert y.tolist() == indices
+    assert str(y.dtype) == "torch.int64"
+    assert names == classes
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([1.5, 2.0], "It holds fractions, which cannot be class labels."),
+        ([1.0, np.nan], "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
+        (np.array(["a", None], dtype=object), "It lacks 1 of 2 labels; every sample needs one, or none may have any."),
+        (
+            pd.array(["a", None], dtype="string"),
+            "It lacks 1 of 2 labels; every sample needs one, or none may have any.",
+        ),
+        ([[0, 1], [1, 0]], "It has shape (2, 2); labels need one value per sample."),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(values, sentence):
+    with pytest.raises(FedkinError) as error:
+        encode_labels(values, "It")
+    assert str(error.value) == sentence
+
+
+def test_names_are_ordered_as_numbers_only_if_all_are():
+    assert in_order(["10", "9", "9"]) == ["9", "10"]
+    assert in_order(["10", "9", "x"]) == ["10", "9", "x"]

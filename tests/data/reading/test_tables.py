@@ -1,0 +1,153 @@
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.tables import frame_to_tensor, read_table
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_numbers_booleans_and_labels(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1, 2], "ok": [True, False], "class": ["dog", "cat"], "b": [0.5, 1e6]})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    dataset = read_table(path)
+    assert dataset.name == path.name
+    assert dataset.features == ["a", "ok", "b"]
+    assert dataset.x.dtype == torch.float32
+    assert dataset.x.tolist() == [[1.0, 1.0, 0.5], [2.0, 0.0, 1e6]]
+    assert dataset.y.tolist() == [1, 0]
+    assert dataset.classes == ["cat", "dog"]
+
+
+def test_a_label_can_be_named_and_then_others_are_features(tmp_path):
+    path = write(tmp_path / "t.csv", "kind,y,a\nu,1,5\nv,2,6\n")
+    assert read_table(path, "kind").features == ["y", "a"]
+    assert read_table(write(path, "a,b\n1,2\n")).y is None
+
+
+@pytest.mark.parametrize(
+    "text", ["a, b, label\n1, 2, cat\n", "a , b,label \n1,2 ,cat\n", '"a", "b", "label"\n1, 2, "cat"\n']
+)
+def test_blanks_beside_commas_are_no_part_of_names_and_labels(tmp_path, text):
+    dataset = read_table(write(tmp_path / "t.csv", text))
+    assert (dataset.features, dataset.x.tolist(), dataset.classes) == (["a", "b"], [[1.0, 2.0]], ["cat"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_of_groups_is_no_feature_and_not_taken_for_labels(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1, 2], "label": ["u", "v"], "target": [5, 4]})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    dataset = read_table(path, group="label")
+    assert (dataset.features, dataset.classes) == (["a"], ["4", "5"])
+    groups, names = dataset.groups
+    assert (groups.tolist(), names) == ([0, 1], ["u", "v"])
+    assert read_table(path).groups is None
+    same = read_table(write(tmp_path / "same.csv", "a,y\n1,5\n2,4\n"), "y", "y")
+    assert same.y.tolist() == same.groups[0].tolist() == [1, 0]
+
+
+def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
+    dataset = read_table(write(tmp_path / "t.csv", "a,b\n1,2,\n3,4,\n"))
+    assert (dataset.features, dataset.x.tolist()) == (["a", "b"], [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_a_header_of_positions_is_a_header(tmp_path):
+    assert read_table(write(tmp_path / "t.csv", "0,1\n5,6\n")).features == ["0", "1"]
+
+
+def test_nullable_columns_without_gaps_are_numbers():
+    frame = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
+    assert frame_to_tensor(frame, "Site 0").tolist() == [[1.0, 1.0], [2.0, 0.0]]
+
+
+UNNAMED = (
+    "A column of '{}' has no name: rows hold more values than the first line has names (row numbers? write it without "
+    "them)."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "sentence"),
+    [
+        (
+            "a,b\n1,x\n2,3\n",
+            None,
+            "Column 'b' of '{}' is not numeric (it holds 'x'); drop it or name it as the label.",
+        ),
+        ("a,b\n1,\n2,3\n", None, "Column 'b' of '{}' has 1 missing or infinite values in 2 rows."),
+        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 missing or infinite values in 2 rows."),
+        ("a\n1e300\n2\n", None, "Column 'a' of '{}' has 1 missing or infinite values in 2 rows."),
+        ("a,b\n", None, "'{}' is empty (0 rows, 2 columns of features)."),
+        ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
+        ("a,b\n1,2\n", "kind", "Unknown label column of '{}' 'kind'; allowed: a, b."),
+        (
+            "a,label\n1,u\n2,\n",
+            None,
+            "Column 'label' of '{}' lacks 1 of 2 labels; every sample needs one, or none may have any.",
+        ),
+        ("a,target\n1,0.5\n", None, "Column 'target' of '{}' holds fractions, which cannot be class labels."),
+        (",a\n0,1\n", None, "Column 1 of '{}' has no name (row numbers? write it without them)."),
+        ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),
+        ("a,b\n0,10,100\n1,20,200\n", None, UNNAMED),
+        ("a,b\nx,1,10,100\ny,2,20,200\n", None, UNNAMED),
+        ("a ,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
+        ("a, ,b\n0,1,2\n", None, "Column 2 of '{}' has no name (row numbers? write it without them)."),
+        (
+            "5.1, 3.5, 1.4\n4.9, 3.0, 1.4\n",
+            None,
+            "The first line of '{}' holds numbers (5.1, 3.5, 1.4, ...); it must name the columns.",
+        ),
+        (
+            "5.1,-3e5\n4.9,3.0\n",
+            None,
+            "The first line of '{}' holds numbers (5.1, -3e5, ...); it must name the columns.",
+        ),
+        ("", None, "'{}' cannot be read as .csv (No columns to parse from file)."),
+    ],
+)
+def test_csv_that_cannot_be_used_is_refused(tmp_path, text, label, sentence):
+    path = write(tmp_path / "t.csv", text)
+    with pytest.raises(FedkinError) as error:
+        read_table(path, label)
+    assert str(error.value) == sentence.format(path)
+
+
+@pytest.mark.parametrize("kind", ["string", "boolean", "Int64"])
+def test_a_label_that_pandas_calls_missing_is_refused(tmp_path, kind):
+    values = {"string": ["u", None], "boolean": [True, None], "Int64": [1, None]}[kind]
+    pd.DataFrame({"a": [1, 2], "label": pd.array(values, dtype=kind)}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(FedkinError, match=r"^Column 'label' of '.*' lacks 1 of 2 labels; every sample needs one"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_a_column_of_groups_that_is_not_there_is_refused(tmp_path):
+    path = write(tmp_path / "t.csv", "a,label\n1,2\n")
+    with pytest.raises(FedkinError, match=r"^Unknown column of '.*t\.csv' 'domain'; allowed: a, label\.$"):
+        read_table(path, group="domain")
+
+
+def test_columns_of_other_types_are_refused():
+    frame = pd.DataFrame({"when": pd.to_datetime(["2024-01-01"])})
+    with pytest.raises(FedkinError, match=r"^Column 'when' of Site 1 is not numeric"):
+        frame_to_tensor(frame, "Site 1")
+    with pytest.raises(FedkinError, match=r"^Column 'z' of Site 1 is not numeric"):
+        frame_to_tensor(pd.DataFrame({"z": [1j]}), "Site 1")
+    with pytest.raises(FedkinError, match=r"^Column 'a' of Site 1 has 1 missing or infinite values in 2 rows"):
+        frame_to_tensor(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "Site 1")
+
+
+def test_unreadable_files_are_refused(tmp_path):
+    parquet, binary = tmp_path / "t.parquet", tmp_path / "t.csv"
+    parquet.write_bytes(b"PAR1 cut")
+    binary.write_bytes(b"\xff\xfe\x00\xd8,\n")
+    with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
+        read_table(parquet)
+    with pytest.raises(FedkinError, match=r"t\.csv' cannot be read as \.csv \("):
+        read_table(binary)

@@ -1,0 +1,112 @@
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedkin.core import FedkinError
+from fedkin.data.scenarios.heterogeneous import Dirichlet, Iid, Shards
+from fedkin.data.scenarios.partition_scenario import Labelled
+
+ALL = [Dirichlet(), Shards(), Iid()]
+
+
+def numbered(n, classes=10):
+    """Sample i is the number i, so that whoever holds it can be told."""
+    return torch.arange(n, dtype=torch.float32)[:, None], torch.arange(n) % classes
+
+
+def labelled(n=1000, n_test=None):
+    x, y = numbered(n)
+    return Labelled("numbers", x, y, list("0123456789"), test=None if n_test is None else numbered(n_test))
+
+
+def ids(tensors):
+    return [x[:, 0].long().tolist() for x in tensors]
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_every_client_holds_samples_of_its_own_with_labels_and_tests(scenario):
+    population = scenario.build(0)
+    assert len(population.clients) == len(population.tests) == 10
+    assert population.groups is None
+    assert population.common_test is None
+    for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
+        assert client.y is truth
+        assert client.x.shape == (len(truth), 1, 8, 8)
+        assert len(x) == len(y) == round(0.2 * (len(truth) + len(y)))
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_samples_keep_their_labels_and_are_dealt_once(scenario):
+    population = scenario.deal(labelled(), 3)
+    train, test = ids(client.x for client in population.clients), ids(x for x, _ in population.tests)
+    together = [i for part in (*train, *test) for i in part]
+    assert sorted(together) == list(range(1000))
+    for part, client in zip(train, population.clients, strict=True):
+        assert [i % 10 for i in part] == client.y.tolist()
+    for part, (_, y) in zip(test, population.tests, strict=True):
+        assert [i % 10 for i in part] == y.tolist()
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_the_same_seed_gives_the_same_clients(scenario):
+    one, same, other = (ids(c.x for c in scenario.deal(labelled(), seed).clients) for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_a_test_split_is_dealt_like_the_training_split(scenario):
+    data = labelled(1000, 500)
+    population = replace(scenario, test_share=0.9).deal(data, 0)
+    assert sum(len(client) for client in population.clients) == 1000
+    assert sorted(i for part in ids(x for x, _ in population.tests) for i in part) == list(range(500))
+    assert population.common_test is data.test
+    if not isinstance(scenario, Iid):
+        for client, (_, y) in zip(population.clients, population.tests, strict=True):
+            apart = torch.bincount(client.y, minlength=10) / 2 - torch.bincount(y, minlength=10)
+            assert float(apart.abs().max()) < 1
+
+
+def test_bounded_clients_hold_a_random_part_and_keep_their_tests():
+    whole, bounded, fewer = (Iid(samples_per_client=n).deal(labelled(), 0) for n in (None, 30, 20))
+    for all_of_it, some, less in zip(*(ids(c.x for c in p.clients) for p in (whole, bounded, fewer)), strict=True):
+        assert len(some) == 30
+        assert set(less) < set(some) < set(all_of_it)
+        assert some != all_of_it[:30]
+    assert ids(x for x, _ in whole.tests) == ids(x for x, _ in bounded.tests)
+
+
+def test_nothing_held_out_leaves_no_tests():
+    population = Iid(test_share=0.0).deal(labelled(), 0)
+    assert population.tests == []
+    assert sum(len(client) for client in population.clients) == 1000
+
+
+def test_ten_thousand_clients_take_seconds():
+    begun = time.process_time()
+    population = Iid(clients=10_000).deal(labelled(60_000, 10_000), 0)
+    assert time.process_time() - begun < 5
+    assert {len(client) for client in population.clients} == {6}
+    assert {len(y) for _, y in population.tests} == {1}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "sentence"),
+    [
+        (Iid(clients=1001), "The number of clients is 1001; allowed: 1 to 1000, the number of samples."),
+        (Iid(test_share=1.5), "test_share is 1.5; allowed: 0 to 1."),
+        (Iid(samples_per_client=0), "samples_per_client is 0; allowed: 1 or more."),
+        (Dirichlet(clients=101), "1000 samples are too few for 101 clients with at least 10 each."),
+    ],
+)
+def test_impossible_options_are_refused(scenario, sentence):
+    with pytest.raises(FedkinError) as error:
+        scenario.deal(labelled(), 0)
+    assert str(error.value) == sentence
+
+
+def test_a_client_without_samples_is_refused():
+    with pytest.raises(FedkinError, match=r"^Client \d of 10 would get no sample of 'numbers'; take fewer clients\.$"):
+        Dirichlet(alpha=0.001, min_partition_size=0).deal(labelled(), 0)

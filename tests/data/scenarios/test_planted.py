@@ -1,0 +1,174 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.core import FedkinError
+from fedkin.data.scenarios.partition_scenario import Labelled
+from fedkin.data.scenarios.planted import Domain, LabelFlip, Rotation
+
+
+def images(n, side=3, classes=10):
+    """Sample i has the number i in its upper left corner, and 0 elsewhere."""
+    x = torch.zeros(n, 1, side, side)
+    x[:, 0, 0, 0] = torch.arange(n) + 1
+    return x, torch.arange(n) % classes
+
+
+def labelled(n=600, n_test=None, **shape):
+    return Labelled(
+        "pictures", *images(n, **shape), list("0123456789"), test=None if n_test is None else images(n_test, **shape)
+    )
+
+
+def numbers(x):
+    """The samples' numbers, wherever their corner has gone."""
+    return x.flatten(1).amax(1).long() - 1
+
+
+CORNERS = {0: (0, 0), 90: (-1, 0), 180: (-1, -1), 270: (0, -1)}
+"""Where a quarter turn counter-clockwise takes the upper left corner."""
+
+
+@pytest.mark.parametrize("n_test", [None, 400])
+def test_groups_are_turned_counter_clockwise(n_test):
+    population = Rotation().deal(labelled(n_test=n_test), 0)
+    assert population.groups.tolist() == [i % 4 for i in range(20)]
+    assert population.common_test is None
+    for client, (x, y), group in zip(population.clients, population.tests, population.groups.tolist(), strict=True):
+        row, column = list(CORNERS.values())[group]
+        for samples, labels in ((client.x, client.y), (x, y)):
+            assert len(samples) > 0
+            assert torch.equal(samples[:, 0, row, column].long() - 1, numbers(samples))
+            assert torch.equal(numbers(samples) % 10, labels)
+            assert samples.is_contiguous()
+
+
+def test_angles_make_the_groups():
+    population = Rotation(clients=6, angles=[-90, 360]).deal(labelled(), 0)
+    assert population.groups.tolist() == [0, 1] * 3
+    assert bool((population.clients[0].x[:, 0, 0, -1] > 0).all())
+    assert bool((population.clients[1].x[:, 0, 0, 0] > 0).all())
+
+
+@pytest.mark.parametrize("n_test", [None, 400])
+def test_groups_call_classes_by_other_labels(n_test):
+    population = LabelFlip().deal(labelled(n_test=n_test), 0)
+    assert population.groups.tolist() == [i % 4 for i in range(20)]
+    assert population.common_test is None
+    for client, truth, (x, y), group in zip(
+        population.clients, population.truth, population.tests, population.groups.tolist(), strict=True
+    ):
+        assert torch.equal(client.y, (numbers(client.x) - group) % 10)
+        assert torch.equal(y, (numbers(x) - group) % 10)
+        assert torch.equal(client.y, truth)
+
+
+@pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
+def test_both_splits_are_dealt_once_and_by_the_seed(scenario):
+    population = scenario.deal(labelled(600, 400), 0)
+    for tensors, n in (([client.x for client in population.clients], 600), ([x for x, _ in population.tests], 400)):
+        assert sorted(numbers(torch.cat(tensors)).tolist()) == list(range(n))
+    same, other = scenario.deal(labelled(600, 400), 0), scenario.deal(labelled(600, 400), 1)
+    assert all(torch.equal(a.x, b.x) for a, b in zip(population.clients, same.clients, strict=True))
+    assert any(len(a) != len(b) for a, b in zip(population.clients, other.clients, strict=True))
+
+
+@pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
+def test_large_data_have_the_papers_hundred_clients_and_digits_twenty(scenario):
+    assert len(scenario.deal(labelled(10_000, side=1), 0).clients) == 100
+    assert len(scenario.build(0).clients) == 20
+
+
+@pytest.fixture
+def domains(tmp_path):
+    """A hundred samples each from three domains; sample i is the number i."""
+    rows = np.arange(300)
+    names = np.repeat(["sketch", "photo", "antique"], 100)
+    np.savez(tmp_path / "d.npz", x=rows[:, None], y=rows % 5, domain=names, source=np.repeat([0, 1, 2], 100))
+    return str(tmp_path / "d.npz")
+
+
+def test_domains_are_groups_in_the_order_of_the_paper(domains):
+    population = Domain(domains, clients_per_domain=3).build(0)
+    assert population.groups.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    together = []
+    for client, (x, y), group in zip(population.clients, population.tests, population.groups.tolist(), strict=True):
+        rows = torch.cat([client.x, x])[:, 0].long()
+        assert torch.equal(torch.cat([client.y, y]), rows % 5)
+        assert set((rows // 100).tolist()) == {[1, 0, 2][group]}  # photo, sketch, then what the paper does not know
+        assert len(y) == round(0.2 * len(rows))
+        together += rows.tolist()
+    assert sorted(together) == list(range(300))
+
+
+@pytest.mark.parametrize("domain", [["a", "b"], [0, 1]])
+@pytest.mark.parametrize("label", [["u", "v"], [3, 4]])
+def test_the_domain_of_a_table_is_no_feature(tmp_path, domain, label):
+    rows = np.arange(60)
+    columns = {"a": rows, "domain": np.repeat(domain, 30), "kind": np.array(label)[rows % 2]}
+    pd.DataFrame(columns).to_csv(tmp_path / "d.csv", index=False)
+    population = Domain(str(tmp_path / "d.csv"), label="kind", clients_per_domain=1).build(0)
+    assert population.features == ["a"]
+    assert population.classes == [str(name) for name in label]
+    for group, (client, (x, y)) in enumerate(zip(population.clients, population.tests, strict=True)):
+        held = torch.cat([client.x, x])[:, 0].long()
+        assert sorted(held.tolist()) == list(range(30 * group, 30 * group + 30))
+        assert torch.equal(torch.cat([client.y, y]), held % 2)
+
+
+def test_another_column_may_name_the_domains(domains):
+    population = Domain(domains, column="source", clients_per_domain=1, samples_per_client=7).build(0)
+    assert [int(client.x[0, 0]) // 100 for client in population.clients] == [0, 1, 2]
+    assert [len(client) for client in population.clients] == [7, 7, 7]
+    assert [len(y) for _, y in population.tests] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda _: Rotation("iris").build(0),
+            "'iris' is a table, but the scenario 'rotation' turns square images.",
+        ),
+        (
+            lambda _: Rotation().deal(Labelled("wide", torch.zeros(9, 1, 2, 3), torch.zeros(9).long(), ["a"]), 0),
+            "'wide' is images of 2 x 3, but the scenario 'rotation' turns square images.",
+        ),
+        (lambda _: Rotation(angles=[0, 45]).build(0), "angles is [0, 45]; allowed: one or more multiples of 90."),
+        (lambda _: Rotation(angles=[]).build(0), "angles is []; allowed: one or more multiples of 90."),
+        (lambda _: Rotation(clients=3).build(0), "clients is 3; allowed: 4 or more, one for each group."),
+        (lambda _: LabelFlip("iris").build(0), "n_groups is 4; allowed: 1 to 3, the classes of 'iris'."),
+        (
+            lambda _: LabelFlip(clients=180).build(0),
+            "1797 samples are too few for 180 clients with at least 10 each.",
+        ),
+        (
+            lambda _: Domain("digits").build(0),
+            "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as PACS.",
+        ),
+        (
+            lambda path: Domain(path, column="place").build(0),
+            "Unknown array of labels in '{}' 'place'; allowed: domain, source, x, y.",
+        ),
+        (
+            lambda path: Domain(path, clients_per_domain=11).build(0),
+            "100 samples are too few for 11 clients with at least 10 each.",
+        ),
+    ],
+)
+def test_impossible_options_are_refused(call, sentence, domains):
+    with pytest.raises(FedkinError) as error:
+        call(domains)
+    assert str(error.value) == sentence.format(domains)
+
+
+@pytest.mark.data
+def test_pacs(real, monkeypatch):
+    monkeypatch.setenv("FEDKIN_DATA", str(real("pacs").parent))
+    population = Domain(samples_per_client=20).build(0)
+    assert torch.bincount(population.groups).tolist() == [10] * 4
+    sizes = torch.tensor([len(y) for _, y in population.tests])
+    held_out = [int(sizes[population.groups == group].sum()) for group in range(4)]
+    assert held_out == pytest.approx([0.2 * n for n in (1670, 2048, 2344, 3929)], abs=10)
+    assert population.image_shape == (3, 64, 64)

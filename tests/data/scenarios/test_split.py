@@ -1,0 +1,217 @@
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import FedkinError
+from fedkin.core.seeds import derive_generator
+from fedkin.data.scenarios.split import (
+    apportion,
+    capped_dirichlet,
+    deal,
+    deal_alike,
+    dirichlet_split,
+    iid_split,
+    shard_split,
+)
+
+LABELS = st.lists(st.integers(0, 4), min_size=20, max_size=80).map(lambda labels: torch.tensor(labels))
+SEED = st.integers(0, 2**31)
+
+RULES = {
+    "iid": lambda y, n, rng: iid_split(len(y), n, rng),
+    "dirichlet": lambda y, n, rng: dirichlet_split(y, n, 0.5, rng, min_partition_size=1),
+    "balanced": lambda y, n, rng: dirichlet_split(y, n, 0.5, rng, min_partition_size=1, self_balancing=True),
+    "capped": lambda y, n, rng: capped_dirichlet(y, n, 10, rng, min_size=1),
+    "shards": lambda y, n, rng: shard_split(y, n, rng, shard_size=3, keep_incomplete_shard=True),
+}
+
+
+def rng(seed=0):
+    return derive_generator(seed, "partition")
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@given(y=LABELS, n=st.integers(1, 5), seed=SEED)
+@settings(max_examples=30)
+def test_every_sample_is_dealt_once_and_the_same_to_the_same_seed(rule, y, n, seed):
+    parts = rule(y, n, rng(seed))
+    assert len(parts) == n
+    assert all(len(part) > 0 and part.dtype == torch.int64 for part in parts)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(y)))
+    assert all(torch.equal(one, same) for one, same in zip(parts, rule(y, n, rng(seed)), strict=True))
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_another_seed_deals_otherwise_and_parts_are_shuffled(rule):
+    y = torch.arange(5).repeat_interleave(40)
+    parts, other = rule(y, 4, rng(0)), rule(y, 4, rng(1))
+    assert [part.tolist() for part in parts] != [part.tolist() for part in other]
+    assert any(part.tolist() != part.sort().values.tolist() for part in parts)
+    assert any(not torch.equal(y[part], y[part].sort().values) for part in parts)
+
+
+@given(n=st.integers(1, 100), parts=st.integers(1, 100))
+def test_iid_parts_differ_by_at_most_one(n, parts):
+    if parts <= n:
+        sizes = [len(part) for part in iid_split(n, parts, rng())]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_small_alphas_concentrate_classes():
+    y = torch.arange(10).repeat(200)
+
+    def largest_share(alpha):
+        parts = dirichlet_split(y, 10, alpha, rng(), min_partition_size=1)
+        return float(
+            torch.stack([torch.bincount(y[part], minlength=10) for part in parts]).amax(0).float().mean() / 200
+        )
+
+    assert largest_share(0.05) > 0.6
+    assert largest_share(1000.0) < 0.15
+
+
+def test_one_alpha_per_partition_weighs_them():
+    y = torch.arange(10).repeat(100)
+    sizes = [len(part) for part in dirichlet_split(y, 3, [1.0, 1.0, 50.0], rng(), min_partition_size=1)]
+    assert sizes[2] > 800
+
+
+def test_least_sizes_are_kept():
+    y = torch.arange(4).repeat(50)
+    smallest = [min(len(part) for part in dirichlet_split(y, 5, 0.3, rng(seed))) for seed in range(20)]
+    assert min(smallest) >= 10
+    free = [min(len(part) for part in dirichlet_split(y, 5, 0.3, rng(s), min_partition_size=0)) for s in range(20)]
+    assert min(free) < 10
+
+
+def test_self_balancing_leaves_out_who_is_above_the_average():
+    y = torch.arange(10).repeat(100)
+    plain = [dirichlet_split(y, 10, 0.1, rng(seed), min_partition_size=0) for seed in range(9)]
+    capped = [dirichlet_split(y, 10, 0.1, rng(s), min_partition_size=0, self_balancing=True) for s in range(9)]
+    # one class of 100 on top of at most the average, which is 100
+    assert max(len(part) for parts in capped for part in parts) <= 200
+    assert max(len(part) for parts in plain for part in parts) > 250
+
+
+def test_the_average_itself_is_enough_for_the_capped_split():
+    """With a tiny alpha one client gets all of the first class, which is the average, and so the other the second."""
+    y = torch.arange(2).repeat_interleave(10)
+    capped = [capped_dirichlet(y, 2, 0.001, rng(seed), min_size=0) for seed in range(9)]
+    assert all([len(part) for part in parts] == [10, 10] for parts in capped)
+    flwr = [dirichlet_split(y, 2, 0.001, rng(s), min_partition_size=0, self_balancing=True) for s in range(9)]
+    assert any(len(part) == 20 for parts in flwr for part in parts)
+
+
+def test_the_capped_split_has_the_sizes_of_the_paper():
+    """MNIST at 100 clients by the authors' procedure: 431 to 711 samples, 13 clients without some class."""
+    y = torch.arange(10).repeat(6000)
+    parts = capped_dirichlet(y, 100, 10, rng())
+    sizes = [len(part) for part in parts]
+    assert 380 < min(sizes) < 530
+    assert 650 < max(sizes) < 780
+    assert 3 <= sum(len(y[part].unique()) < 10 for part in parts) <= 30
+
+
+def test_shards_are_blocks_of_sorted_samples():
+    y = torch.arange(10).repeat(30)[torch.randperm(300, generator=rng())]
+    parts = shard_split(y, 15, rng(), num_shards_per_partition=2)
+    assert [len(part) for part in parts] == [20] * 15
+    # shards of 10 out of classes of 30 never mix classes
+    assert {int(count) for part in parts for count in torch.bincount(y[part])} == {0, 10, 20}
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({"num_shards_per_partition": 2, "shard_size": 5}, [10, 10, 10]),
+        ({"num_shards_per_partition": 2}, [32, 32, 32]),
+        ({"shard_size": 10}, [40, 30, 30]),
+    ],
+)
+def test_sizes_of_shards(options, sizes):
+    assert [len(part) for part in shard_split(torch.zeros(101, dtype=torch.int64), 3, rng(), **options)] == sizes
+
+
+def test_an_incomplete_shard_is_kept_on_demand():
+    y = torch.zeros(101, dtype=torch.int64)
+    sizes = sorted(len(p) for p in shard_split(y, 3, rng(), shard_size=10, keep_incomplete_shard=True))
+    assert sum(sizes) == 101
+    assert sum(size % 10 == 1 for size in sizes) == 1
+
+
+@given(y=LABELS, held=st.lists(st.lists(st.integers(0, 6), max_size=9), min_size=1, max_size=4).filter(any), seed=SEED)
+def test_dealing_alike_follows_what_is_held(y, held, seed):
+    held = [torch.tensor(own, dtype=torch.int64) for own in held]
+    parts = deal_alike(y, held, rng(seed))
+    together = torch.cat(parts)
+    assert len(together.unique()) == len(together)
+    assert set(y[together].tolist()) == set(y.tolist()) & set(torch.cat(held).tolist())
+    counts = torch.stack([torch.bincount(own, minlength=7) for own in held]).double()
+    wanted = counts / counts.sum(0).clamp(min=1) * torch.bincount(y, minlength=7)
+    got = torch.stack([torch.bincount(y[part], minlength=7) for part in parts])
+    assert float((got - wanted).abs().max()) < 1
+
+
+def test_dealing_by_counts():
+    y = torch.tensor([0] * 5 + [1] * 5)
+    parts = deal(y, torch.tensor([[2, 3], [4, 0]]), rng())
+    assert [torch.bincount(y[part], minlength=2).tolist() for part in parts] == [[2, 4], [3, 0]]
+    assert len(torch.cat(parts).unique()) == 9
+
+
+@given(total=st.integers(0, 500), weights=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_apportioned_parts_add_up_and_are_within_one_of_their_quota(total, weights):
+    parts = apportion(total, weights)
+    assert sum(parts) == total
+    assert all(abs(p - total * w / sum(weights)) < 1 for p, w in zip(parts, weights, strict=True))
+
+
+def test_ten_thousand_clients_take_seconds():
+    y = torch.arange(10).repeat(20_000)
+    begun = time.process_time()
+    for rule in ("iid", "capped", "shards"):
+        assert len(RULES[rule](y, 10_000, rng())) == 10_000
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda y: iid_split(40, 41, rng()), "The number of clients is 41; allowed: 1 to 40, the number of samples."),
+        (lambda y: iid_split(40, 0, rng()), "The number of clients is 0; allowed: 1 to 40, the number of samples."),
+        (
+            lambda y: dirichlet_split(y, 2, 0.0, rng()),
+            "alpha is 0.0; allowed: one number above 0, or one for each of the 2 clients.",
+        ),
+        (
+            lambda y: dirichlet_split(y, 2, [1.0], rng()),
+            "alpha is [1.0]; allowed: one number above 0, or one for each of the 2 clients.",
+        ),
+        (lambda y: capped_dirichlet(y, 5, 1, rng()), "40 samples are too few for 5 clients with at least 10 each."),
+        (
+            lambda y: dirichlet_split(y, 4, 0.01, rng()),
+            "No Dirichlet split with alpha 0.01 gave each of 4 clients 10 of 40 samples in 1000 attempts; take fewer "
+            "clients, a larger alpha or a smaller least size.",
+        ),
+        (
+            lambda y: shard_split(y, 2, rng()),
+            "Shards need num_shards_per_partition, shard_size or both; neither is given.",
+        ),
+        (lambda y: shard_split(y, 2, rng(), shard_size=0), "shard_size is 0; allowed: 1 or more."),
+        (
+            lambda y: shard_split(y, 5, rng(), num_shards_per_partition=2, shard_size=5),
+            "2 shards of 5 for each of 5 clients are 50 samples, but there are only 40.",
+        ),
+        (
+            lambda y: shard_split(y, 5, rng(), shard_size=10),
+            "40 samples make 4 shards of 10, too few for 5 clients.",
+        ),
+    ],
+)
+def test_impossible_splits_are_refused(call, sentence):
+    with pytest.raises(FedkinError) as error:
+        call(torch.arange(2).repeat(20))
+    assert str(error.value) == sentence

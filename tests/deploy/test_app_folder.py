@@ -1,0 +1,146 @@
+import subprocess
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from flwr.cli.build import build_fab_from_disk
+
+from fedkin.cli import main
+from fedkin.core import FedkinError
+from fedkin.deploy import certificates
+from fedkin.deploy.app_folder import init
+from fedkin.deploy.certificates import make_key, new_certificates, write_certificates
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    return told
+
+
+def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    assert "is not an empty folder; give a new one" in refused(capsys, "federation", "init", tmp_path / "full")
+    new = tmp_path / "new"
+    assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
+    told = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
+    assert "did you mean 'method.n_clusters'" in told
+    assert not new.exists()
+    make_key(tmp_path / "key")
+    assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
+def test_sites_get_the_app_and_nothing_that_is_the_servers(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    init(app, "kfed", 3, [], "127.0.0.1", 8000, False)
+    sent = packed(app)
+    assert sent == {"pyproject.toml", "experiment.toml", "site.example.toml", *PACKAGE}
+    for folder in ("results", "another"):
+        (app / folder).mkdir()
+        for name in ("federation.json", "result.json", "records.jsonl", "config.toml"):
+            (app / folder / name).write_text("{}")
+    deep = app / "flower" / "apps" / "/".join("abcdefghijk")
+    deep.mkdir(parents=True)
+    (deep / "server.py").write_text("")
+    assert packed(app) == sent
+
+
+PACKAGE = {f"fedkin_app/{name}.py" for name in ("__init__", "server", "client")}
+
+
+def packed(app: Path) -> set[str]:
+    """Names of the files that Flower sends to the sites."""
+    with ZipFile(BytesIO(build_fab_from_disk(app))) as fab:
+        return {name for name in fab.namelist() if not name.startswith(".info/")}
+
+
+def test_without_flower_one_sentence_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'fedkin[flower]'" in refused(capsys, "federation", "init", tmp_path / "app")
+
+
+def test_a_site_has_a_key_that_only_it_can_read(tmp_path: Path) -> None:
+    public = make_key(tmp_path / "site.key")
+    private = load_ssh_private_key((tmp_path / "site.key").read_bytes(), None)
+    assert private.public_key() == load_ssh_public_key(public.read_bytes())
+    assert (tmp_path / "site.key").stat().st_mode & 0o077 == 0
+
+
+def test_the_servers_certificate_is_for_its_hosts_and_signed_by_the_authority(tmp_path: Path) -> None:
+    write_certificates(tmp_path, new_certificates(["fed.example.org", "10.0.0.7"]))
+    authority, server = (x509.load_pem_x509_certificate((tmp_path / f"{n}.crt").read_bytes()) for n in ("ca", "server"))
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fed.example.org"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7"]
+    assert authority.public_key() != server.public_key()
+    with pytest.raises(FedkinError, match=r"ca.crt exists already"):
+        write_certificates(tmp_path, new_certificates(["fed.example.org"]))
+
+
+LONG = f"{'a' * 40}.{'b' * 32}.org"
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [(LONG, LONG), ("krankenhaus-münchen.de", "xn--krankenhaus-mnchen-y6b.de"), ("MÜNCHEN", "xn--mnchen-3ya")],
+)
+def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, known: str, tmp_path: Path) -> None:
+    init(tmp_path / "app", "kfed", 3, [], host, 8443, False)
+    server = x509.load_pem_x509_certificate((tmp_path / "app" / "certificates" / "server.crt").read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [known]
+    for script in ("flwr.sh", "start-site.sh"):
+        assert f"{known}:8443" in (tmp_path / "app" / script).read_text()
+    for key in ("ca.key", "server.key"):
+        assert (tmp_path / "app" / "certificates" / key).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("host", ["a" * 77, "a..b", "", "klinik-weiß.de"])
+def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(capsys, "federation", "init", tmp_path / "app", "kfed", "--host", host)
+    assert f"'{host}' is no name of a host: " in told or "has more than one form in ASCII; " in told
+    assert not (tmp_path / "app").exists()
+
+
+def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "write_secret", stop)
+        with pytest.raises(KeyboardInterrupt):
+            make_key(tmp_path / "site.key")
+    assert [path.name for path in tmp_path.iterdir()] == ["site.key.pub"]
+    private = load_ssh_private_key(
+        (tmp_path / "site.key").read_bytes() if make_key(tmp_path / "site.key") else b"", None
+    )
+    assert private.public_key() == load_ssh_public_key((tmp_path / "site.key.pub").read_bytes())
+
+
+def test_scripts_are_sh_and_the_experiment_is_whole(tmp_path: Path) -> None:
+    for insecure in (False, True):
+        folder = tmp_path / str(insecure)
+        init(folder, "fedcref", 4, ["method.stability=0.9"], "fed.example.org", 8443, insecure)
+        for script in folder.glob("*.sh"):
+            subprocess.run(["sh", "-n", script], check=True)
+        text = (folder / "experiment.toml").read_text()
+        assert "stability = 0.9" in text
+        assert "sites = 4" in text
+        assert "fed.example.org:8443" in (folder / "flwr.sh").read_text() + (folder / "start-site.sh").read_text()
+        assert "$" not in (folder / "README.md").read_text()

@@ -1,0 +1,269 @@
+"""Runs on Flower's own SuperLink and SuperNodes, all on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from running import Deployment, fedkin, wait_until
+from safetensors.torch import load_file
+from sklearn.datasets import load_digits
+
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core import FedkinError
+from fedkin.core.trees import load_tree
+from fedkin.deploy.app_folder import init
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import execute
+
+DONE = "fedkin: Done; what was found is in results"
+
+
+def written(folder: Path, sites: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Path]:
+    """A file for each site, by name, in a folder that the local engine can read as well."""
+    folder.mkdir()
+    paths = {}
+    for i, (x, y) in enumerate(sites):
+        paths[f"site-{i}"] = folder / f"site-{i}.npz"
+        np.savez(paths[f"site-{i}"], x=x.astype(np.float32), y=y)
+    return paths
+
+
+def digits(count: int, classes: int = 4, groups: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Digits dealt out; site i sees some classes only, or, with `groups`, all by the names of one of them."""
+    x, y = load_digits(return_X_y=True)
+    x = x / 16
+    if groups > 1:
+        return [(x[i::count], (y[i::count] + 3 * (i % groups)) % 10) for i in range(count)]
+    held = [np.isin(y, [(i + k) % 10 for k in range(classes)]) for i in range(count)]
+    return [(x[mask], y[mask]) for mask in held]
+
+
+@contextmanager
+def prepared(folder: Path, files: dict[str, Path], *arguments: str) -> Iterator[Deployment]:
+    """A server that listens, and sites that have been started; all stopped at the end."""
+    with Deployment(folder, *arguments, "--sites", str(len(files))) as deployed:
+        deployed.start_server()
+        for name, path in files.items():
+            deployed.add_site(name, f'name = "{name}"\ndata = "{path}"\nfolder = "private"\n')
+            deployed.start_site(name)
+        yield deployed
+
+
+def locally(deployed: Deployment, experiment: str, folder: Path, data: Path, *more: str) -> Path:
+    """The same experiment on the local engine."""
+    here = [f'data.source="{data}"', "engine.name=local", *more]
+    return execute(load_config(deployed.app / experiment, here), folder).folder
+
+
+def kept(deployed: Deployment, name: str) -> Path:
+    """The folder of results of a site's last run."""
+    runs = (deployed.folder / name / "private" / "results").iterdir()
+    return max(runs, key=lambda path: path.stat().st_mtime)
+
+
+def labels(path: Path) -> list[int]:
+    return [int(line.split(",")[1]) for line in path.read_text().splitlines()[1:]]
+
+
+def agreement(deployed: Deployment, local: Path, names: list[str]) -> float:
+    """ARI of all samples' groups at the sites with those of the local engine."""
+    there = [group for name in names for group in labels(kept(deployed, name) / "labels.csv")]
+    here = [group for i in range(len(names)) for group in labels(local / "labels" / f"site-{i}.csv")]
+    return float(adjusted_rand(np.array(here), np.array(there)))
+
+
+def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) -> None:
+    files = written(tmp_path / "data", digits(2, classes=6))
+    settings = ("--set", "method.n_clusters=8", "--set", "tracking.to=['tensorboard']")
+    with prepared(tmp_path, files, "kfed", *settings) as deployed:
+        unknown = deployed.add_site("stranger", 'name = "x"\ndata = "x.npz"\nfolder = "private"\n', register=False)
+        stranger = deployed.start_site(unknown.parent.name)
+        run = deployed.run()
+        deployed.hears(run, DONE, 300)
+        deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
+        local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
+        assert agreement(deployed, local, list(files)) == 1.0
+        results = deployed.app / "results"
+        assert steps(results) == steps(local)
+        assert not (results / "labels").exists()  # they are the sites' own
+        found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
+        assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
+        assert "sites took part; their samples never left them" in (results / "report.html").read_text()
+        assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
+        experiment = deployed.app / "experiment.toml"
+        experiment.write_text(experiment.read_text().replace("seed = 0", "seed = 1", 1))
+        deployed.hears(deployed.run(), "results holds another experiment; give another folder", 60)
+
+
+def sent_as_tracked(results: Path) -> list[float]:
+    """Bytes sent as of every step, as TensorBoard reads them back."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(results / "tensorboard"))
+    found.Reload()
+    return [event.value for event in found.Scalars("traffic/sent_bytes")]
+
+
+@pytest.mark.slow
+def test_fedcref_on_six_sites_finds_the_same_communities(tmp_path: Path) -> None:
+    files = written(tmp_path / "data", digits(6))
+    few = ("--set", "method.rounds=3", "--set", "method.max_iterations=4")
+    with prepared(tmp_path, files, "fedcref", *few) as deployed:
+        deployed.hears(deployed.run(), DONE, 3600)
+        local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
+        assert agreement(deployed, local, list(files)) == 1.0
+
+
+METHODS: dict[str, tuple[str, ...]] = {
+    "fedcref": ("method.local_epochs=10", "method.rounds=3", "method.max_iterations=2"),
+    "kfed": ("method.n_clusters=10",),
+    "ccfc": ("method.n_clusters=4", "method.pretrain_rounds=2", "method.cluster_rounds=2", "method.latent=8"),
+    "ocfl": ("method.rounds=6",),
+    "ifca": ("method.rounds=4", "method.n_clusters=2"),
+    "embedding": ("method.rounds=2", "method.pretraining_rounds=2"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) -> None:
+    files = written(tmp_path / "data", digits(4, groups=2 if name in ("ocfl", "ifca", "embedding") else 1))
+    options = [word for option in METHODS[name] for word in ("--set", option)]
+    with prepared(tmp_path, files, name, "--insecure", *options) as deployed:
+        deployed.hears(deployed.run(), DONE, 1800)
+        for site, path in files.items():
+            check_nothing_private(bytes(deployed.wires[site].crossed), path)
+        local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
+        results = deployed.app / "results"
+        if (local / "clients.csv").exists():
+            assert groups_of(results) == groups_of(local)
+            for i, site in enumerate(files):
+                own = json.loads((kept(deployed, site) / "result.json").read_text())
+                assert own["result"]["group"] == groups_of(local)[i]
+                assert predict(kept(deployed, site), str(files[site]), client=0) == predict(
+                    local, str(files[site]), client=i
+                )
+        else:
+            assert agreement(deployed, local, list(files)) == 1.0
+
+
+def check_nothing_private(crossed: bytes, path: Path) -> None:
+    """No row of samples and no labels among all the bytes that crossed to a site and from it."""
+    with np.load(path) as file:
+        x, y = file["x"], file["y"]
+    assert x.astype(np.float64).sum(0).tobytes() in crossed  # what scaling asks for, as proof that it would be seen
+    rows = [row for row in np.unique(x, axis=0) if len(np.unique(row)) > 5]
+    assert not any(row.astype(kind).tobytes() in crossed for row in rows for kind in (np.float32, np.float64))
+    assert not any(y.astype(kind).tobytes() in crossed for kind in (np.int64, np.int32, np.uint8))
+
+
+def groups_of(folder: Path) -> list[int]:
+    return labels(folder / "clients.csv")
+
+
+@pytest.mark.slow
+def test_whoever_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The run is, to the last number, one in which the killed site did not answer in those rounds."""
+    files = written(tmp_path / "data", digits(3, groups=2))
+    with prepared(tmp_path, files, "fedavg", "--set", "method.rounds=16") as deployed:
+        run, results = deployed.run(), deployed.app / "results"
+        deployed.hears(run, "fedkin: Step 2 in ", 600)
+        deployed.sites["site-1"].kill()
+        deployed.start_site("site-1")
+        wait_until(lambda: missed(results) and 1 in steps(results)[-1]["answered"], 600, "it is back")
+        (server,) = [program for program in deployed.programs if program.log.name == "server.log"]
+        server.kill()
+        done = steps(results)
+        assert len(done) < 16
+        deployed.start_server()
+        again = deployed.run()
+        deployed.hears(again, DONE, 900)
+        assert steps(results)[: len(done)] == done
+        assert f"fedkin: Step {len(done)} " not in again.said()
+        lost = [f"[{1 + offset(results) + step}, {client}]" for step, client in missed(results)]
+        local = locally(
+            deployed, "experiment.toml", tmp_path / "local", tmp_path / "data", f"engine.failures=[{', '.join(lost)}]"
+        )
+        assert missed(results) == missed(local)
+        found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
+        assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
+        print("seconds of the steps:", [line["seconds"] for line in lines(results / "timing.jsonl")])
+
+
+def missed(folder: Path) -> list[tuple[int, int]]:
+    """Who was missing, as (step, client), steps counted from 0."""
+    return [(at, int(client)) for at, line in enumerate(steps(folder)) for client in line["missing"]]
+
+
+def offset(folder: Path) -> int:
+    """Exchanges before the first step of federated averaging, which makes one in each."""
+    return int(load_tree(folder / "checkpoint.safetensors")["exchange"]) - len(steps(folder))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def steps(folder: Path) -> list[dict[str, Any]]:
+    """A run's records, without what only the local engine knows the truth for."""
+    kept = lines(folder / "records.jsonl")
+    return [{name: value for name, value in line.items() if name != "metrics"} for line in kept]
+
+
+@pytest.mark.slow
+def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path: Path) -> None:
+    files = written(tmp_path / "data", digits(3, classes=6))
+    np.savez(tmp_path / "narrow.npz", x=np.zeros((9, 5), np.float32))
+    with prepared(tmp_path, files, "kfed", "--set", "method.n_clusters=8") as deployed:
+        elsewhere = tmp_path / "elsewhere"
+        fedkin("federation", "init", str(elsewhere), "kfed")
+        shutil.rmtree(elsewhere / "fedkin_app")
+        data = files["site-0"]
+        deployed.add_site("distrusts", f'name = "site-8"\ndata = "{data}"\nfolder = "private"\n')
+        deployed.add_site("double", f'name = "site-1"\ndata = "{data}"\nfolder = "private"\n')
+        deployed.add_site("narrow", f'name = "site-9"\ndata = "{tmp_path / "narrow.npz"}"\nfolder = "private"\n')
+        distrusts = deployed.start_site("distrusts", elsewhere / "certificates" / "ca.crt")
+        deployed.start_site("double")
+        deployed.start_site("narrow")
+        run = deployed.run()
+        told = deployed.hears(run, DONE, 600)
+        assert "Refused: Another site is called 'site-1' already; every site needs a name of its own." in told
+        assert "Refused: Site 'site-9' has samples of shape (5,), but most sites have samples of shape (64,)." in told
+        deployed.hears(distrusts, ", is not the server of", 60)
+        ledger = json.loads((deployed.app / "results" / "federation.json").read_text())
+        assert list(ledger["sites"]) == list(files)
+
+
+@pytest.mark.parametrize("method", ["kmeans", "fuzzy-cmeans", "dec"])
+def test_yardsticks_that_move_data_are_refused(method: str, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=f"'{method}' has all samples sent to the server"):
+        init(tmp_path / "app", method, 3, [], "127.0.0.1", 8000, False)
+    assert not (tmp_path / "app").exists()
+
+
+def test_what_init_writes_is_safe_unless_asked_otherwise(tmp_path: Path) -> None:
+    closed = Deployment(tmp_path / "closed", "ocfl", "--host", "fed.example.org", "--set", "method.rounds=7")
+    text = {path.name: path.read_text() for path in closed.app.rglob("*") if path.suffix in (".sh", ".md", ".toml")}
+    assert "--enable-supernode-auth" in text["start-server.sh"]
+    assert "--host 0.0.0.0" in text["start-server.sh"]
+    assert "--insecure" not in text["start-server.sh"] + text["start-site.sh"] + text["flwr.sh"]
+    for switch in ("TELEMETRY_ENABLED=0", "DISABLE_UPDATE_CHECK=1", "DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1"):
+        assert f"export FLWR_{switch}" in text["environment.sh"]
+    experiment = tomllib.loads(text["experiment.toml"])
+    assert (experiment["method"]["rounds"], experiment["engine"]["sites"]) == (7, 3)
+    for key in closed.app.glob("certificates/*.key"):
+        assert key.stat().st_mode & 0o077 == 0
+    open_ = Deployment(tmp_path / "open", "ocfl", "--insecure")
+    assert not (open_.app / "certificates").exists()
+    assert "nothing is encrypted" in (open_.app / "README.md").read_text()
+    assert "--host 127.0.0.1" in (open_.app / "start-server.sh").read_text()

@@ -1,0 +1,167 @@
+"""A run on sites that answer in this process: begun, gone on with, refused, and what its sites keep."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+import planted
+from fedkin.core import FedkinError
+from fedkin.core.files import occupied
+from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.reading.sources import load_sites
+from fedkin.deploy.server_app import LEDGER, serve
+from fedkin.deploy.site_app import _site_of, keep
+from fedkin.deploy.site_file import read_site
+from fedkin.engines.site import Site
+from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import execute
+from nodes import Nodes, nodes_of
+
+GROUPS = [0, 1, 0, 1]
+NAMES = np.array([f"class {label}" for label in range(planted.CLASSES)])
+OPTIONS = ["method.module=perceptron", "method.rounds=4", "method.local_epochs=2"]
+FEDERATED = ["data.source=federation", "scenario.name=sites", "engine.name=flower", "engine.sites=4"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A file for each site."""
+    (tmp_path / "data").mkdir()
+    for client in planted.clients(GROUPS, planted.OPPOSITE):
+        np.savez(tmp_path / "data" / f"site-{client.id}.npz", x=3 * client.x.numpy() + 9, y=NAMES[client.y.numpy()])
+    return tmp_path / "data"
+
+
+def grid(data: Path, folder: Path) -> Nodes:
+    """The sites as nodes; each keeps what is its own in its folder."""
+    made = [
+        Site(f"site-{i}", folder / f"site-{i}", one.x, one.y, one.classes, prepare=restore_scaling)
+        for i, one in enumerate(load_sites(str(data)))
+    ]
+    return nodes_of(made, keep)
+
+
+def config(method: str, *more: str) -> Config:
+    return load_config(method, [*FEDERATED, *more])
+
+
+def kept(folder: Path, site: int) -> Path:
+    (run,) = (folder / f"site-{site}" / "results").iterdir()
+    return run
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("records.jsonl", "result.json", "models.safetensors")}
+
+
+def test_every_site_keeps_its_groups_model_which_serves_it_as_in_a_run_here(data: Path, tmp_path: Path) -> None:
+    settings = [*OPTIONS, "method.clustering_round=2"]
+    serve(grid(data, tmp_path), config("hierarchical", *settings), tmp_path / "out")
+    local = [f"data.source={data}", "scenario.name=sites", *settings]
+    here = execute(load_config("hierarchical", local), tmp_path / "here").folder
+    groups = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
+    assert planted.same_partition(groups, GROUPS)
+    for site, group in enumerate(groups):
+        own, file = kept(tmp_path, site), str(data / f"site-{site}.npz")
+        assert json.loads((own / "result.json").read_text())["result"]["group"] == group
+        assert predict(own, file, client=0) == predict(here, file, client=site)
+
+
+def test_every_site_keeps_the_groups_of_its_samples(data: Path, tmp_path: Path) -> None:
+    settings = ["method.n_clusters=6"]
+    serve(grid(data, tmp_path), config("kfed", *settings), tmp_path / "out")
+    local = [f"data.source={data}", "scenario.name=sites", *settings]
+    here = execute(load_config("kfed", local), tmp_path / "here").folder
+    for site in range(4):
+        assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
+        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
+    assert not (tmp_path / "out" / "labels").exists()
+
+
+def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:
+    def nodes() -> Nodes:
+        made = []
+        for i in range(4):
+            file = tmp_path / f"{i}.toml"
+            file.write_text(f'name="site-{i}"\ndata="{data}/site-{i}.npz"\nfolder="site-{i}"\nepsilon=500.0')
+            made.append(read_site(file).site())
+        return nodes_of(made, keep)
+
+    asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
+    with pytest.raises(FedkinError, match=r"has a budget of privacy, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"):
+        serve(nodes(), asks, tmp_path / "scaled")
+    asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
+    serve(nodes(), asks, tmp_path / "out")
+    assert json.loads((tmp_path / "site-0" / "account.json").read_text())["epsilon"] == pytest.approx(500.0)
+    with pytest.raises(FedkinError, match=r"All sites have spent their budgets .* nothing leaves"):
+        serve(nodes(), asks, tmp_path / "again")
+    with pytest.raises(FedkinError, match="has a budget of privacy, and task"):
+        serve(nodes(), config("kfed", "method.n_clusters=2", "data.scaling=none"), tmp_path / "other")
+
+
+def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_path: Path) -> None:
+    serve(grid(data, tmp_path / "a"), config("fedavg", *OPTIONS), tmp_path / "straight")
+    nodes, told, out = grid(data, tmp_path / "b"), config("fedavg", *OPTIONS), tmp_path / "stopped"
+
+    def stop(message: Any, partition: int) -> None:
+        if (out / "records.jsonl").exists() and len((out / "records.jsonl").read_text().splitlines()) == 2:
+            raise KeyboardInterrupt
+
+    nodes.troubles = stop
+    with pytest.raises(KeyboardInterrupt):
+        serve(nodes, told, out)
+    ledger = json.loads((out / LEDGER).read_text())
+    assert list(ledger["sites"]) == [f"site-{i}" for i in range(4)]
+    serve(grid(data, tmp_path / "b"), told, out)
+    assert files(out) == files(tmp_path / "straight")
+    assert json.loads((out / LEDGER).read_text()) == ledger
+
+
+def test_who_could_not_keep_its_results_is_named(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site-2").mkdir()
+    (tmp_path / "site-2" / "results").write_text("in the way")
+    serve(grid(data, tmp_path), config("kfed", "method.n_clusters=6"), tmp_path / "out")
+    told = capsys.readouterr().out
+    assert "fedkin: Site 'site-2' has not kept its results: its site file, data or private folder " in told
+    assert told.endswith(f"fedkin: Done; what was found is in {tmp_path / 'out'}\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "more", "sentence"),
+    [
+        (lambda out: None, "engine.sites=none", r"^'engine\.sites' has no default on a real federation; give"),
+        (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),
+        (lambda out: (out / LEDGER).write_text("{}"), "seed=0", r"federation\.json is not as fedkin wrote it"),
+        (lambda out: (out / LEDGER).write_text("[1"), "seed=0", r"federation\.json is not as fedkin wrote it"),
+    ],
+    ids=["no number", "another experiment", "an empty ledger", "a broken ledger"],
+)
+def test_what_cannot_go_on_is_refused(
+    spoil: Callable[[Path], Any], more: str, sentence: str, data: Path, tmp_path: Path
+) -> None:
+    once = [*OPTIONS, "method.rounds=1"]
+    serve(grid(data, tmp_path), config("fedavg", *once), tmp_path / "out")
+    spoil(tmp_path / "out")
+    with pytest.raises(FedkinError, match=sentence):
+        serve(grid(data, tmp_path), config("fedavg", *once, more), tmp_path / "out")
+
+
+def test_a_site_without_a_file_is_refused() -> None:
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
+    with pytest.raises(FedkinError, match=r"^The SuperNode was started without a site's file: --node-config 'site="):
+        _site_of(context)
+
+
+def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
+    with occupied(tmp_path / "out"):
+        with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
+            serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
+        assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]

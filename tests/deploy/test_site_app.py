@@ -1,0 +1,140 @@
+"""What a real site tells the server of itself, and what it keeps to itself."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fedkin.core import FedkinError
+from fedkin.data.preparing.scaling import moments, restore_scaling
+from fedkin.data.reading.sources import load
+from fedkin.deploy.server_app import _share
+from fedkin.deploy.site_app import client_app, keep
+from fedkin.engines.flower.roster import Roster
+from fedkin.engines.site import Request, Site
+from fedkin.experiment import outputs
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import execute
+from fedkin.methods.samples.centralized import send_samples
+from nodes import Nodes, federation
+
+ROWS = "a,diagnosis\n" + "".join(f"{row}.25,{row}.75\n" for row in range(8))
+TOLD = "its site file, data or private folder cannot be used; its own log says more"
+
+
+def node(folder: Path, csv: str, label: str = "none") -> Nodes:
+    """The one node of a federation whose site has this file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "north.csv").write_text(csv)
+    text = f'name = "north"\ndata = "north.csv"\nfolder = "private"\nlabel = "{label}"\n'
+    (folder / "site.toml").write_text(text)
+    nodes = Nodes(client_app(), 1)
+    nodes.contexts[nodes.node(0)].node_config["site"] = str(folder / "site.toml")
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("csv", "label", "words"),
+    [
+        (ROWS + "9,Jane Doe: HIV positive\n", "none", "(it holds 'Jane Doe: HIV positive')"),
+        ("63,145,233\n" + "1,2,3\n" * 4, "none", "holds numbers (63, 145, 233, ...)"),
+        (ROWS, "outcome", "Unknown label column of"),
+    ],
+)
+def test_data_that_are_refused_are_told_to_the_site_alone(
+    csv: str, label: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes, told = node(tmp_path / "site", csv, label), []
+    assert Roster(nodes, told=told.append).greet() == []
+    assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    assert words in caplog.text
+    assert "north.csv" in caplog.text
+
+
+def test_a_site_file_that_is_refused_is_told_to_the_site_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes, told = node(tmp_path / "site", ROWS), []
+    (tmp_path / "site" / "site.toml").write_text("nam = 3")
+    assert Roster(nodes, told=told.append).greet() == []
+    assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    assert "site.toml" in caplog.text
+
+
+def test_where_its_files_are_is_the_sites_own_affair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fed = federation(node(tmp_path / "site", ROWS))
+    fed.insist(moments, {})
+    run = tmp_path / "site" / "private" / "ab12"
+    with Site("north", run.parent, torch.ones(1, 1)).memory("ab12"):
+        assert fed.ask(moments, fed.all()) == {}
+    assert fed.missing == {0: TOLD}
+    assert f"Another process is at work in {run}" in caplog.text
+    (run / "memory-1.safetensors").write_text("garbage")
+    assert fed.ask(moments, fed.all()) == {}
+    assert fed.missing == {0: TOLD}
+    assert "Cannot read " in caplog.text
+    (run / "memory-1.safetensors").unlink()
+
+    scaling = {"mode": "none", "shape": [1], "mean": torch.zeros(1), "scale": torch.ones(1)}
+    share = {"method": "fedavg", "result": {"group": 0}, "scaling": scaling, "classes": []}
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", full)
+        assert fed.conclude({0: share}) == {0: TOLD}
+    assert "No space left on device" in caplog.text
+
+
+def test_what_is_refused_for_the_servers_sake_is_told_to_it(tmp_path: Path) -> None:
+    fed = federation(node(tmp_path / "site", ROWS), classes=["yes", "no"])
+    fed.run = "../.."
+    assert fed.ask(moments, fed.all()) == {}
+    assert fed.missing == {0: "The request's run is not a token of hexadecimal digits."}
+
+
+def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
+    fed = federation(node(tmp_path / "site", ROWS))
+    with pytest.raises(FedkinError, match=r"^Task '.*send_samples' would have the site's samples sent away"):
+        fed.insist(send_samples, {})
+    assert fed.exchange == 1
+
+
+def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, told, waits = federation(node(tmp_path / "site", ROWS)), [], []
+    fed.roster.told = told.append
+    monkeypatch.setattr("fedkin.engines.flower.grid.time.sleep", waits.append)
+    fed.run = "../.."
+    with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
+        fed.insist(moments, {})
+    assert told[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
+    assert len(told) == 19
+    assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]
+
+
+QUICK = ["scenario.name=label-groups", "scenario.clients=4", "method.module=perceptron"]
+
+
+@pytest.mark.parametrize("method", ["ocfl", "fedavg", "ifca", "embedding"])
+def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path: Path) -> None:
+    more = ["method.pretraining_rounds=1"] if method == "embedding" else []
+    config = load_config(method, [*QUICK, "method.rounds=2", *more])
+    outcome = execute(config, tmp_path / "run")
+    found = outputs.load_found(tmp_path / "run")
+    population = SimpleNamespace(classes=found.classes)
+    run = SimpleNamespace(method=config.method, config=config, scaling=found.scaling, population=population)
+    site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_scaling)
+    keep(site, Request("ab12", 1, 0, 9, 8, ""), _share(run, found.result, 1))
+    digits = load("digits")
+    np.savez(tmp_path / "new.npz", x=digits.x[:20].numpy(), y=np.array(digits.classes)[digits.y[:20].numpy()])
+    kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")
+    assert outputs.predict(kept, new, client=0) == outputs.predict(outcome.folder, new, client=1)
+    with pytest.raises(
+        FedkinError, match="ab12 is a site's share, the model of one group; assign with the run's folder"
+    ):
+        outputs.assign(kept, new)

@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedkin.core import Client, FedkinError
+from fedkin.deploy.site_file import read_site
+from fedkin.privacy.gaussian import gaussian_mu
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "site.toml"
+    path.write_text(text)
+    return path
+
+
+def minimal(folder: Path, more: str = "", data: str = "a.npz") -> Path:
+    np.savez(folder / "a.npz", x=np.eye(4, 3, dtype=np.float32), y=np.array(["cat", "dog", "cat", "dog"]))
+    return written(folder, f'name = "a"\ndata = "{data}"\nfolder = "private"\n{more}')
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    site = read_site(minimal(tmp_path)).site()
+    assert site.folder == tmp_path / "private"
+    assert site.x.shape == (4, 3)
+    assert site.y is not None
+    assert (site.name, site.classes, site.y.tolist()) == ("a", ["cat", "dog"], [0, 1, 0, 1])
+    client = Client(0, torch.ones(2, 3), state={"scaling_mean": torch.ones(3), "scaling_scale": torch.ones(3)})
+    site.prepare(client)
+    assert client.x.tolist() == [[0.0] * 3] * 2  # scaled as it remembers
+
+
+def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
+    site = read_site(minimal(tmp_path, 'label = "none"')).site()
+    assert site.y is None
+    assert site.introduction(labels=True)["classes"] == []
+    labelled = read_site(minimal(tmp_path)).site()
+    assert labelled.introduction(labels=False)["classes"] == []
+    assert labelled.introduction(labels=True)["classes"] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('name = "a"', "'data' in .*site.toml: field required."),
+        ('name = ""\ndata = "a"\nfolder = "b"', "'name' in .*should have at least 1 character"),
+        ('name = 3\ndata = "a"\nfolder = "b"', "'name' in .*should be a valid string"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nfolde = "c"', "Unknown key in .*'folde'; did you mean 'folder'"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nthreads = 0', "'threads' in .*greater than 0"),
+        (
+            'name = "a"\ndata = "a"\nfolder = "b"\ndevice = "abacus"',
+            "'device' in .*site.toml is 'abacus'; it should be auto or a device of this machine: cpu",
+        ),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' in .*: input should be greater than 0"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' in .*: input should be a finite number"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' in .*: input should be less than 1"),
+        ("name = ", "is not a TOML file"),
+    ],
+)
+def test_what_is_wrong_in_it_is_said_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(FedkinError, match=words):
+        read_site(written(tmp_path, text))
+
+
+def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
+    assert read_site(minimal(tmp_path)).site().reserve is None
+    site = read_site(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6")).site()
+    assert site.reserve is not None
+    assert site.reserve("f00d", gaussian_mu(4.0, 1e-6))
+    assert not site.reserve("beef", 0.1)
+    assert list(json.loads((tmp_path / "private" / "account.json").read_text())["runs"]) == ["f00d"]
+
+
+def test_a_file_or_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"Cannot read .*nowhere.toml: No such file"):
+        read_site(tmp_path / "nowhere.toml")
+    with pytest.raises(FedkinError, match=r"b.npz' does not exist"):
+        read_site(minimal(tmp_path, data="b.npz")).site()

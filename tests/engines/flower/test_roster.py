@@ -1,0 +1,128 @@
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.app import Context, Message
+
+from fedkin.core import FedkinError
+from fedkin.data.preparing.scaling import moments
+from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.engines.flower.roster import NOWHERE, Member, Roster
+from fedkin.engines.flower.wire import content
+from fedkin.engines.site import Site
+from nodes import Nodes, nodes_of
+
+
+def site(folder: Path, name: str, width: int = 3, features: tuple[str, ...] = ()) -> Site:
+    return Site(name, folder, torch.ones(4, width), features=list(features))
+
+
+def grid(folder: Path, *sites: Site) -> Nodes:
+    return nodes_of(sites)
+
+
+def test_ids_are_in_the_order_of_names_whatever_the_order_of_nodes(tmp_path: Path) -> None:
+    names = ["delta", "alpha", "charlie", "bravo"]
+    members = Roster(grid(tmp_path, *(site(tmp_path / name, name) for name in names))).gather(4, 5)
+    assert [member.name for member in members] == sorted(names)
+    assert len({member.node for member in members}) == 4
+
+
+def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Path) -> None:
+    told: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "a"))
+    nodes.away = {2}
+    roster = Roster(nodes, told=told.append)
+    assert len(roster.gather(2, 5)) == 2
+    nodes.away = set()
+    assert roster.greet() == []
+    assert roster.greet() == []
+    assert told[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
+    assert roster.members["a"].node == nodes.node(0)
+
+
+def test_a_site_with_other_columns_is_refused_by_what_most_have(tmp_path: Path) -> None:
+    for other, words in (
+        (site(tmp_path / "c", "c", 5), r"samples of shape \(5,\), but most sites have samples of shape \(3,\)"),
+        (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"shape \(3,\) \(x, y, q\), but most"),
+    ):
+        told: list[str] = []
+        sites = [other, *(site(tmp_path / name, name) for name in ("d", "e", "f"))]
+        members = Roster(grid(tmp_path, *sites), told=told.append).gather(3, 5)
+        assert [member.name for member in members] == ["d", "e", "f"]
+        assert re.search(words, told[-1])
+
+
+def test_who_waits_in_vain_is_told_who_is_there(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b", 5))
+    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 3 sites are there: b. Site 'a' has samples of shape"):
+        Roster(nodes).gather(3, 0.3)
+
+
+def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -> None:
+    told: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    nodes.away = {2}
+    members = Roster(nodes).gather(2, 5)
+    nodes.away = set()
+    again = Roster(nodes, {member.name: member.identity for member in members}, told.append)
+    assert [member.name for member in again.gather(2, 5)] == ["a", "b"]
+    assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in told
+    nodes.restart(0)
+    assert [member.name for member in again.greet()] == ["a"]
+
+
+def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    members = Roster(nodes).gather(3, 5)
+    nodes.away = {1}
+    again = Roster(nodes, {member.name: member.identity for member in members})
+    there = {one.name: one.node != NOWHERE for one in again.gather(3, 0.3)}
+    assert there == {"a": True, "b": False, "c": True}
+    fed = FlowerFederation(again, "ab", timeout=5)
+    assert list(fed.ask(moments, fed.all())) == [0, 2]
+    assert fed.missing == {1: "not connected"}
+    nodes.away = set()
+    assert list(fed.ask(moments, fed.all())) in ([0, 2], [0, 1, 2])
+    assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
+
+
+def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:
+    roster = Roster(grid(tmp_path))
+    one = Member("a", "token", (3,))
+    roster.admit(one)
+    roster.known = {"a": "token"}
+    with pytest.raises(FedkinError, match=r"came back with samples of shape \(5,\) instead of samples of shape \(3,\)"):
+        roster.admit(Member("a", "token", (5,)))
+    with pytest.raises(FedkinError, match="Another site is called 'a'"):
+        roster.admit(Member("a", "other", (3,)))
+    assert roster.members == {"a": one}
+
+
+SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "classes": ["y"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"name": name} for name in (None, ["b"], 3, torch.ones(1))),
+        {"identity": None},
+        *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
+        *({key: value} for key in ("features", "classes") for value in (7, [7], None, "xy", [["x"]])),
+        {"node": {}, "more": 1},
+    ],
+)
+def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(change: dict, tmp_path: Path) -> None:
+    told: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"))
+    answer = nodes.app
+
+    def odd(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 1:
+            return Message(content({**SOUND, **change}), reply_to=message)
+        return answer(message, context)
+
+    nodes.app = odd  # type: ignore[assignment]
+    assert [member.name for member in Roster(nodes, told=told.append).gather(1, 5)] == ["a"]
+    assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in told

@@ -1,0 +1,328 @@
+"""Estimators of clustered federated learning as a user meets them: digits, two planted groups of three clients."""
+
+import copy
+import doctest
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.estimators import ClientClusterer, SampleClusterer, client_clusterer
+from fedkin.methods.clients import ocfl
+
+X, Y = load_digits(return_X_y=True)
+LOW, HIGH = (X[Y < 5], Y[Y < 5]), (X[Y >= 5], Y[Y >= 5])
+CLIENTS = [(x[at : at + 100], y[at : at + 100]) for x, y in (LOW, HIGH) for at in (0, 100, 200)]
+NEW_LOW, NEW_HIGH = ((x[300:400], y[300:400]) for x, y in (LOW, HIGH))
+FOUND = [0, 0, 0, 1, 1, 1]
+
+QUICK: dict[str, dict[str, Any]] = {
+    "FedAvg": {},
+    "FedOpt": {},
+    "Local": {},
+    "IFCA": {"n_clusters": 2},
+    "GradientLoss": {"n_clusters": 2, "rounds": 40},
+    "OCFL": {"rounds": 8},
+    "Sattler": {"rounds": 25},
+    "Hierarchical": {"clustering_round": 2},
+}
+GROUPING = ["IFCA", "GradientLoss", "OCFL", "Sattler", "Hierarchical"]
+
+
+def quick(name: str = "OCFL", **options: Any) -> ClientClusterer:
+    made: ClientClusterer = getattr(fedkin, name)(
+        **{"rounds": 4, "module": "perceptron", "random_state": 0, **QUICK[name], **options}
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, ClientClusterer]:
+    return {name: quick(name).fit(CLIENTS) for name in QUICK}
+
+
+@pytest.fixture(scope="module")
+def model(fitted: dict[str, ClientClusterer]) -> ClientClusterer:
+    return fitted["OCFL"]
+
+
+def same(first: ClientClusterer, second: ClientClusterer) -> bool:
+    return np.array_equal(first.client_labels_, second.client_labels_) and torch.equal(
+        first.result_["models"], second.result_["models"]
+    )
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, ClientClusterer]) -> None:
+    model = fitted[name]
+    assert (model.client_labels_.dtype, model.client_labels_.shape) == (np.int64, (6,))
+    assert model.n_clusters_ == len(model.models_) == {"FedAvg": 1, "FedOpt": 1, "Local": 6}.get(name, 2)
+    assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.85
+    assert [entry["step"] for entry in model.history_] == list(range(1, model.rounds + 1))
+    assert model.history_[-1]["loss"] < model.history_[0]["loss"]
+    assert model.history_[-1]["sent"] > model.history_[0]["sent"] > 0
+    assert model.classes_.tolist() == list(range(10))
+    assert model.n_features_in_ == 64
+    assert model.scaling_.mode == "standard"
+
+
+@pytest.mark.parametrize("name", GROUPING)
+def test_groups_are_found_and_newcomers_join_them(name: str, fitted: dict[str, ClientClusterer]) -> None:
+    model = fitted[name]
+    low, high = model.client_labels_[0], model.client_labels_[3]
+    assert model.client_labels_.tolist() == [low] * 3 + [high] * 3
+    assert low != high
+    assert [model.assign(*NEW_LOW), model.assign(*NEW_HIGH)] == [low, high]
+    assert model.score(*NEW_HIGH, group=high) > 0.8 > model.score(*NEW_HIGH, group=low)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_seed_decides_and_clones_do_the_same(name: str, fitted: dict[str, ClientClusterer]) -> None:
+    twin = clone(fitted[name])
+    assert not hasattr(twin, "models_")
+    assert twin.get_params() == fitted[name].get_params()
+    assert same(twin.fit(CLIENTS), fitted[name])
+    assert not same(twin.set_params(random_state=1).fit(CLIENTS), fitted[name])
+
+
+def test_all_estimators_are_told_of() -> None:
+    others = {"Embedding", "LADD", "__version__", "compare"}
+    made = [name for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)]
+    of_samples = {name for name in made if issubclass(getattr(fedkin, name), SampleClusterer)}
+    assert len(of_samples) == 12
+    assert set(QUICK) | others | of_samples == set(fedkin.__all__) == set(dir(fedkin))
+    assert all(issubclass(getattr(fedkin, name), ClientClusterer) for name in QUICK)
+
+
+def test_the_signature_is_the_methods() -> None:
+    parameters = inspect.signature(fedkin.OCFL).parameters
+    method = inspect.signature(ocfl.OCFLMethod).parameters
+    assert set(parameters) == set(method) | {"scaling", "random_state", "device", "verbose"}
+    assert all(parameters[name].default == method[name].default for name in method)
+    assert repr(fedkin.OCFL(rounds=8, grouper="kmeans")) == "OCFL(grouper='kmeans', rounds=8)"
+
+
+def test_the_documented_example_is_true() -> None:
+    outcome = doctest.testmod(client_clusterer)
+    assert outcome.attempted > 5
+    assert outcome.failed == 0
+
+
+def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -> None:
+    x, _ = CLIENTS[4]
+    group = int(model.client_labels_[4])
+    assert not model.models_[group].training
+    with torch.no_grad():
+        logits = model.models_[group](model.scaling_.apply(torch.from_numpy(x).float()))
+    probabilities = model.predict_proba(x, client=4)
+    assert probabilities.shape == (100, 10)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    np.testing.assert_allclose(probabilities, logits.softmax(1).numpy(), atol=1e-6)
+    assert np.array_equal(model.predict(x, client=4), model.classes_[logits.argmax(1).numpy()])
+    assert np.array_equal(model.predict(x, client=4), model.predict(x, group=group))
+
+
+def test_asking_changes_nothing(model: ClientClusterer) -> None:
+    before, labels = model.result_["models"].clone(), model.client_labels_.copy()
+    answers = [(model.assign(*NEW_LOW), model.score(*NEW_LOW, client=0)) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert torch.equal(model.result_["models"], before)
+    assert np.array_equal(model.client_labels_, labels)
+
+
+@pytest.mark.parametrize("kind", [list, torch.from_numpy, pd.Series, lambda y: y.astype(object), lambda y: y * 1.0])
+def test_labels_may_be_of_any_kind(kind: Any, model: ClientClusterer) -> None:
+    other = quick().fit([(x, kind(y)) for x, y in CLIENTS])
+    assert same(other, model)
+    assert other.score(CLIENTS[0][0], kind(CLIENTS[0][1]), client=0) == model.score(*CLIENTS[0], client=0)
+
+
+def test_labels_come_back_as_they_were_given(model: ClientClusterer) -> None:
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    other = quick().fit([(x, names[y]) for x, y in CLIENTS])
+    assert other.classes_.tolist() == sorted(names)
+    assert set(other.predict(CLIENTS[0][0], client=0)) <= set(names)
+    assert other.score(CLIENTS[0][0], names[CLIENTS[0][1]], client=0) > 0.85
+    gaps = quick().fit([(x, 100 * y - 7) for x, y in CLIENTS])
+    assert same(gaps, model)
+    assert np.array_equal(gaps.predict(CLIENTS[0][0], client=0), 100 * model.predict(CLIENTS[0][0], client=0) - 7)
+
+
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=1, max_size=5), min_size=1, max_size=4))
+@settings(max_examples=50)
+def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
+    pairs = [([[0.0]] * len(own), own) for own in labels]
+    if len({label for own in labels for label in own}) < 2:
+        with pytest.raises(FedkinError, match="there must be two classes or more"):
+            client_clusterer.clients_of(pairs)
+        return
+    made, classes = client_clusterer.clients_of(pairs)
+    assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
+    assert (np.diff(classes) > 0).all()
+
+
+def test_pairs_may_be_lists_and_frames_and_images(model: ClientClusterer) -> None:
+    columns = [f"p{i}" for i in range(64)]
+    frames = [[pd.DataFrame(x, columns=columns), y] for x, y in CLIENTS]
+    other = quick().fit(tuple(frames))
+    assert same(other, model)
+    assert other.feature_names_in_.tolist() == columns
+    with pytest.raises(FedkinError, match="The data given has column 'p63' where the clients in fit had 'p0'; give"):
+        other.predict(frames[0][0][columns[::-1]], client=0)
+    images = quick("FedAvg", module="auto", rounds=1).fit([(x.reshape(-1, 8, 8) / 16, y) for x, y in CLIENTS])
+    assert (images.result_["module"]["name"], images.scaling_.mode) == ("lenet5", "unit")
+    assert quick("FedAvg", module="auto", rounds=1).fit(CLIENTS).result_["module"]["name"] == "perceptron"
+
+
+def test_one_client_is_enough() -> None:
+    assert [quick(name).fit(CLIENTS[:1]).client_labels_.tolist() for name in ("FedAvg", "OCFL", "Local")] == [[0]] * 3
+
+
+def test_with_one_group_nobody_need_say_whose_model(fitted: dict[str, ClientClusterer]) -> None:
+    x, _ = CLIENTS[0]
+    assert np.array_equal(fitted["FedAvg"].predict(x), fitted["FedAvg"].predict(x, client=3))
+
+
+def test_sattlers_clients_may_keep_a_model_from_the_cache(fitted: dict[str, ClientClusterer]) -> None:
+    model = copy.deepcopy(fitted["Sattler"])
+    model.result_["choices"] = {"1": 0}
+    cached = model.result_["splits"][0]["model"]
+    chosen = model._classifier().logits(cached, model._samples(CLIENTS[1][0])).argmax(1)
+    assert np.array_equal(model.predict(CLIENTS[1][0], client=1), model.classes_[chosen.numpy()])
+    assert not np.array_equal(model.predict_proba(X, client=1), model.predict_proba(X, client=2))
+
+
+def test_pickles_and_copies_do_the_same(model: ClientClusterer) -> None:
+    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert same(twin, model)
+        assert np.array_equal(twin.predict_proba(X, client=0), model.predict_proba(X, client=0))
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(model: ClientClusterer) -> None:
+    twin = copy.deepcopy(model)
+    with pytest.raises(FedkinError):
+        twin.fit([(x[:, :5], np.zeros(len(x))) for x, _ in CLIENTS])
+    assert same(twin, model)
+    assert (twin.n_features_in_, len(twin.classes_)) == (64, 10)
+
+
+def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    quick("FedAvg", rounds=1).fit(CLIENTS)
+    assert capsys.readouterr() == ("", "")
+    quick("FedAvg", rounds=1, verbose=True).fit(CLIENTS)
+    assert "Step 1 · " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda m: m.predict(X), lambda m: m.predict_proba(X), lambda m: m.score(X, Y), lambda m: m.assign(X, Y)],
+)
+def test_unfitted_it_answers_nothing(ask: Any) -> None:
+    with pytest.raises(NotFittedError, match="OCFL instance is not fitted yet"):
+        ask(quick())
+
+
+A, B = CLIENTS[0]
+PAIRS = "fit takes a list with one pair (x, y) per client"
+PLAIN = "they should be integers, booleans or strings"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (X, f"{PAIRS}; got ndarray."),
+        (None, f"{PAIRS}; got NoneType."),
+        ([], f"{PAIRS}; the list is empty."),
+        ([A, A], f"{PAIRS}; client 0 is ndarray."),
+        ([(A, B), (A,)], f"{PAIRS}; client 1 is 1 things."),
+        ([(A, B), (A, None)], "Client 1 has no labels; every client needs one for each of its samples."),
+        ([(A, B[:3])], "Client 0 has labels of shape (3,) for 100 samples; it needs one for each."),
+        ([(A, B[:, None])], "Client 0 has labels of shape (100, 1) for 100 samples; it needs one for each."),
+        ([(A[:2], [1, [2]])], "Client 0 has labels that are no array; it needs one for each of its samples."),
+        ([(A, B), (A[:2], [1, np.nan])], f"Client 1 has the label nan; {PLAIN}, none missing."),
+        ([(A[:2], [1, 0.25])], f"Client 0 has the label 0.25; {PLAIN}, none missing."),
+        (
+            [(A[:2], [1, None])],
+            "Client 0 has the label None; they should be all numbers or all strings, none missing.",
+        ),
+        ([(A[:2], np.array([1j, 2]))], f"Client 0 has labels of type complex128; {PLAIN}."),
+        (
+            [(A, B), (A[:2], ["a", "b"])],
+            "Client 1 has strings for labels where client 0 has numbers; give all the same type.",
+        ),
+        ([(A[:2], [3, 3])], "All labels of all clients are 3; there must be two classes or more."),
+        ([(A, B), (A[:, :5], B)], "Client 1 has 5 features where others have 64 features; all sites need the same."),
+        ([(A * np.nan, B)], "Client 0 has missing or infinite values in 100 of 100 samples; all must be finite"),
+        ([(A[:0], B[:0])], "Client 0 is empty (shape (0, 64)); every site needs at least one sample"),
+    ],
+)
+def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as told:
+        quick().fit(given)
+    assert str(told.value).startswith(sentence)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("OCFL", {"rounds": 0}, "'rounds' is 0 in OCFL; it should be greater than or equal to 1."),
+        ("IFCA", {"start": "luck"}, "'start' is 'luck' in IFCA; it should be 'random' or 'kmeans'."),
+        ("Hierarchical", {"linkage": "ward"}, "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
+        ("FedAvg", {"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_refused(name: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedkinError) as told:
+        quick(name, **options).fit(CLIENTS)
+    assert str(told.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda m: m.predict(A, client=6), "client is 6; allowed: 0 to 5, the clients of fit."),
+        (lambda m: m.predict(A, client=-1), "client is -1; allowed: 0 to 5, the clients of fit."),
+        (lambda m: m.predict(A, client=True), "client is True; allowed: 0 to 5, the clients of fit."),
+        (lambda m: m.predict_proba(A, group=2), "group is 2; allowed: 0 to 1, the groups of fit."),
+        (lambda m: m.predict(A), "Say whose model is to be used, by client= or by group=; there are 2 groups."),
+        (
+            lambda m: m.score(A, B, client=0, group=0),
+            "Say whose model is to be used, by client= or by group=; there are 2 groups.",
+        ),
+        (
+            lambda m: m.predict(A[:, :5], client=0),
+            "The samples have shape (5,), but the model was made for (64,).",
+        ),
+        (lambda m: m.score(A, B[:3], client=0), "The data given has labels of shape (3,) for 100 samples; it needs"),
+        (lambda m: m.score(A, B.astype(str), client=0), "The data given has strings for labels where fit had numbers;"),
+        (lambda m: m.assign(A, B + 7), "The data given has the label 10, which no client had in fit; known: 0, 1, 2,"),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_refused(ask: Any, sentence: str, model: ClientClusterer) -> None:
+    with pytest.raises(FedkinError) as told:
+        ask(model)
+    assert str(told.value).startswith(sentence)
+    assert "\n" not in str(told.value)
+
+
+def test_a_client_that_was_never_asked_has_no_model() -> None:
+    model = quick("IFCA", rounds=1, participation=0.5).fit(CLIENTS)
+    unknown = np.flatnonzero(model.client_labels_ < 0)
+    assert len(unknown) == 3
+    with pytest.raises(FedkinError) as told:
+        model.predict(X, client=unknown[0])
+    assert str(told.value) == (
+        f"The group of client {unknown[0]} is not known; find it with assign(x, y) and give it as group=."
+    )

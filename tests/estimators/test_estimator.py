@@ -1,0 +1,101 @@
+"""What every estimator that groups samples promises, whatever its method."""
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.core.method import has_device
+from fedkin.estimators import LatentClusterer, SampleClusterer
+
+X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
+SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
+NETWORKS = {"epochs": 2, "min_steps": 2, "noise": 4, "capacity": 0.1}
+QUICK: dict[str, dict[str, Any]] = {
+    "CCFC": {"pretrain_rounds": 2, "cluster_rounds": 1, "batch_size": 16, "latent": 8},
+    "DEC": {"hidden": (16,), "code": 3, "pretrain_steps": 20, "restarts": 2, "max_refreshes": 3},
+    "FFCM": {"rounds": 2},
+    "FedCRef": {"initial": "kmeans", "local_epochs": 1, "rounds": 1, "min_steps": 10, "max_iterations": 1},
+    "FuzzyCMeans": {},
+    "KFed": {"local_clusters": 2},
+    "KMeans": {"n_init": 2},
+    "KinGraph": {"least_members": 2, "neighbours": 4},
+    "PPFCGAN": {**NETWORKS, "pretrain_epochs": 2, "cluster_epochs": 1},
+    "SCFC": {"pretrain_rounds": 2, "batch_size": 16, "latent": 8},
+    "SDAFC": NETWORKS,
+    "UIFCA": {"cluster_rounds": 2, "rounds": 1, "local_steps": 3, "width": 8, "depth": 1},
+}
+
+
+def quick(name: str) -> SampleClusterer:
+    made: SampleClusterer = getattr(fedkin, name)(n_clusters=3, random_state=0, **QUICK[name])
+    return made
+
+
+@cache
+def fitted(name: str) -> SampleClusterer:
+    return quick(name).fit(SITES)
+
+
+def test_every_estimator_is_held_to_them() -> None:
+    made = {name for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)}
+    assert {name for name in made if issubclass(getattr(fedkin, name), SampleClusterer)} == set(QUICK)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_signature_is_the_methods(name: str) -> None:
+    made = getattr(fedkin, name)
+    fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle"}
+    own = {"scaling", "random_state", "verbose"} | ({"device"} if has_device(made._method) else set())
+    parameters, plain = inspect.signature(made).parameters, made._method()
+    assert set(parameters) == fields | own == set(made().get_params())
+    assert all(parameters[field].default == getattr(plain, field) for field in fields)
+    with pytest.raises(TypeError, match=rf"^{name} has no parameter 'clusters'; it has .*, n_clusters, "):
+        made(clusters=3)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_sample_gets_a_group_and_so_do_new_ones(name: str) -> None:
+    model = fitted(name)
+    assert [(labels.dtype, labels.shape) for labels in model.labels_] == [(np.dtype(np.int64), (72,))] * 3
+    groups = model.predict(X)
+    assert (groups.dtype, groups.shape) == (np.int64, (108,))
+    assert {*np.concatenate(model.labels_), *groups} <= set(range(model.n_clusters_))
+    assert np.array_equal(np.concatenate(model.predict([X[:5], X[5:]])), groups)
+    assert [entry["step"] for entry in model.history_] == list(range(1, len(model.history_) + 1))
+    assert model.history_[-1]["received"] > 0
+    assert model.n_features_in_ == 6
+    with pytest.raises(FedkinError, match=r"shape \(5,\), but the model was made for \(6,\)"):
+        model.predict(X[:, :5])
+    with pytest.raises(NotFittedError, match=f"{name} instance is not fitted yet"):
+        quick(name).predict(X)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_clones_pickles_and_copies_do_the_same(name: str) -> None:
+    model = fitted(name)
+    twin = clone(model)
+    assert not hasattr(twin, "labels_")
+    assert twin.get_params() == model.get_params()
+    for other in (twin.fit(SITES), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert all(map(np.array_equal, other.labels_, model.labels_))
+        assert np.array_equal(other.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("name", [name for name in QUICK if issubclass(getattr(fedkin, name), LatentClusterer)])
+def test_a_representation_is_told_sample_by_sample(name: str) -> None:
+    model = fitted(name)
+    latents = model.transform(X)
+    assert (latents.dtype, len(latents)) == (np.float32, 108)
+    np.testing.assert_allclose(model.transform(X[:1]), latents[:1], rtol=1e-4, atol=1e-5)
+    assert [len(part) for part in model.transform(SITES)] == [72] * 3

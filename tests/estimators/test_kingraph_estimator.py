@@ -1,0 +1,142 @@
+"""The estimator of kin-graph: nothing need be said, and features may be anything."""
+
+import copy
+import gc
+import operator
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from torch import nn
+
+from fedkin.core import FedkinError
+from fedkin.estimators.kingraph_estimator import KinGraph
+from fedkin.features import extractors
+
+X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
+TRUTH = np.concatenate([Y[Y != 2], Y[Y != 0], Y[Y != 1]])
+
+
+def test_it_needs_no_argument():
+    model = KinGraph(random_state=0).fit(SITES)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    assert adjusted_rand_score(Y, model.predict(X)) == 1.0
+    assert [entry["phase"] for entry in model.history_] == ["components", "differences", "graph"]
+
+
+def test_images_are_told_apart_with_no_argument_either():
+    x, y = load_digits(return_X_y=True)
+    sites = [x[y % 3 == i].reshape(-1, 8, 8) / 16 for i in range(3)]
+    model = KinGraph(random_state=0).fit(sites)
+    truth = np.concatenate([y[y % 3 == i] for i in range(3)])
+    assert normalized_mutual_info_score(truth, np.concatenate(model.labels_)) > 0.85
+    assert model.result_["space"]["features"] == "gradients"
+
+
+def test_too_few_small_clusters_are_warned_of():
+    x = np.random.default_rng(0).normal(size=(80, 20))
+    with pytest.warns(UserWarning, match="One group was found among .* small clusters, too few") as warned:
+        model = KinGraph(random_state=0).fit([x[:40], x[40:]])
+    assert model.n_clusters_ == 1
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x.flatten(1)
+
+
+@pytest.mark.parametrize("given", [nn.Sequential(nn.Dropout(0.9), nn.Linear(8, 8)), twice])
+def test_features_may_be_a_module_or_a_function(given):
+    torch.manual_seed(0)
+    model = KinGraph(features=given, random_state=0).fit(SITES)
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(np.concatenate(clone(model).fit(SITES).labels_), np.concatenate(model.labels_))
+
+
+def test_features_may_be_what_another_estimator_has_learnt():
+    first = KinGraph(components=3, random_state=0).fit(SITES)
+    assert [points.shape for points in first.transform(SITES)] == [(len(site), 3) for site in SITES]
+    np.testing.assert_array_equal(first.transform(X), np.concatenate([first.transform(x) for x in np.split(X, 3)]))
+    with pytest.raises(FedkinError, match=r"shape \(7,\), but the model was made for \(8,\)"):
+        first.transform(X[:, :7])
+
+    model = KinGraph(features=first.transform, scaling="none", random_state=0).fit(SITES)
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    np.testing.assert_array_equal(clone(model).fit(SITES).predict(X), model.predict(X))
+
+
+def linear(seed, width=4):
+    torch.manual_seed(seed)
+    return nn.Linear(8, width)
+
+
+def test_a_module_that_was_trained_further_is_used_as_it_is_now():
+    given = linear(0)
+    model = KinGraph(features=given, random_state=0).fit(SITES)
+    before, name = model.transform(X), model.result_["space"]["features"]
+    with torch.no_grad():
+        given.weight.mul_(torch.tensor([[5.0], [0.1], [1.0], [-2.0]]))
+    np.testing.assert_array_equal(model.transform(X), before)
+    expected = KinGraph(features=copy.deepcopy(given), random_state=0).fit(SITES).transform(X)
+    np.testing.assert_array_equal(model.fit(SITES).transform(X), expected)
+    assert not np.array_equal(expected, before)
+    assert model.result_["space"]["features"] != name
+
+
+@pytest.mark.parametrize("other", [linear(1), twice, "raw"])
+def test_what_is_set_after_fit_waits_for_the_next(other):
+    model = KinGraph(features=linear(0, width=8), random_state=0).fit(SITES)
+    before = model.transform(X)
+    model.set_params(features=other)
+    np.testing.assert_array_equal(model.transform(X), before)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X), before)
+    np.testing.assert_array_equal(copy.deepcopy(model).transform(X), before)
+
+
+@dataclass
+class Scaled:
+    """Compared by its number, and so without a hash."""
+
+    by: float
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.by * x
+
+
+@pytest.mark.parametrize("given", [Scaled(2.0), operator.itemgetter(slice(None))])
+def test_any_callable_will_do(given):
+    model = KinGraph(features=given, random_state=0).fit(SITES)
+    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_a_module_that_is_gone_is_forgotten():
+    gc.collect()
+    before = set(extractors._FEATURES)
+    model = KinGraph(features=nn.Linear(8, 4), random_state=0).fit(SITES)
+    twin = copy.deepcopy(model)
+    for _ in range(2):
+        model.fit(SITES)
+        gc.collect()
+        assert len(set(extractors._FEATURES) - before) == 2  # its own, and the twin's
+    del model
+    assert len(twin.predict(X)) == len(X)
+    del twin
+    gc.collect()
+    assert set(extractors._FEATURES) == before
+
+
+def test_other_features_are_refused():
+    with pytest.raises(FedkinError, match="features is 3"):
+        KinGraph(features=3).fit(SITES)
+    with pytest.raises(FedkinError, match="Unknown features 'gradient'; did you mean 'gradients'"):
+        KinGraph(features="gradient").fit(SITES)

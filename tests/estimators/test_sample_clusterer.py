@@ -1,0 +1,386 @@
+"""The estimator as a scikit-learn user meets it: tiny blobs, two rounds, well under a second each."""
+
+import copy
+import doctest
+import inspect
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.estimators import sample_clusterer
+from fedkin.methods.samples.fedcref import fedcref
+
+QUICK = {
+    "initial": "kmeans",
+    "n_clusters": 2,
+    "local_epochs": 1,
+    "rounds": 2,
+    "min_steps": 40,
+    "max_iterations": 2,
+    "random_state": 0,
+}
+
+X, Y = make_blobs([24, 24, 24], n_features=8, random_state=0)
+SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
+TRUTH = [Y[Y != 2], Y[Y != 0], Y[Y != 1]]
+NAMES = [f"f{i}" for i in range(8)]
+
+
+def quick(**options: Any) -> fedkin.FedCRef:
+    return fedkin.FedCRef(**{**QUICK, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> fedkin.FedCRef:
+    return quick().fit(SITES)
+
+
+def same(first: fedkin.FedCRef, second: fedkin.FedCRef) -> bool:
+    labels = all(np.array_equal(a, b) for a, b in zip(first.labels_, second.labels_, strict=True))
+    return labels and torch.equal(first.result_["models"], second.result_["models"])
+
+
+class OneSite(fedkin.FedCRef):
+    """A federation of one site, so that scikit-learn's own checks, which all have one table, can be run."""
+
+    def fit(self, X: Any, y: object = None) -> "OneSite":  # noqa: N803
+        super().fit([X], y)
+        self.labels_ = self.labels_[0]
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+OUR_WORDS = "bad data get a sentence that names the site, not scikit-learn's own"
+OTHER_SENTENCES = {
+    "check_n_features_in_after_fitting": OUR_WORDS,
+    "check_complex_data": OUR_WORDS,
+    "check_estimators_empty_data_messages": OUR_WORDS,
+    "check_fit2d_predict1d": OUR_WORDS,
+    "check_dtype_object": "objects are refused, numbers or not",
+}
+
+
+@parametrize_with_checks(
+    [OneSite(initial="kmeans", n_clusters=3, local_epochs=1, rounds=1, min_steps=10, max_iterations=1, random_state=0)],
+    expected_failed_checks=lambda estimator: OTHER_SENTENCES,
+)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of scikit-learn about its own test data
+        check(estimator)
+
+
+def test_the_signature_is_the_methods() -> None:
+    parameters = inspect.signature(fedkin.FedCRef).parameters
+    method = inspect.signature(fedcref.FedCRefMethod).parameters
+    assert set(method) - {"oracle"} == set(parameters) - {"scaling", "random_state", "verbose"}
+    assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
+    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
+    assert set(fedkin.FedCRef().get_params()) == set(parameters)
+
+
+def test_the_documented_parameters_exist() -> None:
+    text = inspect.getdoc(fedkin.FedCRef) or ""
+    section = text[text.index("Parameters\n---") : text.index("Attributes\n---")]
+    documented = [line.split(" : ")[0] for line in section.splitlines() if " : " in line and not line.startswith(" ")]
+    assert set(documented) <= set(fedkin.FedCRef().get_params())
+    assert {"n_clusters", "initial", "random_state"} <= set(documented)
+
+
+def test_the_documented_example_is_true() -> None:
+    outcome = doctest.testmod(sample_clusterer)
+    assert outcome.attempted > 3
+    assert outcome.failed == 0
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"FedCRef has no parameter 'round'; it has .*, rounds, "):
+        fedkin.FedCRef(round=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'round'"):
+        fedkin.FedCRef().set_params(round=3)
+
+
+def test_a_subclass_keeps_parameters() -> None:
+    assert OneSite(rounds=3).get_params() == fedkin.FedCRef(rounds=3).get_params()
+
+
+def test_groups_are_found_across_sites(fitted: fedkin.FedCRef) -> None:
+    assert fitted.n_clusters_ == 3
+    assert adjusted_rand_score(np.concatenate(TRUTH), np.concatenate(fitted.labels_)) == 1.0
+    assert [labels.dtype for labels in fitted.labels_] == [np.int64] * 3
+    assert sorted(node for members in fitted.communities_ for node in members) == [
+        (i, q) for i in range(3) for q in (0, 1)
+    ]
+    assert [len(members) for members in fitted.communities_] == [2, 2, 2]
+    assert [entry["step"] for entry in fitted.history_] == list(range(1, len(fitted.history_) + 1))
+    assert fitted.history_[-1]["communities"] == 3
+    assert fitted.history_[-1]["sent"] > fitted.history_[-1]["received"] > 0
+    assert fitted.n_features_in_ == 8
+
+
+def test_fit_returns_itself_and_fit_predict_the_labels(fitted: fedkin.FedCRef) -> None:
+    model = quick()
+    labels = model.fit_predict(SITES)
+    assert labels is model.labels_
+    assert same(model, fitted)
+    assert model.fit(SITES) is model
+
+
+def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedkin.FedCRef) -> None:
+    model = quick().fit([pd.DataFrame(x[:, :5], columns=NAMES[:5]) for x in SITES])
+    assert model.n_features_in_ == 5
+    model.fit(SITES)
+    assert same(model, fitted)
+    assert vars(model).keys() == vars(fitted).keys()
+    assert len(model.history_) == len(fitted.history_)
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
+    model = copy.deepcopy(fitted)
+    with pytest.raises(FedkinError):
+        model.fit([x[:, :5] for x in SITES], labels=[np.zeros(3, int)] * 3)
+    assert same(model, fitted)
+    assert model.n_features_in_ == 8
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda x: x.tolist(),
+        np.asfortranarray,
+        torch.from_numpy,
+        lambda x: torch.from_numpy(x).requires_grad_(),
+        pd.DataFrame,
+        lambda x: x.astype(np.float32),
+    ],
+)
+def test_sites_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
+    model = quick().fit([kind(x) for x in SITES])
+    assert same(model, fitted)
+    assert np.array_equal(model.predict(kind(X)), fitted.predict(X))
+
+
+def test_sites_may_be_one_array_or_a_tuple(fitted: fedkin.FedCRef) -> None:
+    assert same(quick().fit(np.stack(SITES)), fitted)
+    assert same(quick().fit(tuple(SITES)), fitted)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    whole = [np.round(10 * x).astype(np.int32) for x in SITES]
+    assert same(quick().fit(whole), quick().fit([x.astype(np.float64) for x in whole]))
+
+
+def test_images_keep_their_shape() -> None:
+    images = [np.clip(x / 20 + 0.5, 0, 1).reshape(-1, 4, 2) for x in SITES]
+    model = quick().fit(images)
+    assert model.n_features_in_ == 8
+    assert model.scaling_.mode == "unit"
+    assert model.predict(images[0]).shape == (48,)
+    with pytest.raises(FedkinError, match=r"shape \(8,\), but the model was made for \(1, 4, 2\)"):
+        model.predict(X)
+
+
+def test_the_callers_data_stay_as_they_are() -> None:
+    sites = [torch.from_numpy(x.copy()) for x in SITES]
+    given = [np.array([7, 3] * 24) for _ in sites]
+    model = quick(initial="auto").fit(sites, labels=given)
+    model.predict(sites)
+    assert all(torch.equal(x, torch.from_numpy(before)) for x, before in zip(sites, SITES, strict=True))
+    assert all(labels.tolist() == [7, 3] * 24 for labels in given)
+
+
+@pytest.mark.parametrize("state", [0, np.random.RandomState(0)])
+def test_the_seed_decides_and_may_be_a_generator(state: Any, fitted: fedkin.FedCRef) -> None:
+    assert same(quick(random_state=state).fit(SITES), fitted)
+
+
+def test_another_seed_gives_other_models(fitted: fedkin.FedCRef) -> None:
+    model = quick(random_state=1).fit(SITES)
+    assert not same(model, fitted)
+    assert model.n_clusters_ == 3
+
+
+def test_sites_in_another_order_are_grouped_alike(fitted: fedkin.FedCRef) -> None:
+    order = [2, 0, 1]
+    labels = quick().fit([SITES[i] for i in order]).labels_
+    expected = np.concatenate([fitted.labels_[i] for i in order])
+    assert adjusted_rand_score(expected, np.concatenate(labels)) == 1.0
+
+
+def test_clones_pickles_and_copies_do_the_same(fitted: fedkin.FedCRef) -> None:
+    assert same(clone(fitted).fit(SITES), fitted)
+    for twin in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        assert same(twin, fitted)
+        assert np.array_equal(twin.predict(X), fitted.predict(X))
+
+
+def test_new_samples_get_the_group_of_their_kind(fitted: fedkin.FedCRef) -> None:
+    new, kinds = make_blobs([9, 9, 9], n_features=8, random_state=0)
+    groups = fitted.predict(new)
+    assert (groups.dtype, groups.shape) == (np.int64, (27,))
+    assert adjusted_rand_score(kinds, groups) > 0.6
+    assert fitted.predict(new[:1]).tolist() == groups[:1].tolist()
+    sites = fitted.predict([new[:5], new[5:]])
+    assert [site.tolist() for site in sites] == [groups[:5].tolist(), groups[5:].tolist()]
+    assert set(groups) <= set(range(fitted.n_clusters_))
+
+
+def test_columns_of_frames_are_remembered_and_compared() -> None:
+    frames = [pd.DataFrame(x, columns=NAMES) for x in SITES]
+    model = quick().fit(frames)
+    assert model.feature_names_in_.tolist() == NAMES
+    assert np.array_equal(model.predict(frames[0]), model.predict(SITES[0]))
+    with pytest.raises(FedkinError) as told:
+        model.predict(frames[0][NAMES[::-1]])
+    assert str(told.value) == (
+        "The data to predict has column 'f7' where the sites in fit had 'f0'; give the same columns in the same order."
+    )
+    with pytest.raises(FedkinError) as told:
+        quick().fit([frames[0], frames[1][NAMES[::-1]]])
+    assert str(told.value) == ("Site 1 has column 'f7' where Site 0 had 'f0'; give the same columns in the same order.")
+    assert not hasattr(quick().fit([pd.DataFrame(x) for x in SITES]), "feature_names_in_")
+
+
+def test_the_sites_own_clusters_are_where_it_starts() -> None:
+    named = [np.where(truth == truth.min(), 40, 9) for truth in TRUTH]
+    model = quick(initial="auto", n_clusters="auto", max_iterations=1).fit(SITES, labels=named)
+    assert model.n_clusters_ == 3
+    assert all(adjusted_rand_score(a, b) == 1.0 for a, b in zip(named, model.labels_, strict=True))
+    frames = [pd.Series(own, index=range(100, 148)) for own in named]
+    assert same(quick(initial="given", max_iterations=1).fit(SITES, labels=frames), model)
+
+
+@pytest.mark.parametrize("counts", [[2, 2, 1], (2, 2, 1), np.array([2, 2, 1])])
+def test_every_site_may_have_its_own_number_of_clusters(counts: Any) -> None:
+    model = quick(n_clusters=counts, max_iterations=1).fit(SITES)
+    assert model.history_[0]["clusters"] == 5
+    assert model.get_params()["n_clusters"] is counts
+
+
+def test_two_sites_and_one_site_are_enough() -> None:
+    assert len(quick().fit(SITES[:2]).labels_) == 2
+    assert quick().fit(SITES[:1]).n_clusters_ == 2
+
+
+def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str], fitted: fedkin.FedCRef) -> None:
+    quick().fit(SITES)
+    assert capsys.readouterr() == ("", "")
+    assert same(quick(verbose=True).fit(SITES), fitted)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Step 1 · " in shown.err
+    assert "Groups found 3" in shown.err
+
+
+def test_unfitted_it_predicts_nothing() -> None:
+    with pytest.raises(NotFittedError, match="FedCRef instance is not fitted yet"):
+        quick().predict(X)
+
+
+SINGLE = "fit takes a list with one array per site, each (n, features) or images; got a single table."
+
+
+@pytest.mark.parametrize(
+    ("sites", "sentence"),
+    [
+        (X, SINGLE),
+        (X.tolist(), SINGLE),
+        (pd.DataFrame(X), SINGLE),
+        (torch.from_numpy(X), SINGLE),
+        ([X, Y], SINGLE),
+        (None, SINGLE),
+        ([], "The list of sites is empty; at least one is needed."),
+        ([X, X[:, :3]], "Site 1 has 3 features where others have 8 features; all sites need the same."),
+        ([X, X[:0]], "Site 1 is empty (shape (0, 8)); every site needs at least one sample and one feature."),
+        ([X, X * np.nan], "Site 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
+        ([X, [[1, 2], [3]]], "Site 1 is no array: its rows differ in length or type."),
+        ([X, np.full((2, 8), "a")], "Site 1 holds values of type <U1, but all must be real numbers."),
+    ],
+)
+def test_sites_that_cannot_be_used_are_refused(sites: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as told:
+        quick().fit(sites)
+    assert str(told.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": -1}, "'rounds' is -1 in FedCRef; it should be greater than or equal to 1."),
+        ({"rounds": 2.5}, "'rounds' is 2.5 in FedCRef; it should be a valid integer."),
+        ({"rounds": True}, "'rounds' is True in FedCRef; it should be a valid integer."),
+        ({"learning_rate": float("nan")}, "'learning_rate' is nan in FedCRef; it should be a finite number."),
+        ({"n_clusters": 0}, "'n_clusters' is 0 in FedCRef; it should be greater than or equal to 1"),
+        (
+            {"n_clusters": "many"},
+            "'n_clusters' is 'many' in FedCRef; it should be a valid integer or 'auto' or 'given'.",
+        ),
+        ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
+        ({"n_clusters": [2, 2]}, "n_clusters has 2 numbers for 3 sites; give one for each."),
+        ({"n_clusters": [2, 2, 2.5]}, "n_clusters[2] is 2.5; it should be an integer of 1 or more."),
+        ({"n_clusters": [2, True, 2]}, "n_clusters[1] is True; it should be an integer of 1 or more."),
+        ({"n_clusters": [0, 2, 2]}, "n_clusters[0] is 0; it should be an integer of 1 or more."),
+        ({"initial": "k-means"}, "'initial' is 'k-means' in FedCRef; it should be "),
+        ({"initial": "given"}, "method.initial = 'given', but site 0 brings no labels of its own."),
+        ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
+        ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
+    ],
+)
+def test_parameters_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedkinError) as told:
+        quick(**options).fit(SITES)
+    assert str(told.value).startswith(sentence)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (TRUTH[:2], "labels has 2 arrays for 3 sites; give one for each."),
+        ([*TRUTH[:2], [0, 1]], "labels[2] is int64 of shape (2,); site 2 needs 48 integers."),
+        ([*TRUTH[:2], TRUTH[2] / 2], "labels[2] is float64 of shape (48,); site 2 needs 48 integers."),
+        ([TRUTH[0] - 1, *TRUTH[1:]], "labels[0] holds -1; every sample needs a cluster, 0 or more."),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(labels: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as told:
+        quick(initial="auto").fit(SITES, labels=labels)
+    assert str(told.value) == sentence
+
+
+def test_labels_that_would_be_ignored_are_refused() -> None:
+    with pytest.raises(FedkinError) as told:
+        quick(initial="kmeans").fit(SITES, labels=TRUTH)
+    assert str(told.value) == "labels would be ignored with initial='kmeans'; leave it at 'auto'."
+
+
+@pytest.mark.parametrize(
+    ("new", "sentence"),
+    [
+        (X[:, :5], "The samples have shape (5,), but the model was made for (8,)."),
+        ([X, X[:, :5]], "The samples have shape (5,), but the model was made for (8,)."),
+        (X[0], "The data to predict has shape (8,), but samples need (n, features) or (n, channels, height, width)."),
+        ([X, X * np.inf], "Site 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
+        ([], "The data to predict has shape (0,), but samples need (n, features) or (n, channels, height, width)."),
+    ],
+)
+def test_samples_that_cannot_be_used_are_refused(new: Any, sentence: str, fitted: fedkin.FedCRef) -> None:
+    with pytest.raises(FedkinError) as told:
+        fitted.predict(new)
+    assert str(told.value) == sentence

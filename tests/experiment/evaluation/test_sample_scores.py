@@ -1,0 +1,166 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedkin.core import Client, FedkinError
+from fedkin.data.population import Population
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.evaluation import evaluate_fedcref, evaluate_samples, evaluator_for, informed
+from fedkin.methods.samples.centroid_method import CentroidState
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.kfed import KFedMethod
+from toy import Toy
+
+METHOD = FedCRefMethod()
+TRUTH = [[0, 0, 0, 1, 1, 1], [1, 1, 1, 2, 2, 2], [2, 2, 2, 3, 3, 3]]
+
+
+def situation(labels: list[list[int]], **state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
+    """Three sites with the given partitions; classes 1 and 2 are held by two of them."""
+    clients = [
+        Client(i, torch.zeros(6, 2), state={"labels": torch.tensor(own), "models": torch.zeros(2, 1, 1)})
+        for i, own in enumerate(labels)
+    ]
+    nodes = [[site, cluster] for site, own in enumerate(labels) for cluster in range(max(own) + 1)]
+    defaults = {"nodes": nodes, "edges": [[1, 2], [3, 4]], "groups": {"0": [0, 1], "1": [1, 2], "2": [2, 3]}}
+    people = Population(clients, [torch.tensor(own) for own in TRUTH], ["a", "b", "c", "d"])
+    return people, LocalFederation(clients), FedCRefState(**{**defaults, **state})
+
+
+def perfect(**state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
+    return situation([[0, 0, 0, 1, 1, 1]] * 3, **state)
+
+
+def test_the_right_result_has_full_marks() -> None:
+    metrics = evaluate_fedcref(METHOD, *perfect())
+    assert metrics == {
+        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+    }  # fmt: skip
+
+
+def test_accuracy_is_the_mean_over_sites_of_local_clusters() -> None:
+    people, fed, state = situation([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
+    assert evaluate_fedcref(METHOD, people, fed, state)["accuracy"] == pytest.approx((1 + 5 / 6 + 1) / 3)
+
+
+def test_wrong_is_the_share_of_associations_between_classes() -> None:
+    edges = [[1, 2], [3, 4], [0, 2], [1, 5]]
+    assert evaluate_fedcref(METHOD, *perfect(edges=edges))["wrong"] == 0.5
+    assert evaluate_fedcref(METHOD, *perfect(edges=[]))["wrong"] == 0.0
+
+
+def test_associations_are_judged_by_the_partition_they_were_made_of() -> None:
+    """A site that has refined is judged by its partition before; one that rests or was lost, by its present one."""
+    people, fed, state = perfect()
+    fed.clients[0].state["previous"] = torch.tensor([1, 1, 1, 0, 0, 0])
+    assert evaluate_fedcref(METHOD, people, fed, state)["wrong"] == 0.0
+    del fed.clients[0].state["models"]
+    assert evaluate_fedcref(METHOD, people, fed, state)["wrong"] == 0.5
+
+
+def test_groups_are_compared_over_all_samples_of_known_sites() -> None:
+    one_group = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
+    metrics = evaluate_fedcref(METHOD, *perfect(groups=one_group))
+    assert (metrics["ari"], metrics["nmi"], metrics["accuracy"]) == (0.0, 0.0, 1.0)
+    metrics = evaluate_fedcref(METHOD, *perfect(groups={"1": [0, 1]}))
+    assert metrics["ari"] == 1.0
+    assert "ari" not in evaluate_fedcref(METHOD, *perfect(groups={}))
+
+
+def test_a_site_that_has_not_begun_is_left_out() -> None:
+    people, fed, state = perfect(
+        nodes=[[0, 0], [0, 1], [1, 0], [1, 1]], edges=[[1, 2]], groups={"0": [0, 1], "1": [1, 2]}
+    )
+    del fed.clients[2].state["labels"]
+    assert evaluate_fedcref(METHOD, people, fed, state) == {
+        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+    }  # fmt: skip
+
+
+def test_when_no_site_has_begun_there_is_no_accuracy() -> None:
+    people, fed, state = perfect(nodes=[], edges=[], groups={})
+    for client in fed.clients.values():
+        del client.state["labels"]
+    assert evaluate_fedcref(METHOD, people, fed, state) == {"wrong": 0.0, "target": 2}
+
+
+def test_without_a_truth_nothing_is_said() -> None:
+    people, fed, state = perfect()
+    assert evaluate_fedcref(METHOD, dataclasses.replace(people, truth=None), fed, state) == {}
+
+
+def test_metrics_are_plain_numbers() -> None:
+    assert {type(value) for value in evaluate_fedcref(METHOD, *perfect()).values()} == {float, int}
+
+
+def test_methods_have_their_own_evaluation_or_none() -> None:
+    assert evaluator_for(METHOD) is evaluate_fedcref
+    assert evaluator_for(Toy()) is None
+
+
+def test_only_an_upper_bound_is_told_the_truth() -> None:
+    people, fed, _ = perfect()
+    bound = FedCRefMethod(associations="perfect")
+    told = informed(bound, people, fed)
+    assert [told.oracle(site) for site in range(3)] == [[0, 1], [1, 2], [2, 3]]
+    fed.clients[0].state["labels"] = torch.tensor([1, 1, 1, 0, 0, 0])
+    assert told.oracle(0) == [1, 0]
+    assert informed(METHOD, people, fed) is METHOD
+    assert informed(Toy(), people, fed) == Toy()
+
+
+def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).random((12, 3), dtype=np.float32))
+    clients = [Client(i, x[6 * i : 6 * i + 6]) for i in range(2)]
+    fed = LocalFederation(clients)
+    method = informed(
+        FedCRefMethod(associations="perfect", local_epochs=1, min_steps=0), Population(clients, None, []), fed
+    )
+    with pytest.raises(FedkinError, match="needs the true classes, which only a scenario has"):
+        method.step(fed, method.init(fed))
+
+
+def two_sites(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
+    """Six points on a line at either site, of class 0 below zero and 1 above; a site may have groups of its own."""
+    line = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
+    clients = [
+        Client(i, line, state={} if own is None else {"groups": torch.tensor(own)}) for i, own in enumerate(labels)
+    ]
+    truth = [(line[:, 0] > 0).long() for _ in clients]
+    return Population(clients, truth, ["low", "high"]), LocalFederation(clients)
+
+
+def test_samples_are_judged_by_the_groups_of_their_site_or_by_the_present_result() -> None:
+    state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
+    right = evaluate_samples(KFedMethod(), *two_sites(None, [1, 1, 1, 0, 0, 0]), state)
+    assert right == {
+        "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0, "accuracy": 1.0, "kappas": [1.0, 1.0],
+    }  # fmt: skip
+    half = evaluate_samples(KFedMethod(), *two_sites(None, [1, 0, 1, 0, 1, 0]), state)
+    assert half["kappas"][0] == 1.0
+    assert half["kappas"][1] == pytest.approx(1 / 3)
+    assert half["accuracy"] == pytest.approx((1 + 4 / 6) / 2)
+    assert half["pooled_accuracy"] == pytest.approx(10 / 12)
+
+
+def test_without_a_truth_or_a_result_or_the_wish_there_is_nothing_to_judge() -> None:
+    people, fed = two_sites(None, None)
+    state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
+    assert evaluate_samples(KFedMethod(), dataclasses.replace(people, truth=None), fed, state) == {}
+    assert evaluate_samples(KFedMethod(), people, fed, state, models_too=False) == {}
+
+    class Never(KFedMethod):
+        def ready(self, state: CentroidState) -> bool:
+            return False
+
+    assert evaluate_samples(Never(), people, fed, state) == {}
+
+
+def test_methods_that_group_samples_are_judged_by_them() -> None:
+    evaluate = evaluator_for(KFedMethod())
+    assert evaluate is not None
+    assert evaluate.func is evaluate_samples  # type: ignore[attr-defined]

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedkin.core import FedkinError
+from fedkin.core.trees import load_tree, owned, save_tree
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.checkpoint import restore, settle, snapshot
+from toy import Blobs, Toy, ToyState
+
+
+def started() -> tuple[LocalFederation, ToyState]:
+    fed = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5)
+    method = Toy()
+    return fed, method.step(fed, method.init(fed))[0]
+
+
+def test_a_tree_comes_back_with_views_of_one_tensor(tmp_path: Path) -> None:
+    stack = torch.arange(6.0).view(3, 2)
+    save_tree(tmp_path / "tree", owned({"a": stack[0], "b": [stack[0], stack.T], "c": {"d": None, "e": 0.1}}))
+    tree = load_tree(tmp_path / "tree")
+    assert torch.equal(tree["a"], stack[0])
+    assert torch.equal(tree["b"][1], stack.T)
+    assert tree["c"] == {"d": None, "e": 0.1}
+
+
+def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        save_tree(tmp_path / name, {"x": torch.ones(3), "y": torch.ones(2, dtype=torch.int64), "z": "text"})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
+    fed, state = started()
+    save_tree(tmp_path / "checkpoint", snapshot(fed, state))
+    state = settle(fed, ToyState, snapshot(fed, state))
+    fresh = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5)
+    resumed = settle(fresh, ToyState, load_tree(tmp_path / "checkpoint"))
+    assert resumed.pair == state.pair == (12,)
+    for now, then in ((fed, state), (fresh, resumed)):
+        now_state, _ = Toy().step(now, then)
+        save_tree(tmp_path / f"{id(now)}", snapshot(now, now_state))
+    assert (tmp_path / f"{id(fed)}").read_bytes() == (tmp_path / f"{id(fresh)}").read_bytes()
+
+
+def test_settling_orders_keys_like_a_checkpoint() -> None:
+    fed, state = started()
+    assert list(state.seen) == [str(12 - i) for i in range(12)]
+    assert list(settle(fed, ToyState, snapshot(fed, state)).seen) == sorted(state.seen)
+
+
+def test_a_state_with_other_fields_is_refused() -> None:
+    with pytest.raises(FedkinError, match=r"differ from ToyState's in average, mean; resume it with the version"):
+        restore(ToyState, {"steps": 1, "finished": False, "seen": {}, "pair": [], "average": 3})
+
+
+@pytest.mark.parametrize("content", [b"", b"not safetensors", None])
+def test_what_is_no_checkpoint_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "checkpoint").write_bytes(content)
+    with pytest.raises(FedkinError, match=r"^Cannot read .*checkpoint: it is not a file that fedkin wrote"):
+        load_tree(tmp_path / "checkpoint")

@@ -1,0 +1,218 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import FedkinError
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from toy import Blobs, Toy
+
+TOY = ("scenario.name=toy",)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_method_name_gives_a_complete_experiment() -> None:
+    config = load_config("toy", TOY)
+    assert config.method == Toy()
+    assert config.scenario == Blobs("digits")
+    assert config.tables["method"] == {
+        "name": "toy",
+        "rounds": 4,
+        "rate": 0.5,
+        "kind": "auto",
+        "parts": "auto",
+        "limit": 3,
+        "widths": "none",
+        "center": "origin",
+        "pause": 0.0,
+    }
+    sections = ["data", "scenario", "method", "engine", "evaluation", "target", "tracking"]
+    assert list(config.tables) == ["seed", *sections]
+    assert config.tables["evaluation"] == {"every": 1, "map": "tsne"}
+    assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
+    assert config.tables["tracking"]["to"] == []
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_file_and_overrides_are_merged(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('seed = 3\n[data]\nsource = "wine"\n[scenario]\nname = "toy"\n[method]\nname = "toy"\nrounds = 7\n')
+    config = load_config(path, ["method.rounds=9", "method.kind=mean", "method.widths=[3, 2]", "method.center=none"])
+    assert (config.seed, config.data.source, config.scenario.data) == (3, "wine", "wine")
+    assert config.method == Toy(rounds=9, kind="mean", widths=(3, 2), center=None)
+
+
+@pytest.mark.parametrize("method", list(registry.METHODS))
+def test_defaults_of_every_method_survive_being_written(method: str, tmp_path: Path) -> None:
+    config = load_config(method)
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml())
+    assert load_config(path) == config
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 2**62),
+    rate=st.floats(allow_nan=False, allow_infinity=False),
+    parts=st.integers() | st.just("auto"),
+    widths=st.none() | st.lists(st.integers(0, 99)),
+    center=st.none() | st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none"),
+)
+def test_any_experiment_survives_being_written(seed, rate, parts, widths, center, tmp_path_factory) -> None:
+    import tomli_w
+
+    import toy
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.METHODS, "toy", toy.METHOD)
+        given = {"rate": rate, "parts": parts, "widths": "none" if widths is None else widths}
+        given["center"] = "none" if center is None else center
+        path = tmp_path_factory.mktemp("config") / "config.toml"
+        path.write_text(tomli_w.dumps({"seed": seed, "method": {"name": "toy", **given}}), encoding="utf-8")
+        config = load_config(path)
+        assert config.method == Toy(
+            rate=rate, parts=parts, widths=None if widths is None else tuple(widths), center=center
+        )
+        path.write_text(config.to_toml(), encoding="utf-8")
+        assert load_config(path) == config
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
+        ("rounds=3", "Unknown key on the command line: 'rounds'; did you mean 'method.rounds'?"),
+        ("engin.chunk=3", "Unknown key on the command line: 'engin'; did you mean 'engine'?"),
+        ("method.rounds=many", "'method.rounds' is 'many' on the command line; it should be a valid integer."),
+        ("method.rounds=true", "'method.rounds' is True on the command line; it should be a valid integer."),
+        ("method.rounds=2.5", "'method.rounds' is 2.5 on the command line; it should be a valid integer."),
+        ("method.rate=nan", "'method.rate' is nan on the command line; it should be a finite number."),
+        ("method.parts=x", "'method.parts' is 'x' on the command line; it should be a valid integer or 'auto'."),
+        ("method.widths=[1, 'a']", "'method.widths' is [1, 'a'] on the command line; it should be a valid integer."),
+        ("method.oracle=3", "Unknown key on the command line: 'method.oracle'; did you mean"),
+        ("method.rounds=0", "method.rounds must be at least 1, not 0."),
+        (
+            "scenario.clients=-3",
+            "'scenario.clients' is -3 on the command line; it should be greater than or equal to 1.",
+        ),
+        ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
+        ("seed.deep=1", "'seed' is {'deep': 1} on the command line; it should be a valid integer."),
+        ("engine.drop_rate=1", "'engine.drop_rate' is 1 on the command line; it should be less than 1."),
+        ("engine.failures=[[0, 1]]", "'engine.failures' is [[0, 1]] on the command line; it should be greater than 0."),
+        ("evaluation.every=0", "'evaluation.every' is 0 on the command line; it should be greater than 0."),
+        ("evaluation.very=2", "Unknown key on the command line: 'evaluation.very'; did you mean 'evaluation.every'?"),
+        ("target.reach=nan", "'target.reach' is nan on the command line; it should be a finite number."),
+        ("target.reach=soon", "'target.reach' is 'soon' on the command line; it should be a valid number."),
+        ("target.metric=3", "'target.metric' is 3 on the command line; it should be a valid string."),
+        ("target.stop=1", "'target.stop' is 1 on the command line; it should be a valid boolean."),
+        ("target.reached=1", "Unknown key on the command line: 'target.reached'; did you mean 'target.reach'?"),
+        ("tracking.to=['no']", "'tracking.to' is ['no'] on the command line; it should be 'tensorboard', 'mlflow' or "),
+        (
+            "tracking.name=''",
+            "'tracking.name' is '' on the command line; it should be a string of at least 1 character",
+        ),
+        ("tracking.uri=x", "'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'."),
+        ("engine=3", "'engine' is 3 on the command line; it should be a section."),
+        ("method=3", "'method' is 3 on the command line; it should be a section, [method]."),
+        ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
+        ("scenario.name=label-scew", "Unknown scenario 'label-scew'; did you mean 'label-skew'?"),
+        ("data.scaling=x", "'data.scaling' is 'x' on the command line; it should be 'auto', 'standard' or 'none'."),
+        ("method.name.x=3", "'name' is not a section, so --set method.name.x=3 cannot be applied."),
+        ("rounds", "--set takes section.key=value, such as method.local_epochs=30, not 'rounds'."),
+    ],
+)
+def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config("toy", [*TOY, override])
+    assert str(caught.value).startswith(sentence)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_bad_key_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[method]\nname = "toy"\nround = 3\n')
+    with pytest.raises(
+        FedkinError, match=r"^Unknown key in .*mine\.toml: 'method\.round'; did you mean 'method\.rounds'"
+    ):
+        load_config(path)
+
+
+@pytest.mark.parametrize("content", [b"seed = ", b"\xff\xfe", None])
+def test_an_unreadable_file_gets_one_sentence(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FedkinError, match=r"^(Cannot read .*mine\.toml: No such|.*mine\.toml is not a TOML file: )"):
+        load_config(path)
+
+
+@pytest.mark.usefixtures("toy")
+def test_targets_and_evaluation_survive_being_written(tmp_path: Path) -> None:
+    overrides = ["evaluation.every=5", "target.metric=personal_accuracy", "target.reach=1", "target.stop=true"]
+    config = load_config("toy", [*TOY, *overrides])
+    assert config.evaluation.every == 5
+    assert (config.target.metric, config.target.reach, config.target.stop) == ("personal_accuracy", 1.0, True)
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml())
+    assert load_config(path) == config
+    assert load_config(path, ["target.reach=none", "target.stop=false"]).target.reach is None
+
+
+def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
+    assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
+    assert load_config("ocfl").tables["scenario"]["name"] == "label-groups"
+    assert load_config("ocfl", ["scenario.name=iid"]).tables["scenario"]["name"] == "iid"
+
+
+def test_a_target_to_stop_at_must_be_complete() -> None:
+    with pytest.raises(FedkinError, match=r"'target\.stop' needs 'target\.metric' and 'target\.reach'"):
+        load_config("fedavg", ["target.stop=true", "target.metric=ari"])
+
+
+OPEN = "'engine.secure_sums' is true, but method '{}' needs more of a client than its part in a sum; these do not: "
+ABLE = "ffcm with aggregation = 'mean' and start = 'uniform', fedavg, fedopt, ifca."
+
+
+@pytest.mark.parametrize(
+    "method", sorted(registry.METHODS.keys() - {"ffcm", "fedavg", "fedopt", "ifca"}), ids=lambda method: method
+)
+def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config(method, ["engine.secure_sums=true", "data.scaling=none"])
+    assert str(caught.value) == OPEN.format(method) + ABLE
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        (
+            "ifca",
+            ["method.start=kmeans"],
+            "'method.start' is 'kmeans', {} 'random'.",
+        ),
+        (
+            "ifca",
+            ["method.empty=reseed"],
+            "'method.empty' is 'reseed', {} 'keep'.",
+        ),
+        ("ffcm", [], "'method.aggregation' is 'kmeans', {} 'mean'."),
+        ("fedavg", ["data.scaling=auto"], "'data.scaling' is 'auto', {} 'standard' or 'none'."),
+    ],
+)
+def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, settings: list[str], sentence: str) -> None:
+    with pytest.raises(FedkinError) as caught:
+        load_config(method, ["engine.secure_sums=true", "data.scaling=none", *settings])
+    reason = "which takes more than sums over clients; with 'engine.secure_sums' it should be"
+    assert str(caught.value) == sentence.format(reason)
+    assert not load_config(method, settings).engine.secure_sums
+
+
+def test_methods_of_sums_may_be_told_to_use_them() -> None:
+    settings = ["engine.secure_sums=true", "data.scaling=standard"]
+    for method in ("fedavg", "fedopt", "ifca"):
+        assert load_config(method, settings).engine.secure_sums
+    assert load_config("ffcm", [*settings, "method.aggregation=mean", "method.start=uniform"]).engine.secure_sums

@@ -1,0 +1,302 @@
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.core.files import occupied, write_atomically
+from fedkin.core.trees import load_tree, save_tree
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import Progress, RunOutcome, execute, report, resume
+from toy import METHOD, Blobs, Toy
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+TESTS = Path(__file__).parents[1]
+OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything a run left that must not differ between two."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    del found["timing.jsonl"]
+    return found
+
+
+def run(folder: Path, *overrides: str) -> RunOutcome:
+    return execute(load_config("toy", [*OPTIONS, *overrides]), folder)
+
+
+def test_a_run_leaves_everything(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "run")
+    assert set(files(tmp_path / "run")) == {
+        "config.toml",
+        "records.jsonl",
+        "checkpoint.safetensors",
+        "labels/site-0.csv",
+        "labels/site-1.csv",
+        "labels/site-2.csv",
+        "result.json",
+        "models.safetensors",
+        "report.html",
+    }
+    lines = [json.loads(line) for line in (outcome.folder / "records.jsonl").read_text().splitlines()]
+    assert lines == outcome.records
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert lines[0]["values"]["undefined"] is None
+    assert all(sorted([*line["answered"], *map(int, line["missing"])]) == [0, 1, 2] for line in lines)
+    assert any(line["missing"] for line in lines)
+    assert lines[-1]["sent"] > lines[0]["sent"] > 0
+    rows = (outcome.folder / "labels" / "site-0.csv").read_text().splitlines()
+    assert rows[0] == "row,group"
+    assert len(rows) == 7
+    assert outcome.report.is_file()
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -> None:
+    found = {}
+    for name, chunk in (("one", 1), ("again", 1), ("all", 3)):
+        run(tmp_path / name, f"engine.chunk={chunk}")
+        found[name] = files(tmp_path / name)
+    assert found["one"] == found["again"]
+    different = {name for name, content in found["one"].items() if content != found["all"][name]}
+    assert different == {"config.toml", "report.html"}
+
+
+def killed(*arguments: str) -> int:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = [sys.executable, str(TESTS / "killing.py"), *arguments]
+    return int(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def test_killed_before_any_file_is_in_place_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=2")
+    kills = killed("2", str(tmp_path / "killed"), "moves")
+    assert kills > 1 + 1 + 3 * 2 + 3
+    for number in range(kills):
+        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"killed before move {number + 1}"
+
+
+def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=6")
+    assert killed("6", str(tmp_path / "killed"), "0.02") > 3
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_a_full_disk_stops_a_run_that_then_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "whole")
+    real, room = os.replace, 8
+
+    def replace(*names: Path) -> None:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(FedkinError, match="No space left on device"):
+            run(tmp_path / "full")
+    assert not list((tmp_path / "full").rglob("*.partial"))
+    resume(tmp_path / "full")
+    assert files(tmp_path / "full") == files(tmp_path / "whole")
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    before = files(tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink()
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == before
+
+
+def test_a_report_is_written_again(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "run")
+    page = outcome.report.read_bytes()
+    outcome.report.unlink()
+    assert report(tmp_path / "run").read_bytes() == page
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_lost_records_are_told(content: str | None, tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    records = tmp_path / "run" / "records.jsonl"
+    records.unlink() if content is None else records.write_text(content)
+    with pytest.raises(FedkinError, match="has 0 lines where the checkpoint has 4 steps"):
+        resume(tmp_path / "run")
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FedkinError, match="is not an empty folder; give another --out, or `fedkin resume` it"):
+        run(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_refused_data_leave_no_folder(tmp_path: Path) -> None:
+    config = load_config("toy", ["data.source=nowhere.csv"])
+    with pytest.raises(FedkinError, match=r"nowhere\.csv"):
+        execute(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise FedkinError("Not today.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Toy, "init", refuse)
+        with pytest.raises(FedkinError, match="Not today"):
+            run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run(tmp_path / "run")
+
+
+def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "whole")
+    build, told = Blobs.build, []
+
+    def meanwhile(*arguments: object) -> object:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "fedkin.experiment.run._check_empty", lambda folder: None
+            )  # it looked when there was nothing yet
+            with pytest.raises(FedkinError) as refused:
+                run(tmp_path / "run")
+        told.append(str(refused.value))
+        return build(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Blobs, "build", meanwhile)
+    run(tmp_path / "run")
+    assert len(told) == 1
+    assert "Another process is at work in" in told[0]
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_what_came_while_it_waited_to_start_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(tmp_path / "whole").folder
+    installed = []
+
+    def other(*_: object) -> None:
+        installed.append(shutil.copytree(whole, tmp_path / "run"))
+
+    monkeypatch.setattr("fedkin.experiment.run.check_installed", other)
+    with pytest.raises(FedkinError, match="is not an empty folder"):
+        run(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole)
+
+
+def test_the_lock_of_one_that_was_killed_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / ".fedkin.lock").touch()
+    (tmp_path / "config.toml.partial").touch()
+    run(tmp_path)
+    assert not (tmp_path / ".fedkin.lock").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])
+@pytest.mark.parametrize("where", ["fedkin.experiment.run.world_of", "fedkin.experiment.run.scale"])
+def test_stopped_before_it_begins_it_leaves_nothing(
+    error: BaseException, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as by a simulation that does not start, when its nodes have said already who they are."""
+
+    def stop(*_: object) -> None:
+        write_atomically(tmp_path / "new" / "run" / "sites" / "0" / "identity", "a token")
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, stop)
+        with pytest.raises(type(error)):
+            run(tmp_path / "new" / "run")
+    assert list(tmp_path.iterdir()) == []
+    run(tmp_path / "new" / "run")
+
+
+def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "whole")
+
+    def stop(*_: object) -> None:
+        write_atomically(tmp_path / "run" / "sites" / "0" / "identity", "a token")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedkin.experiment.run.world_of", stop)
+        patch.setattr(
+            "fedkin.experiment.run._clear", lambda folder: None
+        )  # which a process that is killed does not come to
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run")
+    resume(tmp_path / "run")
+    found = files(tmp_path / "run")
+    assert found.pop("sites/0/identity") == b"a token"
+    assert found == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("ask", [resume, report])
+def test_a_folder_without_a_run_is_told(ask, tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
+        ask(tmp_path)
+
+
+@pytest.mark.parametrize("more", [[], ["engine.name=flower"], ["data.source=nowhere.csv", "scenario.name=iid"]])
+def test_nothing_to_report_is_told(more: list[str], tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(load_config("toy", [*OPTIONS[:2], *more]).to_toml())
+    with pytest.raises(FedkinError, match="nothing to report yet; go on with `fedkin resume"):
+        report(tmp_path)
+
+
+def test_progress_is_told_within_a_step(tmp_path: Path) -> None:
+    told: list[tuple] = []
+
+    class Watch(Progress):
+        def phase(self, text: str) -> None:
+            told.append((text,))
+
+        def part(self, done: int, total: int) -> None:
+            told.append((done, total))
+
+        def step(self, line: dict, seconds: float) -> None:
+            told.append((line["step"], "done", seconds >= 0))
+
+    execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
+    step = told[told.index(("Step 1",)) :]
+    assert step == [("Step 1",), (1, 3), (2, 3), (3, 3), (1, "done", True), ("Writing the results",)]
+
+
+def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(method, population, fed, state):
+        return {"truths": sum(map(len, population.truth)), "place": float(fed.clients[0].state["place"][0])}
+
+    def evaluator_for(method, models_too):
+        return evaluate if isinstance(method, Toy) else None
+
+    monkeypatch.setattr("fedkin.experiment.run.evaluator_for", evaluator_for)
+    records = run(tmp_path / "run").records
+    assert [line["metrics"]["truths"] for line in records] == [18] * 4
+    assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4
+    assert METHOD.target not in (tmp_path / "run" / "records.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run").folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with occupied(folder), pytest.raises(FedkinError, match="Another process is at work in"):
+        resume(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    tree = load_tree(path)
+    del tree["scaling"], tree["keys"]
+    save_tree(path, tree)
+    with pytest.raises(FedkinError, match="lacks keys, scaling; resume the run with the version"):
+        resume(tmp_path / "run")

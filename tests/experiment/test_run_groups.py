@@ -1,0 +1,296 @@
+"""Runs of methods that group clients: targets, evaluation, resuming, and clients that misbehave."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedkin.core import FedkinError, State
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import Progress, RunOutcome, execute, report, resume
+from fedkin.methods.clients.fedavg import FedAvgMethod
+
+SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]
+LOSSY = ["engine.drop_rate=0.2", "method.rounds=6", "method.participation=0.9", "seed=3"]
+
+
+def small(method: str, *overrides: str) -> Config:
+    """Federated learning on digits that takes a moment."""
+    return load_config(method, [*SMALL, *overrides])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything a run left that must not differ between two."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    del found["timing.jsonl"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunOutcome]:
+    """Runs that were never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    return {name: execute(small(name, *LOSSY), folder / name) for name in ("ocfl", "ifca")}
+
+
+class Interrupt(Progress):
+    """Interrupts a run in the middle of an exchange of a step."""
+
+    def __init__(self, step: int) -> None:
+        self.name = f"Step {step}"
+        self.present = ""
+
+    def phase(self, text: str) -> None:
+        self.present = text
+
+    def part(self, done: int, total: int) -> None:
+        if self.present == self.name and done < total:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("method", ["ocfl", "ifca"])
+def test_a_run_that_groups_clients_resumes_to_the_same_bytes(
+    method: str, whole: dict[str, RunOutcome], tmp_path: Path
+) -> None:
+    expected = files(whole[method].folder)
+    assert any(line["missing"] for line in whole[method].records)
+    assert "clients.csv" in expected
+    if method == "ocfl":  # groups form while a client is away, which must not be forgotten either
+        assert -1 in whole[method].records[2]["values"]["labels"]
+    with pytest.raises(KeyboardInterrupt):
+        execute(small(method, *LOSSY), tmp_path / "run", Interrupt(1))
+    for step in (2, 3, 4, 6):  # again and again in the same run
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+        assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == step - 1
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == expected
+
+
+SECRET = ["engine.secure_sums=true", "data.scaling=standard", "engine.drop_rate=0.05"]
+
+
+@pytest.mark.parametrize("method", ["fedopt", "ifca"])
+def test_a_run_with_secure_sums_resumes_to_the_same_bytes(method: str, tmp_path: Path) -> None:
+    config = small(method, *LOSSY, *SECRET, "method.rounds=4", "scenario.clients=9", "method.participation=0.8")
+    whole = execute(config, tmp_path / "whole")
+    assert any(line["missing"] for line in whole.records)
+    assert any(line["answered"] for line in whole.records)
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(1))
+    for step in (2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+def test_secure_sums_are_refused_where_two_clients_are_asked(tmp_path: Path) -> None:
+    config = small("fedavg", "engine.secure_sums=true", "data.scaling=none", "method.participation=0.3")
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+        execute(config, tmp_path / "run")
+
+
+def test_a_reached_target_ends_a_run(whole: dict[str, RunOutcome], tmp_path: Path) -> None:
+    records = whole["ifca"].records
+    reach = max(line["metrics"]["personal_accuracy"] for line in records[:4])
+    first = next(at for at, line in enumerate(records) if line["metrics"]["personal_accuracy"] == reach)
+    assert 0 < first < len(records) - 1
+    target = ["target.metric=personal_accuracy", f"target.reach={reach}"]
+    outcome = execute(small("ifca", *LOSSY, *target, "target.stop=true"), tmp_path / "run")
+    assert outcome.records == records[: first + 1]
+    assert outcome.state.finished
+    assert (tmp_path / "run" / "result.json").is_file()
+    before = files(tmp_path / "run")
+    assert resume(tmp_path / "run").records == outcome.records
+    assert files(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("target", [[], ["target.metric=loss", "target.reach=0.0"], ["target.metric=none"]])
+def test_without_a_stop_a_target_ends_nothing(target: list[str], whole: dict[str, RunOutcome], tmp_path: Path) -> None:
+    outcome = execute(small("ifca", *LOSSY, *target), tmp_path / "run")
+    assert outcome.records == whole["ifca"].records
+
+
+def test_models_are_tried_every_so_many_steps_and_at_the_end(whole: dict[str, RunOutcome], tmp_path: Path) -> None:
+    config = small("ifca", *LOSSY, "evaluation.every=4")
+    records = execute(config, tmp_path / "run").records
+    assert ["personal_accuracy" in line["metrics"] for line in records] == [False, False, False, True, False, True]
+    for line, full in zip(records, whole["ifca"].records, strict=True):
+        assert line["metrics"].items() <= full["metrics"].items()
+        assert "ari" in line["metrics"]
+        assert line | {"metrics": {}} == full | {"metrics": {}}
+
+
+class Corrupting(LocalFederation):
+    """Client 1 always replies with NaN, client 4 with a vector that is too short."""
+
+    def deliver(self, task, payloads):
+        for client, reply in super().deliver(task, payloads):
+            if isinstance(reply, dict) and "update" in reply and client == 1:
+                reply = reply | {"update": torch.full_like(reply["update"], torch.nan)}
+            if isinstance(reply, dict) and "update" in reply and client == 4:
+                reply = reply | {"update": reply["update"][..., :-1]}
+            yield client, reply
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ifca", "ocfl"])
+def test_bad_clients_are_named_and_harm_no_model(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.experiment.opening.LocalFederation", Corrupting)
+    config = small(method, "engine.drop_rate=0.3", "scenario.clients=9", "method.rounds=10", "method.local_epochs=3")
+    outcome = execute(config, tmp_path / "run")
+    assert len(outcome.records) == 10
+    reasons: dict[str, set[str]] = {}
+    for line in outcome.records:
+        assert sorted([*line["answered"], *map(int, line["missing"])]) == list(range(9))
+        assert not {1, 4} & set(line["answered"])
+        for client, reason in line["missing"].items():
+            reasons.setdefault(client, set()).add(reason)
+    assert reasons["1"] == {"'update' is not finite", "lost on purpose"}
+    assert any("where (15010,) was expected" in reason for reason in reasons["4"])
+    assert all(reasons[client] == {"lost on purpose"} for client in reasons.keys() - {"1", "4"})
+    assert outcome.state.models.isfinite().all()
+    assert outcome.records[-1]["metrics"]["personal_accuracy"] > (0.7 if method == "fedavg" else 0.85)
+    if method != "fedavg":
+        assert outcome.state.labels[[1, 4]].tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [("ifca", True), ("gradient-loss", False), ("gradient-loss method.empty=keep", True)],
+)
+def test_a_group_that_loses_all_its_clients_keeps_a_sound_model(method: str, kept: bool) -> None:
+    name, *overrides = method.split()
+    config = small(name, *overrides)
+    fed = LocalFederation(config.scenario.build(0).clients)
+    state = config.method.init(fed)
+    state.models[1] = 30 * torch.randn(state.models.shape[1], generator=torch.Generator().manual_seed(0))
+    left = state.models[1].clone()
+    for _ in range(3):
+        state, record = config.method.step(fed, state)
+        assert len(record.answered) == 6
+        assert state.models.isfinite().all()
+    assert 1 not in state.labels
+    assert record.values["groups"] < 3
+    assert torch.equal(state.models[1], left) is kept
+
+
+CHANGING = ["scenario.clients=12", "scenario.step=3", "scenario.share=0.4", "data.scaling=standard", *LOSSY]
+
+
+@pytest.mark.parametrize(("method", "scenario"), [("ifca", "drift-swap"), ("ocfl", "arrivals")])
+def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenario: str, tmp_path: Path) -> None:
+    config = small(method, f"scenario.name={scenario}", *CHANGING)
+    expected = execute(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(2))
+    for step in (3, 3, 4, 6):  # in the step of the change, before and after
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(expected.folder)
+    page = (tmp_path / "run" / "report.html").read_bytes()
+    assert report(tmp_path / "run").read_bytes() == page
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(expected.folder)
+
+
+EMBEDDING = ["method.pretraining_rounds=2", "method.pretraining_steps=1", "method.refresh=2", "method.flip=0.02"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "change"), [("drift-swap", "moved"), ("arrivals", "newcomers"), ("rotation", "newcomers")]
+)
+def test_a_run_that_groups_by_embeddings_resumes_to_the_same_bytes(scenario: str, change: str, tmp_path: Path) -> None:
+    happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.share=0.4"]
+    options = [*LOSSY, "scenario.clients=24", f"scenario.name={scenario}", *happens, *EMBEDDING]
+    config = small("embedding", *options)
+    whole = execute(config, tmp_path / "whole")
+    values = [line["values"] for line in whole.records]
+    assert [told["phase"] for told in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
+    assert any(change in told for told in values)
+    assert max(told["groups"] for told in values) > 1
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(2))  # pre-training
+    for step in (3, 4, 6, 6, 7, 9):  # the embedding, training, twice when messages are sent anew, and the end
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+        assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == step - 1
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+@pytest.mark.parametrize("method", ["embedding method.form=prototypes method.pretraining_rounds=1", "ladd"])
+def test_other_ways_to_group_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
+    name, *overrides = method.split()
+    overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3", "method.refresh=1"]
+    config = small(name, *overrides)
+    whole = execute(config, tmp_path / "whole")
+    begun = len(whole.records) - 3
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(1))
+    for step in (begun, begun + 1, begun + 2):
+        with pytest.raises(KeyboardInterrupt):
+            resume(tmp_path / "run", Interrupt(step))
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == files(whole.folder)
+
+
+def test_without_labels_a_run_ends_with_the_groups_of_the_clients(tmp_path: Path) -> None:
+    unlabelled = ["scenario.name=label-skew", "scenario.clients=4", "method.form=prototypes"]
+    outcome = execute(load_config("embedding", [*unlabelled, "method.pretraining_rounds=1"]), tmp_path / "run")
+    assert [line["values"]["phase"] for line in outcome.records] == ["pre-training", "embedding"]
+    assert {"clients.csv", "result.json", "report.html", "models.safetensors"} <= files(tmp_path / "run").keys()
+    with pytest.raises(FedkinError, match="no labels, so there are groups but no models"):
+        predict(tmp_path / "run", "digits")
+
+
+def test_a_report_is_of_the_world_as_of_the_last_step(tmp_path: Path) -> None:
+    config = small("ifca", "scenario.name=drift-swap", *CHANGING)
+    with pytest.raises(KeyboardInterrupt):
+        execute(config, tmp_path / "run", Interrupt(3))
+    before = report(tmp_path / "run").read_bytes()
+    plain = small("ifca", "scenario.name=drift-swap", *CHANGING, "scenario.step=9")
+    with pytest.raises(KeyboardInterrupt):
+        execute(plain, tmp_path / "plain", Interrupt(3))
+    lines = [(tmp_path / name / "records.jsonl").read_text() for name in ("run", "plain")]
+    assert lines[0] == lines[1]
+    other = report(tmp_path / "plain").read_bytes()
+    assert len(before) == len(other)
+    assert [(a, b) for a, b in zip(before, other, strict=True) if a != b] == [(ord("3"), ord("9"))]  # the option itself
+
+
+def test_nothing_is_asked_of_newcomers_before_they_join(tmp_path: Path) -> None:
+    rounds = ["method.rounds=4", "scenario.clients=12", "scenario.step=3", "scenario.share=0.4"]
+    records = execute(small("ifca", "scenario.name=arrivals", *rounds), tmp_path / "run").records
+    assert [line["answered"] for line in records] == [list(range(7))] * 2 + [list(range(12))] * 2
+    assert all(line["missing"] == {} for line in records)
+    crossed = [line["sent"] for line in records]
+    each = (crossed[1] - crossed[0]) / 7
+    assert crossed[3] - crossed[2] == 12 * each
+    assert ["newcomers_right" in line["metrics"] for line in records] == [False, False, True, True]
+    assert [line["metrics"]["client_accuracy"].count(None) for line in records] == [5, 5, 0, 0]
+
+
+def test_the_accuracy_of_those_who_drift_falls_and_recovers(tmp_path: Path) -> None:
+    rounds = ["method.rounds=12", "scenario.clients=20", "scenario.step=7", "scenario.kind=label-flip"]
+    records = execute(small("local", "scenario.name=drift-swap", *rounds), tmp_path / "run").records
+    assert ["drifted_right" in line["metrics"] for line in records] == [False] * 6 + [True] * 6
+    scores = [line["metrics"]["drifted_accuracy"] for line in records]
+    assert scores[6] < scores[5] - 0.2
+    assert scores[11] > scores[6] + 0.2
+
+
+def test_participants_are_drawn_from_those_present() -> None:
+    config = small("fedavg", "scenario.clients=6")
+    fed = LocalFederation(config.scenario.build(0).clients, seed=5)
+    method = FedAvgMethod(participation=0.5)
+    expected = torch.randperm(6, generator=fed.rng("participants", 2))[:3].sort().values.tolist()
+    assert method.participants(fed, State(steps=2)) == expected
+    assert FedAvgMethod().participants(fed, State(steps=2)) == fed.ids
+    fed.away = {0, 1, 4}
+    seen = {client for step in range(20) for client in method.participants(fed, State(steps=step))}
+    assert seen == {2, 3, 5}
+    assert {len(method.participants(fed, State(steps=step))) for step in range(20)} == {2}

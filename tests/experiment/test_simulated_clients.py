@@ -1,0 +1,108 @@
+"""Flower's simulation, with Ray's own processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.core.trees import load_tree
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import execute, report
+from site_files import sites
+
+SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=2", "method.local_epochs=2"]
+FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2", "evaluation.map=pca"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What must be the same on both engines, byte by byte."""
+    names = ["records.jsonl", "result.json", "models.safetensors", *(f"labels/site-{i}.csv" for i in range(4))]
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def run(folder: Path, engine: str, *more: str) -> Path:
+    return execute(load_config("fedcref", [*FEW, *more, f"engine.name={engine}"]), folder).folder
+
+
+def fedkin(*words: str | Path, wait: bool = True) -> subprocess.Popen[bytes]:
+    """The command in a process of its own, for Ray leaves threads and processes behind in its caller's."""
+    command = [sys.executable, "-m", "fedkin", *map(str, words)]
+    child = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    if wait:
+        _, told = child.communicate(timeout=600)
+        assert child.returncode == 0, told.decode()
+    return child
+
+
+def simulated(folder: Path) -> list[str | Path]:
+    return ["run", "fedcref", "--engine", "flower", "--out", folder, *(w for o in FEW for w in ("--set", o))]
+
+
+def test_a_simulation_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
+    local, flower = run(tmp_path / "local", "local"), tmp_path / "flower"
+    fedkin(*simulated(flower))
+    assert files(local) == files(flower)
+    assert load_tree(flower / "checkpoint.safetensors")["clients"] == {}
+    assert len(list(flower.glob("sites/*/0/memory-*.safetensors"))) >= 4
+    before = (flower / "report.html").read_bytes()
+    (flower / "report.html").unlink()
+    assert report(flower).read_bytes() == before  # needs no engine
+
+
+def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    """Its nodes have been there already."""
+    data = sites(tmp_path / "data", labelled=False)
+    words = ["fedavg", "--scenario", "sites", "--data", data, "--engine", "flower", "--set", "engine.workers=2"]
+    child = fedkin("run", *words, "--out", tmp_path / "runs" / "one", wait=False)
+    _, told = child.communicate(timeout=600)
+    *others, last = told.decode().splitlines()  # on a busy machine Ray has something to say, too
+    assert child.returncode == 2
+    assert "Site 0 has no labels, which FedAvg needs" in last
+    assert not any("Traceback" in line for line in others)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path: Path, how: signal.Signals) -> None:
+    straight, folder = run(tmp_path / "straight", "local"), tmp_path / "stopped"
+    child = fedkin(*simulated(folder), wait=False)
+    while not (folder / "records.jsonl").exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+    (os.killpg if how == signal.SIGKILL else os.kill)(child.pid, how)
+    _, told = child.communicate(timeout=600)
+    assert how == signal.SIGKILL or (child.returncode == 130 and b"go on with `fedkin resume" in told)
+    fedkin("resume", folder)
+    assert files(folder) == files(straight)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("engine.drop_rate=0.1", "'engine.drop_rate' is for the local engine"),
+        ("engine.chunk=3", "'engine.chunk' is for the local engine"),
+        ("engine.failures=[[1, 1]]", "'engine.failures' is for the local engine"),
+    ],
+)
+def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path, option: str, words: str) -> None:
+    with pytest.raises(FedkinError, match=words):
+        run(tmp_path / "run", "flower", option)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_federation_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    config = load_config("embedding", ["scenario.name=drift-swap", "scenario.clients=8", "engine.name=flower"])
+    with pytest.raises(FedkinError, match="Scenario 'drift-swap' changes the federation in the middle of a run"):
+        execute(config, tmp_path / "run")
+
+
+def test_without_flower_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.experiment.simulated_clients.find_spec", lambda name: None)
+    with pytest.raises(FedkinError, match=r"Engine 'flower' needs Flower with its simulation: pip install 'fedkin\[fl"):
+        run(tmp_path / "run", "flower")

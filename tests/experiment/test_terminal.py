@@ -1,0 +1,125 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import State
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import RunOutcome
+from fedkin.experiment.terminal import Bar, Quiet, print_outcome, show_progress
+
+LINE = {
+    "step": 3,
+    "answered": [0],
+    "missing": {"1": "no reply", "4": "no reply"},
+    "values": {"groups": 4, "accuracy": 0.1, "cut": None, "sizes": [1, 2]},
+    "metrics": {"accuracy": 0.98765},
+    "sent": 1_234_567,
+    "received": 5_000_000_000_000,
+}
+
+
+def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar() as bar:
+        bar.phase("Step 3")
+        bar.part(1, 2)
+        assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
+        bar.step(LINE, 2.51)
+    shown = capsys.readouterr()
+    assert "Step 3 · 2.5 s · Groups found 4 · Accuracy (ACC) 0.988\n" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_a_terminal_gets_a_bar(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert isinstance(show_progress(), Bar if terminal else Quiet)
+
+
+@pytest.mark.parametrize("progress", [Bar, Quiet])
+def test_warnings_are_told_whether_or_not_anybody_watches(
+    progress: type[Bar | Quiet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress() as told:
+        told.warn("[MLflow] is gone.")
+    shown = capsys.readouterr()
+    assert "fedkin: [MLflow] is gone.\n" in shown.err
+    assert shown.out == ""
+
+
+def test_square_brackets_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Bar() as bar:
+        bar.phase("Reading d[/x]/a.csv")
+        bar.display.refresh()
+        bar.step(LINE | {"values": {"phase": "pre[/x]"}}, 2.5)
+    shown = capsys.readouterr().err
+    assert "Reading d[/x]/a.csv" in shown
+    assert "Step 3 · pre[/x] · 2.5 s" in shown
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    config = load_config("fedcref", ["target.metric=accuracy[/x]", "target.reach=0.5"])
+    print_outcome(RunOutcome(Path("runs/x"), State(), [LINE], config))
+    assert "accuracy[/x] 0.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_outcome_is_a_small_table(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "dumb")  # a terminal without bold print
+    print_outcome(RunOutcome(Path("runs/x"), State(), [LINE], load_config("fedcref")))
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows == [
+        "Groups found 4",
+        "Accuracy (ACC) 0.988",
+        "Missing in the last step site 1, 4",
+        "Sent to the sites 1.23 MB",
+        "Received from them 5 TB",
+        "Steps 3",
+        "Report: runs/x/report.html",
+    ]
+
+
+def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
+    print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
+    assert "Time in steps" in (line := capsys.readouterr().out.splitlines()[-2])
+    assert line.endswith("  11.2 s")
+
+
+def test_what_came_before_the_first_step_is_no_time_in_steps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "timing.jsonl").write_text('{"step": 0, "seconds": 50.0}\n{"step": 1, "seconds": 1.5}\n')
+    print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
+    assert "  1.5 s\n" in capsys.readouterr().out
+
+
+def test_what_a_method_warns_of_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [LINE, {**LINE, "values": {"warning": "Too few."}}, {**LINE, "values": {"warning": "Too few."}}]
+    print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("fedcref")))
+    assert capsys.readouterr().out.endswith("\nNote: Too few.\nReport: runs/x/report.html\n")
+
+
+def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    phases = ["pre-training", "embedding", "training", "training"]
+    records = [
+        LINE | {"step": step, "values": {"phase": phase}, "metrics": {"personal_accuracy": 0.25 * step}}
+        for step, phase in enumerate(phases, 1)
+    ]
+    config = load_config("fedcref", ["target.metric=personal_accuracy", "target.reach=0.75"])
+    print_outcome(RunOutcome(Path("runs/x"), State(), records, config))
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "Steps 4, 1 of pre-training, 1 of embedding and 2 of training" in shown
+    assert "Personal accuracy 0.75 step 3, 1 round of training, after 5 TB" in shown
+    with Bar() as bar:
+        bar.step(records[0], 2.0)
+    assert "Step 1 · pre-training · 2.0 s · Personal accuracy 0.250" in capsys.readouterr().err
+
+
+def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    print_outcome(RunOutcome(Path("runs/x"), State(), [], load_config("fedcref")))
+    assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from fedkin.cli import main
+from fedkin.core import FedkinError
+from fedkin.core.files import occupied
+from fedkin.experiment.tracking.catch_up import track
+from tracked import interrupt, run
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+def told(folder: Path) -> list[int]:
+    """Steps of which TensorBoard knows."""
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return [event.step for event in found.Scalars("time/seconds")]
+
+
+def test_runs_are_tracked_afterwards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [run(tmp_path / name).folder for name in ("one", "two")]
+    with pytest.raises(SystemExit) as end:
+        main(["track", *map(str, folders), "--to", "tensorboard", "--set", f"tracking.folder={tmp_path}/events"])
+    assert not end.value.code
+    assert capsys.readouterr().out == "".join(f"Told of {folder}: 4 steps\n" for folder in folders)
+    assert told(tmp_path / "events" / "one") == told(tmp_path / "events" / "two") == [1, 2, 3, 4]
+
+
+def test_what_a_tool_has_is_not_sent_again_unless_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt(tmp_path / "run", 2, monkeypatch, "tracking.to=['tensorboard']")
+    events = tmp_path / "run" / "tensorboard"
+    before = {file.name: file.read_bytes() for file in events.iterdir()}
+    assert track(tmp_path / "run") == 2
+    assert {file.name: file.read_bytes() for file in events.iterdir()} == before
+    track(tmp_path / "run", settings=["tracking.name=again", f"tracking.folder={tmp_path}/events"], anew=True)
+    assert told(tmp_path / "events" / "again") == [1, 2]
+
+
+def test_the_command_run_names_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["run", "toy", "--scenario", "toy", "--out", "first", "--track", "tensorboard"])
+    assert (end.value.code or 0, capsys.readouterr().err) == (0, "")
+    assert told(tmp_path / "first" / "tensorboard") == [1, 2, 3, 4]
+    with pytest.raises(SystemExit) as end:
+        main(["run", "toy", "--scenario", "toy", "--out", "second", "--track", "mlfow"])
+    assert end.value.code == 2
+    allowed = "it should be 'tensorboard', 'mlflow' or 'wandb'."
+    assert capsys.readouterr().err == f"fedkin: 'tracking.to' is ['mlfow'] on the command line; {allowed}\n"
+    assert not (tmp_path / "second").exists()
+
+
+def test_what_cannot_be_tracked_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
+        track(tmp_path, ["mlflow"])
+    folder = run(tmp_path / "run").folder
+    with pytest.raises(FedkinError, match="says of no tool to track it with; name one, as in --to mlflow"):
+        track(folder)
+    with pytest.raises(FedkinError, match=r"takes tracking\.key=value here, not 'method\.rounds=9'; the run has been"):
+        track(folder, ["tensorboard"], ["method.rounds=9"])
+    with occupied(folder), pytest.raises(FedkinError, match="Another process is at work in"):
+        track(folder, ["tensorboard"])
+    (folder / "tensorboard").touch()
+    with pytest.raises(FedkinError, match=r"TensorBoard cannot track this run: .*File exists"):
+        track(folder, ["tensorboard"])
+    (folder / "records.jsonl").unlink()
+    with pytest.raises(FedkinError, match="has no step to tell of yet; go on with `fedkin resume"):
+        track(folder, ["tensorboard"])
+
+
+def test_a_tool_that_is_lost_afterwards_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run(tmp_path / "run").folder
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.flush", full)
+    with pytest.raises(
+        FedkinError, match=r"^TensorBoard could not be told of .* after step 0 \(.*No space left on device\)\.$"
+    ):
+        track(folder, ["tensorboard"])

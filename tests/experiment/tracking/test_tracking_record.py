@@ -1,0 +1,61 @@
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedkin
+from fedkin.experiment.config import load_config
+from fedkin.experiment.tracking.tracking_record import ALWAYS, numbers, parameters, tags
+
+
+def line(**entries: Any) -> dict[str, Any]:
+    whole = {"step": 3, "answered": [0, 2], "missing": {"1": "lost"}, "values": {}, "metrics": {}}
+    return {**whole, "sent": 10, "received": 20, **entries}
+
+
+def test_numbers_of_a_step_have_names_by_kind() -> None:
+    told = line(values={"loss": 0.5, "groups": 3}, metrics={"loss": 0.25})
+    timing = {"step": 3, "seconds": 1.5, "client_seconds": 2.5}
+    assert numbers(told, timing) == {
+        "metrics/loss": 0.25,
+        "values/loss": 0.5,
+        "values/groups": 3.0,
+        "clients/answered": 2.0,
+        "clients/missing": 1.0,
+        "traffic/sent_bytes": 10.0,
+        "traffic/received_bytes": 20.0,
+        "time/seconds": 1.5,
+        "time/client_seconds": 2.5,
+    }
+    assert "time/seconds" not in numbers(told, {})
+
+
+letters = st.text("ab/", max_size=3)
+json_values = st.none() | st.booleans() | st.integers(-9, 9) | letters | st.lists(st.integers(), max_size=2)
+
+
+@given(values=st.dictionaries(letters, json_values, max_size=4))
+def test_only_single_numbers_of_a_step_are_told(values: dict[str, Any]) -> None:
+    found = numbers(line(values=values), {})
+    assert {name.removeprefix("values/") for name in found if name.startswith("values/")} == {
+        name for name, value in values.items() if type(value) in (int, float)
+    }
+    assert ALWAYS in found
+
+
+def test_parameters_are_the_experiment_without_tracking() -> None:
+    config = load_config("kfed", ["tracking.to=['mlflow']", "tracking.uri='sqlite:///secret.db'", "seed=4"])
+    found = parameters(config)
+    assert (found["seed"], found["data.source"], found["target.stop"]) == (4, "digits", False)
+    assert found["engine.failures"] == "[]"
+    assert "secret" not in json.dumps(found)
+    assert not any(name.startswith("tracking") for name in found)
+
+
+def test_tags_tell_runs_apart() -> None:
+    found = tags(load_config("kfed", ["seed=4", "data.source=wine"]))
+    assert found == {
+        "method": "kfed", "data": "wine", "scenario": "own-class", "engine": "local", "seed": "4",
+        "fedkin": fedkin.__version__,
+    }  # fmt: skip

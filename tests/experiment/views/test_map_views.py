@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+import torch
+
+from fedkin.experiment.evaluation.representation import LatentSample
+from fedkin.experiment.views.map_views import sample_map
+
+
+def latents(samples: int, width: int = 5) -> LatentSample:
+    groups = torch.arange(samples) % 2
+    noise = torch.randn(samples, width, generator=torch.Generator().manual_seed(0))
+    return LatentSample(noise + 20 * groups[:, None], groups, groups + 1)
+
+
+@pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
+def test_a_map_keeps_groups_apart_and_is_the_same_again(layout, samples):
+    drawn = sample_map(latents(samples), layout, ["a", "b", "c"])
+    again = sample_map(latents(samples), layout, ["a", "b", "c"])
+    assert drawn is not None
+    assert again is not None
+    assert np.array_equal(drawn.places, again.places)
+    assert f"{samples} samples" in drawn.caption
+    if samples > 1:
+        middle = [drawn.places[drawn.groups == group].mean(0) for group in (0, 1)]
+        spread = max(np.ptp(drawn.places[drawn.groups == group], axis=0).max() for group in (0, 1))
+        assert np.linalg.norm(middle[0] - middle[1]) > spread / 2
+
+
+def test_equal_samples_and_a_single_column_are_no_trouble():
+    same = LatentSample(torch.ones(20, 3), torch.zeros(20, dtype=torch.int64), None)
+    assert sample_map(same, "tsne", []) is not None
+    assert sample_map(latents(30, width=1), "pca", []) is not None
+
+
+def test_no_map_where_none_is_wanted():
+    assert sample_map(latents(5), "none", []) is None

@@ -1,0 +1,59 @@
+"""What a strategy found, in memory and in a folder."""
+
+import json
+
+import pytest
+import torch
+from flwr.app import ArrayRecord
+from safetensors.torch import load_file
+from torch import nn
+
+from fedkin.core import FedkinError
+from fedkin.flower import ClusterResult
+
+
+def network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+
+
+@pytest.fixture
+def result() -> ClusterResult:
+    models = [ArrayRecord(network(seed).state_dict()) for seed in range(3)]
+    return ClusterResult(
+        arrays=models[1],
+        arrays_by_group=models[:2],
+        groups={9: 0, 5: 1, 7: 1},
+        own_arrays={5: models[2]},
+        nodes=[5, 7, 9, 11],
+    )
+
+
+def test_who_is_where(result):
+    assert result.members(1) == [5, 7]
+    assert result.arrays_of(9) is result.arrays_by_group[0]
+    assert result.arrays_of(7) is result.arrays_by_group[1]
+    assert result.arrays_of(5) is result.own_arrays[5]
+    assert result.arrays_of(11) is result.arrays
+    assert str(result).startswith("Groups:\n\tGroup 0: 1 nodes\n\tGroup 1: 2 nodes\n\nGlobal Arrays:\n")
+
+
+def test_a_folder_holds_a_model_for_each_group(result, tmp_path):
+    result.save(tmp_path / "found")
+    told = json.loads((tmp_path / "found" / "groups.json").read_text())
+    assert told == {
+        "groups": [{"model": "group-0.safetensors", "nodes": [9]}, {"model": "group-1.safetensors", "nodes": [5, 7]}],
+        "own models": {"5": "node-5.safetensors"},
+    }
+    for seed, name in enumerate(["group-0", "group-1", "node-5"]):
+        saved, expected = load_file(tmp_path / "found" / f"{name}.safetensors"), network(seed)
+        network(9).load_state_dict(saved)
+        for key, value in expected.state_dict().items():
+            assert torch.equal(saved[key], value)
+            assert saved[key].dtype == value.dtype
+
+
+def test_a_folder_that_cannot_be_written_is_told(result, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedkinError, match=r"Cannot write .*file.*nothing half-written was left there"):
+        result.save(tmp_path / "file")

@@ -1,0 +1,169 @@
+"""Clients that tell again: who goes over to another group, who founds one, and what becomes of the one they left."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import planted
+from fedkin.methods.clients.one_shot.one_shot import nearest_group
+from told import GROUPS, SETTINGS, Told, Watched, grouped, mean_step, moves, sites, steps, tell
+
+
+def test_clients_tell_again_every_so_many_rounds():
+    fed = Watched(sites())
+    method = Told(**(SETTINGS | {"rounds": 7}), refresh=3)
+    steps(method, fed, method.init(fed), 8)
+    between = ["tell", "train", "train", "train"]
+    assert [name for name, _ in fed.asked] == ["describe", *between, *between, "tell", "train"]
+
+
+def test_without_a_change_nobody_moves():
+    done = planted.run(Told(**SETTINGS, refresh=1), sites())
+    assert all("moved" not in values and "founded" not in values for values in done.values)
+    assert planted.same_partition(done.labels, GROUPS)
+
+
+def test_whose_data_change_goes_over_to_the_group_that_it_is_now_like():
+    fed = Watched(sites())
+    method = Told(**SETTINGS, refresh=2)
+    state = grouped(method, fed)
+    before = state.labels.tolist()
+    moves(fed, 0, 1)
+    moves(fed, 5, 1)
+    (state, record), (state, same) = steps(method, fed, state, 2)
+    assert state.labels.tolist() == before  # nobody is asked yet
+    assert "moved" not in record.values
+    assert "moved" not in same.values
+    after, record = method.step(fed, state)
+    assert record.values["moved"] == [[0, before[0], before[1]], [5, before[5], before[1]]]
+    assert planted.same_partition(after.labels.tolist(), [1 if i in (0, 5) else own for i, own in enumerate(GROUPS)])
+    assert "founded" not in record.values
+    for client in (0, 1, 5):
+        (reply,) = tell.run([fed.clients[client]], [{}])
+        assert torch.equal(after.messages[client], reply["message"])
+    members = [i for i in range(12) if after.labels[i] == before[1]]
+    one = state.models[before[1]]
+    assert torch.allclose(after.models[before[1]] - one, mean_step(fed, state.module, one, members), atol=1e-6)
+    _, record = method.step(fed, after)
+    assert "moved" not in record.values  # told once
+
+
+def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Watched, Any, Any, Any]:
+    """So many clients of group 0 begin to see things as nobody has before, and the step that hears of it."""
+    fed = Watched(sites())
+    method = Told(**(SETTINGS | options), refresh=1, min_size=min_size)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    for client in [0, 4, 7, 9][:count]:
+        moves(fed, client, 3)
+    return fed, state, *method.step(fed, state)
+
+
+def test_strangers_that_are_enough_and_alike_found_a_group_from_the_model_they_had():
+    fed, state, after, record = strangers(3)
+    old = int(state.labels[0])
+    assert record.values["founded"] == [3]
+    assert record.values["moved"] == [[0, old, 3], [4, old, 3], [7, old, 3]]
+    assert after.labels[[0, 4, 7]].tolist() == [3, 3, 3]
+    assert torch.equal(after.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]], state.labels[[1, 2, 3, 5, 6, 8, 9, 10, 11]])
+    assert after.models.shape == (4, state.models.shape[1])
+    parent = state.models[old]
+    assert torch.allclose(after.models[3] - parent, mean_step(fed, state.module, parent, [0, 4, 7]), atol=1e-6)
+    assert torch.allclose(after.models[old] - parent, mean_step(fed, state.module, parent, [9]), atol=1e-6)
+
+
+def test_too_few_strangers_found_nothing_and_stay():
+    _, state, after, record = strangers(2)
+    assert {"founded", "moved"}.isdisjoint(record.values)
+    assert torch.equal(after.labels, state.labels)
+    assert len(after.models) == 3
+
+
+def test_by_default_two_strangers_are_enough_in_a_small_federation():
+    _, _, _, record = strangers(2, min_size=None)
+    assert record.values["founded"] == [3]
+
+
+def test_strangers_to_one_another_found_nothing():
+    fed = Watched(sites())
+    method = Told(**SETTINGS, refresh=1, min_size=3)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    for at, client in enumerate((0, 4, 7)):
+        fed.clients[client].x += 40 * torch.eye(planted.CLASSES)[at]
+    after, record = method.step(fed, state)
+    assert {"founded", "moved"}.isdisjoint(record.values)
+    assert torch.equal(after.labels, state.labels)
+
+
+def test_two_companies_of_strangers_found_two_groups():
+    many = [0, 1, 2] * 8
+    fed = Watched(sites(many))
+    method = Told(**SETTINGS, refresh=1, min_size=3)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    first, second = [0, 3, 6, 9], [1, 4, 7, 10]
+    for client in first:
+        moves(fed, client, 3)
+    for client in second:
+        new = planted.client(client, [(0, 5), (1, 4)])
+        fed.clients[client].x, fed.clients[client].y = new.x, new.y
+    after, record = method.step(fed, state)
+    assert sorted(record.values["founded"]) == [3, 4]
+    now = [3 if i in first else 4 if i in second else own for i, own in enumerate(many)]
+    assert planted.same_partition(after.labels.tolist(), now)
+    for members in (first, second):
+        own, old = int(after.labels[members[0]]), int(state.labels[members[0]])
+        step = mean_step(fed, state.module, state.models[old], members)
+        assert torch.allclose(after.models[own] - state.models[old], step, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [12, 36])
+def test_a_group_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
+    many = [0, 1, 2] * (count // 3)
+    fed = Watched(sites(many))
+    method = Told(**SETTINGS, refresh=1)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    left = int(state.labels[2])
+    for client in range(2, count, 3):
+        moves(fed, client, 0)
+    now = [0 if own == 2 else own for own in many]
+    for state_, record in steps(method, fed, state, 3):
+        assert planted.same_partition(state_.labels.tolist(), now)
+        assert left not in state_.labels
+        assert torch.equal(state_.models[left], state.models[left])
+        assert record.values["groups"] == 2
+    result = method.result(state_)
+    assert result["n_groups"] == 3
+    assert not bool(result["centroids"][left].isfinite().any())
+    message = tell.run([fed.clients[1]], [{}])[0]["message"]
+    assert nearest_group(result["centroids"], message) == int(state_.labels[1])
+
+
+def test_who_did_not_tell_again_stays_where_it_was_and_is_missing_though_it_trained():
+    fed = Watched(sites(), failures=[(4, 0), (4, 1)])
+    method = Told(**SETTINGS, refresh=1)
+    state = steps(method, fed, method.init(fed), 2)[-1][0]
+    moves(fed, 0, 1)
+    after, record = method.step(fed, state)
+    assert fed.asked[-2][0] == "tell"
+    assert torch.equal(after.labels, state.labels)
+    assert sorted(record.missing) == [0, 1]
+    assert record.answered == [i for i in range(12) if i > 1]
+    _, record = method.step(fed, after)
+    assert record.values["moved"] == [[0, int(state.labels[0]), int(state.labels[1])]]
+
+
+def test_shared_layers_are_equal_in_all_groups_also_in_new_ones():
+    weights = planted.CLASSES**2
+    _, state, after, record = strangers(3, shared_layers=1)
+    assert record.values["founded"] == [3]
+    for one in (state, after):
+        assert bool((one.models[:, :weights] == one.models[0, :weights]).all())
+        assert len(one.models[:, weights:].unique(dim=0)) == len(one.models)
+
+
+def test_a_share_of_the_clients_trains_but_all_of_them_tell():
+    fed = Watched(sites())
+    method = Told(**SETTINGS, participation=0.5, refresh=2)
+    steps(method, fed, method.init(fed), 5)
+    assert {len(asked) for name, asked in fed.asked if name == "train"} == {6}
+    assert [len(asked) for name, asked in fed.asked if name == "tell"] == [12, 12]

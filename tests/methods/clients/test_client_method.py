@@ -1,0 +1,138 @@
+"""What all methods of clustered federated learning share."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import planted
+from fedkin.core import Client, FedkinError, State
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import ClientMethod, renumbered, round_record
+from fedkin.methods.clients.client_tasks import losses_of
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.nn.descent import Descent
+
+
+def federation(sites: list[Client], **engine: object) -> LocalFederation:
+    return LocalFederation(sites, workers=1, **engine)
+
+
+@given(st.lists(st.integers(-3, 9)))
+def test_equal_partitions_get_equal_numbers(labels):
+    numbers = renumbered(labels)
+    assert planted.same_partition(labels, numbers)
+    assert numbers == renumbered([-label for label in labels])
+    seen: list[int] = []
+    for number in numbers:
+        assert number <= len(seen)
+        if number == len(seen):
+            seen.append(number)
+
+
+def test_the_record_of_a_round():
+    fed = federation(planted.clients([0] * 5))
+    fed.missing = {4: "no reply"}
+    record = round_record(fed, {2: 1.0, 0: 3.0}, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
+    assert record.answered == [0, 2]
+    assert record.missing == {4: "no reply"}
+    assert record.values == {
+        "loss": 2.0,
+        "groups": 2,
+        "sizes": [2, 0, 2],
+        "labels": [0, 2, 2, -1, 0],
+        "losses": {"2": 1.0, "0": 3.0},
+        "temperature": 0.5,
+    }
+    empty = round_record(fed, {}, torch.full((5,), -1))
+    assert (empty.values["loss"], empty.values["groups"], empty.values["sizes"]) == (None, 0, [])
+
+
+@pytest.mark.parametrize(("participation", "count"), [(1.0, 7), (0.5, 4), (0.3, 2), (0.001, 1)])
+def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participation, count):
+    sites = planted.clients([0] * 7)
+    method = FedAvgMethod(participation=participation)
+    drawn = [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
+    assert all(len(set(ids)) == count and ids == sorted(ids) for ids in drawn)
+    assert {client for ids in drawn for client in ids} == set(range(7))
+    assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
+
+
+def test_clients_train_as_the_method_was_told():
+    told = {"learning_rate": 0.2, "momentum": 0.5, "weight_decay": 0.1, "proximal": 0.3, "optimizer": "adam"}
+    assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **told).descent() == Descent(
+        epochs=4, steps=7, batch_size=9, **told
+    )
+
+
+def test_labels_are_needed():
+    sites = [planted.client(0), Client(1, torch.zeros(4, 6))]
+    with pytest.raises(FedkinError, match="Site 1 has no labels, which FedAvg needs"):
+        FedAvgMethod(module="planted:linear").init(federation(sites))
+
+
+def test_all_samples_need_one_shape():
+    sites = [planted.client(0), Client(1, torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))]
+    with pytest.raises(FedkinError, match=r"Samples of site 1 have shape \(5,\), those of site 0 \(6,\)"):
+        FedAvgMethod(module="planted:linear").init(federation(sites))
+
+
+def test_there_are_as_many_classes_as_the_greatest_label_of_all_says():
+    sites = [planted.client(0), Client(1, torch.zeros(4, 6), torch.full((4,), 8))]
+    assert FedAvgMethod(module="planted:linear").classifier(federation(sites)).spec() == {
+        "name": "planted:linear",
+        "shape": [6],
+        "classes": 9,
+    }
+
+
+def test_vectors_get_a_perceptron_by_default():
+    assert FedAvgMethod().classifier(federation([planted.client(0)])).name == "perceptron"
+
+
+def test_the_first_models_come_from_the_seed():
+    sites = planted.clients([0, 1])
+    one, again, other = (
+        FedAvgMethod(module="planted:linear").init(federation(sites, seed=seed)).models for seed in (1, 1, 2)
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+def test_training_does_not_depend_on_who_trains_beside_whom():
+    method = FedAvgMethod(**(planted.LEARNING | {"rounds": 2, "batch_size": 5}))
+    ends = [planted.run(method, planted.clients([0, 1, 2, 3]), chunk=chunk).states[-1].models for chunk in (1, 4)]
+    assert torch.equal(*ends)
+
+
+def test_a_client_is_served_by_its_groups_model_or_the_first():
+    result = {"models": torch.tensor([[1.0], [2.0]]), "labels": torch.tensor([1, 0, -1])}
+    assert [float(ClientMethod.model_of(result, client)) for client in range(3)] == [2.0, 1.0, 1.0]
+
+
+def test_newcomers_get_the_model_of_least_loss():
+    done = planted.run(FedAvgMethod(**(planted.LEARNING | {"rounds": 20})), [planted.client(0)])
+    good = done.result["models"]
+    new = planted.client(5)
+    for at, models in ((1, torch.cat([-good, good])), (0, torch.cat([good, -good]))):
+        result = done.result | {"models": models}
+        assert ClientMethod.assign(result, new) == at
+    diverged = done.result | {"models": torch.cat([torch.full_like(good, torch.nan), -good])}
+    assert ClientMethod.assign(diverged, new) == 1
+
+
+def test_losses_are_mean_cross_entropies():
+    done = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=2), planted.clients([0, 1]))
+    models = torch.cat([state.models for state in done.states])
+    client, classifier = done.fed.clients[1], FedAvgMethod(module="planted:linear").classifier(done.fed)
+    expected = planted.losses(done.states[0].module, models, client.x, client.y)
+    assert losses_of(models, classifier, client.x, client.y).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_broken_reply_is_refused_and_harms_no_model():
+    sites = planted.clients([0, 0, 0])
+    sites[1].x[0, 0] = torch.nan
+    done = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=2), sites)
+    assert [list(record.missing) for record in done.records] == [[1], [1]]
+    assert "not finite" in done.records[0].missing[1]
+    assert bool(done.states[-1].models.isfinite().all())

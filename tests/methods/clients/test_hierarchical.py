@@ -1,0 +1,138 @@
+"""Briggs's method: one cut of a tree, at a given round."""
+
+import math
+
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+import planted
+from fedkin.core import FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.hierarchical import HierarchicalMethod, cut, distances_between
+from fedkin.methods.clients.update_splits import Round, SplitState
+
+GROUPS = [1, 0, 0, 1, 0, 1, 1, 0]
+SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}
+UPDATES = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [6.0, 8.0]])
+
+
+def sites() -> list[planted.Client]:
+    return planted.clients(GROUPS, planted.OPPOSITE)
+
+
+@pytest.mark.parametrize(
+    ("distance", "first_row"),
+    [
+        ("cosine", [0.0, 1.0, 0.0]),
+        ("euclidean", [0.0, math.sqrt(50), 5.0]),
+        ("manhattan", [0.0, 8.0, 7.0]),
+        ("similarity", [0.0, 0.0, 1.0]),
+    ],
+)
+def test_distances_are_those_of_their_names(distance, first_row):
+    matrix = distances_between(UPDATES, distance)
+    assert matrix.dtype == torch.float64
+    assert torch.allclose(matrix[0], torch.tensor(first_row, dtype=torch.float64), atol=1e-7)
+    assert torch.equal(matrix, matrix.T)
+
+
+def test_the_tree_is_cut_at_the_height_told():
+    line = torch.tensor([0.0, 1.0, 10.0, 12.0, 40.0])
+    distances = (line[:, None] - line).abs().double()
+    groups = {height: len(set(cut(distances, "single", height))) for height in (0.5, 1.0, 2.0, 9.0, 28.0)}
+    assert groups == {0.5: 5, 1.0: 4, 2.0: 3, 9.0: 2, 28.0: 1}
+    assert len(set(cut(distances, "complete", 9.0))) == 3  # the two pairs are 12 apart at most, 9 at least
+    assert cut(distances[:1, :1], "average", 1.0) == [0]
+
+
+@pytest.mark.parametrize("linkage", ["average", "complete", "single"])
+def test_planted_groups_are_found_in_the_round_told_and_kept(linkage):
+    done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), sites())
+    assert [values["fired"] for values in done.values] == [False] * 3 + [True] + [False] * 4
+    assert [values["groups"] for values in done.values] == [1] * 3 + [2] * 5
+    assert planted.same_partition(done.labels, GROUPS)
+    assert done.exchanges == [1] * 8
+
+
+@pytest.mark.parametrize(
+    ("distance", "linkage", "threshold"),
+    [("euclidean", "average", 0.9), ("euclidean", "ward", 2.0), ("manhattan", "complete", 3.0)],
+)
+def test_other_distances_find_them_at_their_own_heights(distance, linkage, threshold):
+    method = HierarchicalMethod(**SETTINGS, distance=distance, linkage=linkage, threshold=threshold)
+    done = planted.run(method, sites())
+    distances = done.states[-1].splits[0]["distances"]
+    alike = torch.tensor(GROUPS)[:, None] == torch.tensor(GROUPS)
+    assert float(distances[alike].max()) < float(distances[~alike].min())
+    assert planted.same_partition(done.labels, GROUPS)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "manhattan", "similarity"])
+def test_ward_goes_with_euclidean_only(distance):
+    with pytest.raises(FedkinError, match=f"needs distance 'euclidean', not '{distance}'"):
+        HierarchicalMethod(linkage="ward", distance=distance)
+
+
+def test_a_round_that_never_comes_is_refused():
+    method = HierarchicalMethod(**(SETTINGS | {"clustering_round": 9}))
+    with pytest.raises(FedkinError, match="clustering_round is 9, but the number of rounds is 8, so clients"):
+        method.init(LocalFederation(sites()))
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
+def test_similarities_taken_for_distances_group_those_least_alike(threshold):
+    right = planted.run(HierarchicalMethod(**SETTINGS), sites())
+    assert adjusted_rand_score(GROUPS, right.labels) == 1.0
+    mistaken = HierarchicalMethod(**SETTINGS, distance="similarity", threshold=threshold)
+    assert adjusted_rand_score(GROUPS, planted.run(mistaken, sites()).labels) < 0.1
+
+
+@pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])
+def test_similarities_are_cut_at_a_similarity(threshold, parts):
+    """The first two, of cosine -0.6, merge first; the third's cosines with them are 0.6 and 0.28, on average 0.44."""
+    updates = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.6, 0.8]])
+    method = HierarchicalMethod(distance="similarity", threshold=threshold)
+    part = Round(0, [0, 1, 2], updates, updates, [1.0] * 3)
+    found, distances, _ = method.divided(LocalFederation(sites()), SplitState(), part)
+    assert planted.same_partition(found, parts)
+    assert float(distances[0, 1]) == pytest.approx(-0.6)
+
+
+def test_the_groups_models_move_by_the_same_updates():
+    settings = planted.FULL_BATCH | {"rounds": 3, "clustering_round": 3}
+    done = planted.run(HierarchicalMethod(**settings, threshold=0.5), sites())
+    before, after = done.states[-2:]
+    assert len(after.models) > 1
+    for group in range(len(after.models)):
+        steps = [
+            -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
+            for client in done.fed.clients.values()
+            if int(after.labels[client.id]) == group
+        ]
+        assert torch.allclose(after.models[group] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
+
+
+def test_permuted_clients_are_in_the_permuted_groups():
+    order = [3, 7, 0, 5, 1, 6, 2, 4]
+    one = planted.run(HierarchicalMethod(**SETTINGS), sites())
+    other = planted.run(HierarchicalMethod(**SETTINGS), planted.permuted(sites(), order))
+    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
+
+
+def test_a_client_lost_in_the_clustering_round_is_placed_when_it_comes_back():
+    done = planted.run(HierarchicalMethod(**SETTINGS), sites(), failures=[(5, 2), (6, 2)])
+    assert [values["labels"][2] == -1 for values in done.values] == [False] * 3 + [True] * 2 + [False] * 3
+    assert planted.same_partition(done.labels, GROUPS)
+
+
+def test_lost_clients_are_no_accident():
+    planted.outlives_losses(HierarchicalMethod, clustering_round=2)
+    planted.outlives_losses(HierarchicalMethod, clustering_round=4)
+
+
+def test_newcomers_join_by_their_updates():
+    done = planted.run(HierarchicalMethod(**SETTINGS), sites())
+    for group in (0, 1):
+        new = planted.client(60 + group, planted.OPPOSITE[group])
+        assert HierarchicalMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]

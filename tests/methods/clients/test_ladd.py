@@ -1,0 +1,212 @@
+"""LADD: styles are told by numpy, and clients with different ones are told apart."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planted
+from fedkin.core import Client, FedkinError
+from fedkin.core.payload import payload_bytes
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
+
+CLASSES, SIDE = 3, 16
+STYLES = [0, 1, 2, 3, 1, 0, 3, 2, 2, 3, 0, 1]
+TRAINING: dict[str, Any] = {"module": "perceptron", "rounds": 2, "local_steps": 1, "batch_size": 1000}
+
+
+def client(number: int, style: int = 0, samples: int = 12) -> Client:
+    """Noise under stripes of a frequency and an orientation that depend on the style alone."""
+    rng = torch.Generator().manual_seed(number)
+    along = torch.arange(SIDE) * (2 * torch.pi / SIDE) * (1 + style // 2)
+    stripes = 3 * torch.cos(along).expand(SIDE, SIDE)
+    x = torch.randn(samples, 1, SIDE, SIDE, generator=rng) + (stripes if style % 2 else stripes.T)
+    return Client(number, x, torch.arange(samples) % CLASSES)
+
+
+def sites(styles: list[int] = STYLES) -> list[Client]:
+    return [client(number, style) for number, style in enumerate(styles)]
+
+
+SETTINGS = TRAINING | {"window": 0.2}
+
+
+@pytest.mark.parametrize(("side", "window"), [(28, 5), (32, 7), (64, 13), (224, 45), (8, 1)])
+def test_the_window_of_the_paper(side, window):
+    assert window_shape([3, side, side], LADDMethod().window) == (3, window, window)
+
+
+def test_the_window_follows_the_shorter_side():
+    assert window_shape([1, 28, 60], 0.1) == window_shape([1, 60, 28], 0.1) == (1, 5, 5)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 20), st.integers(1, 20), st.floats(0.01, 0.5), st.integers(0, 99))
+def test_low_frequencies_are_those_of_numpy(height, width, window, seed):
+    x = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(seed))
+    found = low_frequencies(x, window)
+    half = int(window * min(height, width))
+    whole = np.abs(np.fft.fft2(x.double().numpy()))
+    lines, columns = (range(-min(half, side // 2), min(half, (side - 1) // 2) + 1) for side in (height, width))
+    expected = np.stack([np.stack([whole[..., line, column] for column in columns], -1) for line in lines], -2)
+    assert found.shape == (2, *window_shape([3, height, width], window)) == expected.shape
+    assert np.allclose(found.numpy(), expected, atol=1e-3)
+
+
+def test_the_middle_is_the_mean_of_the_image():
+    x = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    middle = low_frequencies(x, 0.1)[:, 0, 2, 2]
+    assert torch.allclose(middle, x.sum((1, 2, 3)), rtol=1e-4)
+
+
+def style(client: Client, seed: int = 0, **how: Any) -> torch.Tensor:
+    client.rng = torch.Generator().manual_seed(seed)
+    (reply,) = describe_style.run([client], [{"style": "class", "window": 0.2, "segments": CLASSES} | how])
+    assert list(reply) == ["style"]
+    assert reply["style"].dtype == torch.float32
+    made: torch.Tensor = reply["style"]
+    return made
+
+
+def test_a_style_is_the_mean_amplitude_of_every_class():
+    one = client(0)
+    expected = [low_frequencies(one.x[one.y == label], 0.2).mean(0).flatten() for label in range(CLASSES)]
+    assert torch.allclose(style(one), torch.cat(expected), rtol=1e-5)
+    assert len(style(one)) == CLASSES * 7 * 7
+
+
+def test_or_of_all_samples_without_labels():
+    one = client(0)
+    expected = low_frequencies(one.x, 0.2).mean(0).flatten()
+    assert torch.allclose(style(Client(0, one.x), style="client", segments=1), expected, rtol=1e-5)
+
+
+def test_missing_classes_are_uniform_noise_drawn_once():
+    one = client(0)
+    one.x, one.y = one.x[one.y != 1], one.y[one.y != 1]
+    first = style(one, seed=1).view(CLASSES, -1)
+    assert torch.equal(style(one, seed=2).view(CLASSES, -1), first)
+    assert bool(((first[1] >= 0) & (first[1] < 1)).all())
+    assert torch.allclose(first[2], low_frequencies(one.x[one.y == 2], 0.2).mean(0).flatten(), rtol=1e-5)
+    other = client(0)
+    other.x, other.y = other.x[other.y != 1], other.y[other.y != 1]
+    assert not torch.equal(style(other, seed=2).view(CLASSES, -1)[1], first[1])
+
+
+@pytest.mark.parametrize("kind", ["class", "client"])
+def test_clients_of_different_styles_are_told_apart(kind):
+    done = planted.run(LADDMethod(**SETTINGS, style=kind), sites())
+    assert planted.same_partition(done.labels, STYLES)
+    assert done.exchanges == [1, 1, 1]
+    assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
+    assert done.values[0]["grouping"]["mode"] == "k-means"
+    assert done.result["n_groups"] == 4
+    assert done.result["centroids"].shape == (4, (CLASSES if kind == "class" else 1) * 49)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_there_are_as_many_groups_as_told(count):
+    done = planted.run(LADDMethod(**SETTINGS, n_clusters=count), sites())
+    assert len(set(done.labels)) == done.result["n_groups"] == count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_are_numbered_in_order_of_first_appearance(seed):
+    labels = planted.run(LADDMethod(**SETTINGS), sites(), seed=seed).labels
+    assert list(dict.fromkeys(labels)) == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("error")
+def test_fewer_styles_than_groups_are_no_accident():
+    alike = [Client(number, client(0).x, client(0).y) for number in range(6)]
+    assert len(planted.run(LADDMethod(**SETTINGS), alike).labels) == 6
+
+
+def test_the_greatest_silhouette_chooses_from_4_up():
+    done = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites())
+    assert planted.same_partition(done.labels, STYLES)
+    scores = done.values[0]["grouping"]["silhouettes"]
+    assert list(scores) == [str(count) for count in range(4, 12)]
+    assert max(scores, key=scores.__getitem__) == "4"
+    more = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 1, 2, 3, 4, 5] * 4))
+    assert list(more.values[0]["grouping"]["silhouettes"]) == [str(count) for count in range(4, 20)]
+    assert planted.same_partition(more.labels, [0, 1, 2, 3, 4, 5] * 4)
+    few = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 0, 0, 1, 1, 1]))
+    assert few.result["n_groups"] >= 4  # never fewer, as LADD itself has it
+
+
+@pytest.mark.parametrize("count", [None, 5, 12])
+def test_more_groups_than_clients_are_refused(count):
+    method = LADDMethod(**SETTINGS, n_clusters=count)
+    with pytest.raises(FedkinError, match=f"LADD needs messages of {(count or 4) + 1} or more clients"):
+        planted.run(method, sites([0, 1, 2, 3]))
+
+
+def test_tables_are_refused():
+    with pytest.raises(FedkinError, match=r"LADD compares the style of images, but samples have shape \(6,\)"):
+        LADDMethod(**SETTINGS).init(LocalFederation(planted.clients([0, 1])))
+
+
+def test_a_window_as_wide_as_the_image_holds_all_of_it():
+    done = planted.run(LADDMethod(**(TRAINING | {"window": 0.5})), sites())
+    assert done.records[0].missing == {}
+    assert done.result["centroids"].shape == (4, CLASSES * SIDE * SIDE)
+    assert planted.same_partition(done.labels, STYLES)
+
+
+def test_styles_are_sent_as_they_are():
+    fed = LocalFederation(sites(), workers=1)
+    method = LADDMethod(**SETTINGS)
+    state = method.init(fed)
+    before = fed.traffic.received
+    state, _ = method.step(fed, state)
+    assert (fed.traffic.received - before) / 12 == payload_bytes({"style": torch.zeros(CLASSES * 49)})
+    assert state.messages.dtype == torch.float32
+    assert torch.equal(state.messages[3], style(client(3, STYLES[3])))
+
+
+def test_a_newcomer_joins_the_group_of_its_style():
+    done = planted.run(LADDMethod(**SETTINGS), sites())
+    for own in range(4):
+        new = client(70 + own, own)
+        assert LADDMethod.assign(done.result, new) == done.labels[STYLES.index(own)]
+    plain = planted.run(LADDMethod(**SETTINGS, style="client"), sites())
+    new = client(70, 2)
+    assert LADDMethod.assign(plain.result, new) == plain.labels[STYLES.index(2)]
+
+
+def test_bad_styles_are_refused():
+    many = sites()
+    many[3].x[0, 0, 0, 0] = torch.nan
+    fed = LocalFederation(many, workers=1)
+    method = LADDMethod(**SETTINGS)
+    state, record = method.step(fed, method.init(fed))
+    assert record.missing == {3: "'style' is not finite"}
+    assert int(state.labels[3]) == UNKNOWN
+    rest = record.answered
+    assert planted.same_partition(state.labels[rest].tolist(), [STYLES[i] for i in rest])
+    many[3].x = client(3, STYLES[3]).x
+    state, record = method.step(fed, state)
+    assert record.values["newcomers"] == [[3, int(state.labels[STYLES.index(STYLES[3], 4)])]]
+
+
+def test_permuted_clients_are_in_the_permuted_groups():
+    order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
+    one = planted.run(LADDMethod(**SETTINGS), sites())
+    other = planted.run(LADDMethod(**SETTINGS), planted.permuted(sites(), order))
+    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
+
+
+def test_the_grouping_draws_from_the_seed():
+    """All of one style, so that there is more than one way to group them."""
+    alike = sites([0] * 12)
+    one, again, *others = (
+        planted.run(LADDMethod(**SETTINGS, n_clusters=5), alike, seed=seed).labels for seed in (3, 3, 4, 5)
+    )
+    assert one == again
+    assert any(other != one for other in others)

@@ -1,0 +1,231 @@
+"""OCFL: the temperature, when it fires, and that it fires once."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import planted
+from fedkin.core import Client
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
+from fedkin.methods.clients.update_splits import Round, UpdateDistances, cosine_distances
+
+GROUPS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
+SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
+SETTINGS = planted.LEARNING | {"rounds": 8}
+
+
+def sites() -> list[planted.Client]:
+    return planted.clients(GROUPS, SWAPS)
+
+
+def temperatures(done: planted.Run) -> list[float]:
+    return [values["temperature"] for values in done.values if "temperature" in values]
+
+
+def fired_in(done: planted.Run) -> int:
+    """The round, counted from 1."""
+    rounds = [number for number, values in enumerate(done.values, 1) if values["fired"]]
+    assert len(rounds) == 1
+    return rounds[0]
+
+
+def test_the_temperature_is_a_half_of_orthogonal_updates():
+    for n in (2, 3, 10):
+        assert temperature(cosine_distances(torch.eye(n))) == pytest.approx(0.5)
+
+
+def test_the_temperature_is_0_of_equal_updates_and_1_of_two_opposite_ones():
+    assert temperature(cosine_distances(torch.ones(4, 3))) == pytest.approx(0.0, abs=1e-7)
+    assert temperature(cosine_distances(torch.tensor([[1.0, 2.0], [-2.0, -4.0]]))) == pytest.approx(1.0)
+    assert temperature(torch.zeros(1, 1)) == 0.0
+
+
+def test_the_temperature_is_equation_4_by_hand():
+    gamma = torch.tensor([[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
+    assert temperature(gamma) == pytest.approx(math.sqrt(2 * (0.25 + 2.25 + 1.0)) / math.sqrt(3 * 2 * 4))
+
+
+@given(
+    st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=2, max_size=6),
+    st.lists(st.floats(0.01, 100), min_size=6, max_size=6),
+)
+def test_the_lengths_of_updates_do_not_matter_to_it(rows, lengths):
+    updates = torch.tensor(rows, dtype=torch.float64).round(decimals=2)
+    now = temperature(cosine_distances(updates))
+    assert 0.0 <= now <= 1.0 + 1e-9
+    stretched = updates * torch.tensor(lengths[: len(rows)], dtype=torch.float64)[:, None]
+    assert temperature(cosine_distances(stretched)) == pytest.approx(now, abs=1e-6)
+
+
+def test_the_first_rise_is_strict_and_never_comes_first():
+    method = OCFLMethod()
+    assert not method.fires(None, 0.9)
+    assert not method.fires(0.5, 0.5)
+    assert not method.fires(0.5, 0.4)
+    assert method.fires(0.5, 0.5000001)
+
+
+def test_as_printed_the_first_round_fires():
+    method = OCFLMethod(trigger="printed")
+    assert method.fires(None, 0.0)
+    assert method.fires(0.5, 0.5)
+    assert not method.fires(0.5, 0.4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_fires_at_the_first_rise_of_the_temperature(seed):
+    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=seed)
+    seen, at = temperatures(done), fired_in(done)
+    assert at >= 2
+    assert len(seen) == at  # nobody watches any longer
+    assert seen[-1] > seen[-2]
+    assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
+
+
+@pytest.mark.parametrize("options", [{}, {"grouper": "kmeans"}, {"grouper": "affinity"}])
+def test_planted_groups_are_found_and_stay(options):
+    done = planted.run(OCFLMethod(**SETTINGS, **options), sites(), seed=1)
+    at = fired_in(done)
+    assert planted.same_partition(done.labels, GROUPS)
+    assert all(values["labels"] == done.labels for values in done.values[at - 1 :])
+    assert all(set(values["labels"]) == {0} for values in done.values[: at - 1])
+    assert done.result["n_groups"] == 3
+    for client in done.fed.clients.values():
+        assert torch.equal(OCFLMethod.predict(done.result, client.x, client.id), client.y)
+
+
+def test_as_printed_clients_are_grouped_in_the_first_round():
+    assert fired_in(planted.run(OCFLMethod(**SETTINGS, trigger="printed", grouper="kmeans"), sites())) == 1
+
+
+def test_the_same_updates_move_the_models_of_the_new_groups():
+    unequal = [planted.client(i, SWAPS[group], samples=12 + 6 * (i % 3)) for i, group in enumerate(GROUPS)]
+    settings = planted.FULL_BATCH | {"rounds": 20, "grouper": "kmeans"}
+    done = planted.run(OCFLMethod(**settings), unequal)
+    at = fired_in(done)
+    before, after = done.states[at - 1 : at + 1]
+    assert len(after.models) == 3
+    for group in range(3):
+        steps = [
+            -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
+            for client in done.fed.clients.values()
+            if int(after.labels[client.id]) == group
+        ]
+        assert torch.allclose(after.models[group] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
+
+
+def test_one_group_is_grouped_once_too():
+    """Where the grouper finds a single group that is final (line 21 of the algorithm)."""
+    done = planted.run(OCFLMethod(**SETTINGS, grouper="kmeans", n_clusters=1), sites())
+    seen = temperatures(done)
+    assert 2 <= len(seen) < 8
+    assert seen[-1] > seen[-2]
+    assert done.labels == [0] * 12
+    assert done.states[-1].fired
+
+
+def test_a_lone_answer_has_no_temperature():
+    lost = [(3, client) for client in range(1, 12)]
+    done = planted.run(OCFLMethod(**SETTINGS), sites(), failures=lost)
+    assert done.values[1]["temperature"] is None
+    assert done.states[2].present == done.states[1].present == list(range(12))
+    assert not done.states[2].fired
+
+
+def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds():
+    """Clients 0-2 and 3-5 pull apart; with one side away the temperature falls, and rises when it is back."""
+    apart = torch.tensor([[1.0, 0.0]] * 3 + [[-1.0, 0.0]] * 3)
+    ocfl, fed = OCFLMethod(rounds=5), LocalFederation([Client(i, torch.zeros(1, 1)) for i in range(6)])
+    state = OCFLState(labels=torch.zeros(6, dtype=torch.int64))
+
+    def seen(state, clients):
+        part = Round(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
+        parts, distances, told = ocfl.divided(fed, state, part)
+        return (
+            replace(state, **ocfl.kept(state, [UpdateDistances(clients, distances, told)])),
+            parts,
+            told["temperature"],
+        )
+
+    state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])
+    assert parts is None
+    state, parts, some_there = seen(state, [0, 1, 2])
+    assert parts is None
+    assert some_there < all_there
+    state, parts, all_there_again = seen(state, [0, 1, 2, 3, 4, 5])
+    assert all_there_again > some_there
+    assert parts is None  # among clients 0-2, who were there both times, nothing has risen
+
+
+def test_whoever_missed_the_grouping_is_placed_on_coming_back():
+    at = fired_in(planted.run(OCFLMethod(**SETTINGS), sites(), seed=1))
+    lost = [(at + 1, 3), (at + 1, 7), (at + 2, 7)]
+    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
+    assert fired_in(done) == at
+    after, later, last = (done.states[at + more] for more in range(3))
+    assert after.labels[[3, 7]].tolist() == [-1, -1]
+    assert set(after.pending) == {"3", "7"}
+    assert int(later.labels[3]) >= 0
+    assert int(later.labels[7]) == -1
+    assert last.pending == {}
+    assert planted.same_partition(done.labels, GROUPS)
+
+
+def test_whoever_never_answered_has_no_group_and_the_first_model():
+    lost = [(exchange, 5) for exchange in range(2, 12)]
+    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
+    assert done.labels[5] == -1
+    assert torch.equal(OCFLMethod.model_of(done.result, 5), done.result["models"][0])
+    rest = [at for at in range(12) if at != 5]
+    assert planted.same_partition([done.labels[at] for at in rest], [GROUPS[at] for at in rest])
+
+
+def test_a_counter_of_batches_drowns_everything_else():
+    settings = planted.LEARNING | {"module": "planted:normalised", "local_steps": 20, "rounds": 1}
+    first = {}
+    for compare in ("parameters", "floats", "everything"):
+        done = planted.run(OCFLMethod(**settings, compare=compare), sites(), seed=1)
+        first[compare] = temperatures(done)[0]
+    assert first["everything"] < 0.1 * first["parameters"]
+    assert first["floats"] != first["parameters"]
+
+
+def test_permuted_clients_are_in_the_permuted_groups():
+    order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
+    one = planted.run(OCFLMethod(**SETTINGS), sites())
+    other = planted.run(OCFLMethod(**SETTINGS), planted.permuted(sites(), order))
+    assert temperatures(one) == pytest.approx(temperatures(other), abs=1e-4)
+    assert planted.same_partition(other.labels, [one.labels[old] for old in order])
+
+
+def test_a_round_is_one_exchange():
+    done = planted.run(OCFLMethod(**SETTINGS), sites())
+    assert done.exchanges == [1] * 8
+
+
+@pytest.mark.parametrize("grouper", ["hdbscan", "kmeans", "meanshift", "affinity"])
+def test_lost_clients_are_no_accident(grouper):
+    planted.outlives_losses(OCFLMethod, rounds=6, grouper=grouper)
+
+
+def test_newcomers_join_by_their_updates():
+    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1)
+    for group in SWAPS:
+        new = planted.client(70 + group, SWAPS[group])
+        assert OCFLMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]
+
+
+def test_the_grouping_draws_from_the_seed():
+    def labels(seed: int) -> list[int]:
+        method = OCFLMethod(grouper="kmeans", n_clusters=4)
+        rough = torch.rand(12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        return method.grouped(LocalFederation(sites(), seed=seed), method.state_type(), rough + rough.T)
+
+    assert labels(1) == labels(1)
+    assert any(labels(seed) != labels(1) for seed in range(2, 9))

@@ -1,0 +1,151 @@
+"""What methods that compare updates share: angles, splits, and clients that missed one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+import planted
+from fedkin.core import Federation
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.clients.update_splits import (
+    Round,
+    SplitState,
+    UpdateMethod,
+    cosine_distances,
+    cosine_similarities,
+    length_compared,
+    nearest,
+)
+from fedkin.nn.classifier import Classifier
+
+GROUPS = [0, 3, 0, 3, 0, 3]
+
+
+@dataclass(frozen=True)
+class Told(UpdateMethod):
+    """Divides the clients by their planted groups in the round told, counted from 1."""
+
+    at: int = 2
+
+    def watching(self, state: SplitState) -> bool:
+        return state.steps + 1 == self.at
+
+    def divided(
+        self, fed: Federation, state: SplitState, part: Round
+    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+        return [7 - GROUPS[client] for client in part.clients], cosine_distances(part.compared), {"seen": part.group}
+
+
+rows = st.lists(st.lists(st.integers(-50, 50), min_size=5, max_size=5), min_size=1, max_size=6)
+
+
+@given(rows)
+def test_similarities_are_cosines(values):
+    updates = torch.tensor(values).float()
+    matrix = cosine_similarities(updates)
+    expected = cosine_similarity(updates[:, None].double(), updates[None].double(), dim=2)
+    assert matrix.dtype == torch.float64
+    assert torch.allclose(matrix, expected.fill_diagonal_(1.0), atol=1e-7)
+    assert torch.equal(matrix, matrix.T)
+    assert torch.equal(cosine_distances(updates), 1 - matrix)
+    assert bool((matrix.abs() <= 1).all())
+
+
+def test_an_update_of_length_0_is_like_no_other():
+    matrix = cosine_similarities(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    assert torch.equal(matrix, torch.eye(3, dtype=torch.float64))
+
+
+def test_tiny_and_huge_updates_have_directions_too():
+    matrix = cosine_similarities(torch.tensor([[1e-18, 1e-18], [1e18, 1e18]]))
+    assert float(matrix[0, 1]) == pytest.approx(1.0)
+
+
+def test_wide_updates_are_compared_in_parts_without_a_difference(monkeypatch):
+    updates = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
+    whole = cosine_similarities(updates)
+    monkeypatch.setattr("fedkin.methods.clients.update_splits._COLUMNS", 64)
+    assert torch.allclose(cosine_similarities(updates), whole, atol=1e-12)
+
+
+def test_what_is_compared_begins_at_the_parameters():
+    classifier = Classifier("planted:normalised", (6,), 6)
+    lengths = [length_compared(classifier, name) for name in ("parameters", "floats", "everything")]
+    assert lengths == [6 * 2 + 6 * 6 + 6, 6 * 2 + 6 * 6 + 6 + 12, 6 * 2 + 6 * 6 + 6 + 13]
+
+
+def test_the_nearest_part_is_that_of_the_smallest_angle():
+    split = {"groups": [4, 1, 6], "directions": torch.tensor([[9.0, 9.0, 0.0], [0.1, 0.0, 50.0], [0.0, 0.0, -1.0]])}
+    assert nearest(split, torch.tensor([1.0, 0.2, 0.0]), compared=2) == 1
+    assert nearest(split, torch.tensor([1.0, 0.8, 0.0]), compared=2) == 4
+    assert nearest(split, torch.tensor([0.1, 0.0, -5.0]), compared=3) == 6
+
+
+def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
+    done = planted.run(Told(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    assert [values["labels"] for values in done.values] == [[0] * 6, [0, 1] * 3, [0, 1] * 3]
+    assert [values["fired"] for values in done.values] == [False, True, False]
+    assert [values["sizes"] for values in done.values] == [[6], [3, 3], [3, 3]]
+    assert done.values[1]["seen"] == 0
+    (split,) = done.states[-1].splits
+    assert (split["round"], split["group"], split["groups"]) == (2, 0, [0, 1])
+    assert (split["clients"], split["parts"]) == (list(range(6)), [0, 1] * 3)
+    assert torch.equal(split["model"], done.states[1].models[0])
+    steps = torch.stack(
+        [
+            -0.5 * planted.slope(done.states[1].module, split["model"], client.x, client.y)
+            for client in done.fed.clients.values()
+        ]
+    )
+    assert torch.allclose(split["directions"], torch.stack([steps[::2].mean(0), steps[1::2].mean(0)]), atol=1e-6)
+    assert torch.allclose(split["distances"], cosine_distances(steps), atol=1e-4)
+    assert torch.allclose(done.states[2].models, split["model"] + split["directions"], atol=1e-6)
+
+
+def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other():
+    lost = [(3, 1), (3, 4), (4, 4)]
+    done = planted.run(Told(**planted.FULL_BATCH, rounds=4), planted.clients(GROUPS), failures=lost)
+    assert [values["labels"] for values in done.values[1:]] == [
+        [0, -1, 0, 1, -1, 1],
+        [0, 1, 0, 1, -1, 1],
+        [0, 1, 0, 1, 0, 1],
+    ]
+    before, after = done.states[2:4]
+    inside = [
+        -0.5 * planted.slope(before.module, before.models[1], client.x, client.y)
+        for client in (done.fed.clients[3], done.fed.clients[5])
+    ]
+    assert torch.allclose(after.models[1] - before.models[1], torch.stack(inside).mean(0), atol=1e-6)
+
+
+def test_whoever_was_not_asked_is_placed_later_as_well():
+    settings = planted.FULL_BATCH | {"rounds": 12, "participation": 0.5}
+    done = planted.run(Told(**settings), planted.clients(GROUPS), seed=2)
+    assert done.values[1]["labels"].count(-1) == 3
+    assert planted.same_partition(done.labels, GROUPS)
+
+
+def test_updates_that_are_not_watched_are_averaged_as_federated_averaging_does():
+    ours = planted.run(Told(**planted.FULL_BATCH, rounds=3, at=9), planted.clients(GROUPS))
+    theirs = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    assert torch.equal(ours.states[-1].models, theirs.states[-1].models)
+
+
+def test_a_round_without_any_answer_divides_nobody():
+    lost = [(3, client) for client in range(6)]
+    done = planted.run(Told(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS), failures=lost)
+    assert done.labels == [0] * 6
+    assert done.states[-1].splits == []
+
+
+def test_newcomers_follow_the_part_that_their_update_agrees_with():
+    done = planted.run(Told(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    for group, label in ((0, 0), (3, 1)):
+        new = planted.client(90, planted.LEVELS[group])
+        assert Told.assign(done.result, new) == label

@@ -1,0 +1,50 @@
+import torch
+
+from fedkin.methods.samples.fedcref.association import by_class, by_kinship, by_threshold, known_statistics
+
+NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
+
+
+def test_the_papers_rule_needs_both_directions_and_joins_components():
+    statistics = torch.ones(5, 5)
+    for a, b in ((0, 2), (2, 0), (2, 3), (3, 2), (1, 4)):
+        statistics[a, b] = 0.2
+    graph = by_threshold(NODES, statistics, 0.2)
+    assert graph.edges == [[0, 2], [2, 3]]
+    assert graph.communities == [[0, 2, 3]]
+    assert graph.isolated == [1, 4]
+    assert graph.groups() == {0: [0, 1], 1: [0], 2: [0, 2]}
+
+
+def test_a_sites_own_clusters_and_unknown_pairs_are_never_linked():
+    assert by_threshold(NODES, torch.full((5, 5), torch.nan), 1.0).edges == []
+    assert [0, 1] not in by_threshold(NODES, torch.zeros(5, 5), 0.2).edges
+
+
+def test_the_upper_bound_links_equal_classes_of_different_sites():
+    graph = by_class(NODES, [7, 7, 7, 8, 8])
+    assert graph.edges == [[0, 2], [1, 2]]
+    assert graph.communities == [[0, 1, 2]]
+
+
+def test_kinship_counts_every_pair_of_a_group():
+    shares = torch.full((5, 5), 0.95)
+    for a in (0, 2, 4):
+        for b in (0, 2, 4):
+            shares[a, b] = 0.5
+    graph = by_kinship(NODES, shares, None)
+    assert graph.communities == [[0, 2, 4]]
+    assert graph.edges == [[0, 2], [0, 4], [2, 4]]
+    assert 0.5 < graph.cut < 0.95
+    assert by_kinship(NODES, shares, 0.4).communities == []
+
+
+def test_pairs_of_resting_sites_are_remembered_wherever_they_stand_now():
+    before = [[1, 0], [2, 0], [2, 1]]
+    statistics = torch.arange(9.0).reshape(3, 3)
+    known = known_statistics(before, statistics, NODES, trained={0})
+    assert known[2, 3] == statistics[0, 1]
+    assert known[4, 3] == statistics[2, 1]
+    assert known[:2].isnan().all()
+    assert known[:, :2].isnan().all()
+    assert known_statistics(before, statistics, NODES, trained={0, 2})[2, 3].isnan()

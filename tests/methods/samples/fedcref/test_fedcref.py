@@ -1,0 +1,320 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.core.payload import pack
+from fedkin.data.scenarios.label_skew import LabelSkew
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.evaluation import evaluate_fedcref, informed
+from fedkin.methods.samples.fedcref import fedcref_tasks
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, percentile_difference
+
+QUICK = FedCRefMethod(rounds=3, min_steps=120, max_iterations=3)
+SWIFT = FedCRefMethod(rounds=1, min_steps=30, local_epochs=2, max_iterations=3)
+"""Its models fit badly; for what must hold whatever they are like."""
+
+
+def population(initial="dirty", clients=5, **options):
+    return LabelSkew(clients=clients, samples_per_class=24, initial=initial, dirtiness=0.2, **options).build(0)
+
+
+def run(method, people, steps=99, **engine):
+    fed = LocalFederation(people.clients, seed=0, **engine)
+    method = informed(method, people, fed)
+    state, records = method.init(fed), []
+    while not state.finished and state.steps < steps:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return fed, state, records
+
+
+def algorithm_2(errors, n_clusters):
+    """The paper's loop, line by line."""
+    models, rest = list(range(len(errors))), list(range(errors.shape[1]))
+    labels, selected = [-1] * errors.shape[1], []
+    for _ in range(n_clusters):
+        if not models or not rest:
+            break
+        best = {k: min(models, key=lambda m, k=k: errors[m, k]) for k in rest}
+        most = max(models, key=lambda m: (sum(choice == m for choice in best.values()), -m))
+        for k in [k for k in rest if best[k] == most]:
+            labels[k] = len(selected)
+            rest.remove(k)
+        selected.append(most)
+        models.remove(most)
+    for k in rest:
+        labels[k] = min(range(len(selected)), key=lambda p: errors[selected[p], k])
+    return labels, selected
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(0, 10**6))
+def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
+    errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
+    labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters)
+    expected, order = algorithm_2(errors, n_clusters)
+    assert [selected[label] for label in labels] == [order[label] for label in expected]
+    assert set(selected) <= set(order)
+
+
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
+def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, least_share, seed):
+    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
+    labels, selected = cluster_refine(errors, n_clusters, least_share)
+    assert labels.unique().tolist() == list(range(len(selected)))
+
+
+def test_samples_may_decide_the_number_of_clusters():
+    errors = torch.ones(4, 100)
+    for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
+        errors[model, list(rows)] = 0.0
+    assert cluster_refine(errors, 4, least_share=0.5)[1] == [0, 1]
+    assert cluster_refine(errors, 2, least_share=0.1)[1] == [0, 1, 2]
+    assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
+
+
+def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
+    generator = np.random.default_rng(0)
+    own, foreign = generator.random(40), generator.random((3, 40))
+    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
+    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
+    np.testing.assert_allclose(ours.numpy(), expected)
+
+
+def test_a_pair_without_any_difference_is_associated():
+    own = torch.rand(9)
+    assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]
+
+
+def test_groups_are_found_across_sites():
+    people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
+    fed, state, records = run(FedCRefMethod(rounds=4, min_steps=150, max_iterations=2), people)
+    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    assert metrics["accuracy"] > 0.93
+    assert metrics["wrong"] == 0.0
+    assert metrics["ari"] > 0.85
+    assert records[0].values["communities"] == metrics["target"]
+    for client in people.clients:
+        assert torch.equal(client.state["groups"], torch.tensor(state.groups[str(client.id)])[client.state["labels"]])
+
+
+def exchanges(chunk, method, monkeypatch):
+    """Every exchange of a short run: task, and replies by client."""
+    seen = []
+    ask = Federation.ask
+
+    def listen(fed, task, payloads, shapes=None):
+        replies = ask(fed, task, payloads, shapes)
+        seen.append((task.name, {i: pack(reply) for i, reply in replies.items()}))
+        return replies
+
+    monkeypatch.setattr(Federation, "ask", listen)
+    _, state, _ = run(method, population("method"), steps=2, chunk=chunk)
+    monkeypatch.undo()
+    return seen, state
+
+
+@pytest.mark.parametrize("rule", ["held-out", "paper"])
+def test_for_every_task_one_client_at_a_time_is_all_at_once(rule, monkeypatch):
+    method = dataclasses.replace(SWIFT, associations=rule, threshold=0.9, initial="kmeans", max_iterations=2)
+    alone, first = exchanges(1, method, monkeypatch)
+    together, second = exchanges(99, method, monkeypatch)
+    assert {name.rpartition(".")[2] for name, _ in alone} == {
+        "describe", "start", "train_clusters", "score", "train_community", "refine", "finish",
+    }  # fmt: skip
+    assert [name for name, _ in alone] == [name for name, _ in together]
+    for (_, one), (_, all_) in zip(alone, together, strict=True):
+        assert one.keys() == all_.keys()
+        for i in one:
+            assert one[i][1] == all_[i][1]
+            for name, tensor in one[i][0].items():
+                torch.testing.assert_close(tensor, all_[i][0][name], rtol=0, atol=1e-5)
+    assert first.groups == second.groups
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    (_, first, _), (_, second, _) = run(SWIFT, population()), run(SWIFT, population())
+    (tensors, text), (others, other_text) = pack(first.tree()), pack(second.tree())
+    assert text == other_text
+    assert all(torch.equal(tensors[k].nan_to_num(-1), others[k].nan_to_num(-1)) for k in tensors)
+
+
+def test_neither_samples_nor_labels_leave_a_site(monkeypatch):
+    seen, _ = exchanges(2, SWIFT, monkeypatch)
+    sizes = {len(client) for client in population("method").clients}
+    for _, replies in seen:
+        for tensors, _ in replies.values():
+            assert not any(set(tensor.shape) & sizes for tensor in tensors.values())
+
+
+def test_the_papers_rule_and_the_upper_bound():
+    people = population("true")
+    _, state, _ = run(dataclasses.replace(QUICK, associations="perfect"), people)
+    fed, bound, _ = run(dataclasses.replace(QUICK, associations="perfect", max_iterations=1), population("true"))
+    assert evaluate_fedcref(QUICK, people, fed, bound)["wrong"] == 0.0
+    assert bound.models == {} or next(iter(bound.models.values())).shape[1] == 1
+    assert len(state.communities) == evaluate_fedcref(QUICK, people, fed, bound)["target"]
+    _, none, records = run(dataclasses.replace(QUICK, associations="paper", threshold=0.0), population("true"))
+    assert none.communities == []
+    assert records[0].values["isolated"] == records[0].values["clusters"]
+
+
+def test_the_upper_bound_needs_the_truth():
+    fed = LocalFederation(population().clients)
+    method = dataclasses.replace(QUICK, associations="perfect")
+    with pytest.raises(FedkinError, match="needs the true classes"):
+        method.step(fed, method.init(fed))
+
+
+def test_everyone_at_rest_is_the_end():
+    _, state, _ = run(dataclasses.replace(SWIFT, stability=0.0, max_iterations=5), population())
+    assert state.steps == 1
+    assert state.stable == [0, 1, 2, 3, 4]
+
+
+def test_stable_sites_train_once_more_and_rest(monkeypatch):
+    asked, ask = [], Federation.ask
+
+    def listen(fed, task, payloads, shapes=None):
+        asked.append((task.name.rpartition(".")[2], sorted(payloads)))
+        return ask(fed, task, payloads, shapes)
+
+    monkeypatch.setattr(Federation, "ask", listen)
+    fed = LocalFederation(population().clients, seed=0)
+    method = dataclasses.replace(SWIFT, stability=0.7, max_iterations=4, patience=9)
+    state, rested = method.init(fed), []
+    while not state.finished:
+        before, asked[:] = state, []
+        labels = [client.state["labels"].clone() for client in fed.clients.values()]
+        state, record = method.step(fed, state)
+        active = [i for i in range(5) if i not in state.frozen]
+        assert dict(asked)["train_clusters"] == [i for i in range(5) if i not in before.frozen]
+        assert dict(asked)["refine"] == active
+        assert record.values["active"] == len(active)
+        assert state.frozen == before.stable
+        for i in state.frozen:
+            assert torch.equal(fed.clients[i].state["labels"], labels[i])
+            assert i not in before.frozen or torch.equal(state.models[str(i)], before.models[str(i)])
+        rested.append(len(before.frozen))
+    assert 0 < rested[-1] < 5  # some have rested, and others have gone on beside them
+
+
+def test_models_may_start_from_those_chosen_last():
+    method = dataclasses.replace(SWIFT, continuity=True, max_iterations=2)
+    people = population()
+    _, state, _ = run(method, people)
+    for client in people.clients:
+        if client.id not in state.frozen:
+            assert len(client.state["start"]) == client.state["labels"].max() + 1
+    fresh = run(dataclasses.replace(method, continuity=False), population())[1]
+    assert not torch.equal(state.group_models, fresh.group_models)
+
+
+def test_it_settles_when_nothing_changes():
+    method = dataclasses.replace(QUICK, stability=1.0, patience=2, max_iterations=9, tolerance=9.0)
+    _, state, _ = run(method, population())
+    assert state.steps == 3
+
+
+def test_lost_sites_are_named_and_get_their_groups_in_the_end():
+    people = population()
+    _, _, records = run(SWIFT, people, failures=[(3, 1), *((n, 4) for n in range(2, 10))])
+    assert records[0].missing == {1: "lost on purpose", 4: "lost on purpose"}
+    assert records[0].answered == [0, 2, 3]
+    assert all("groups" in client.state for client in people.clients)
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 100))
+def test_it_survives_any_loss(seed):
+    people = population()
+    fed = LocalFederation(people.clients, seed=seed, drop_rate=0.3)
+    state = SWIFT.init(fed)
+    while not state.finished:
+        state, record = SWIFT.step(fed, state)
+        assert set(record.missing) | set(record.answered) == set(fed.ids)
+    assert SWIFT.result(state)["models"].isfinite().all()
+
+
+def test_everyone_lost_is_no_crash():
+    people = population()
+    fed = LocalFederation(people.clients, failures=[(n, i) for n in range(3, 60) for i in range(5)])
+    state = QUICK.init(fed)
+    state, record = QUICK.step(fed, state)
+    assert record.answered == []
+    assert state.communities == []
+    with pytest.raises(FedkinError, match="No site could be reached"):
+        dataclasses.replace(QUICK, max_iterations=2).step(fed, state)
+
+
+def test_sites_may_be_as_small_as_a_sample():
+    x = torch.rand(12, 5, generator=torch.Generator().manual_seed(0))
+    people = [Client(0, x[:1]), Client(1, x[1:3]), Client(2, x[3:])]
+    fed = LocalFederation(people)
+    state = QUICK.init(fed)
+    while not state.finished:
+        state, _ = QUICK.step(fed, state)
+    assert [len(client.state["groups"]) for client in people] == [1, 2, 9]
+
+
+def test_sites_must_agree_on_their_features():
+    fed = LocalFederation([Client(0, torch.rand(5, 3)), Client(1, torch.rand(5, 4))])
+    with pytest.raises(FedkinError, match="all need the same"):
+        QUICK.init(fed)
+
+
+def test_new_samples_go_to_the_group_that_knows_them():
+    people = population("true", clients=4)
+    _, state, _ = run(dataclasses.replace(QUICK, rounds=10), people)
+    result = QUICK.result(state)
+    for client in people.clients:
+        groups = FedCRefMethod.predict(result, client.x)
+        assert (groups == client.state["groups"]).float().mean() > 0.6
+    assert result["n_groups"] == len(result["communities"]) == len(result["models"])
+
+
+def test_kin_graph_may_make_the_first_clusters():
+    people = LabelSkew(clients=6, samples_per_class=60).build(0)  # it takes more samples than the other tests have
+    fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
+    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    assert metrics["accuracy"] > 0.85
+    assert records[0].values["clusters"] <= sum(len(client.state["kin"].unique()) for client in people.clients)
+    assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
+
+
+def test_few_strays_make_no_cluster_of_their_own():
+    x = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [4.9]])
+    labels = fedcref_tasks._without_strays(x, torch.tensor([3, 3, 3, 7, 7, 7, 9]), 0.5)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+
+
+def test_kin_graph_may_associate_clusters():
+    people = population("true", clients=4)
+    method = dataclasses.replace(QUICK, initial="auto", associations="kin-graph", max_iterations=1)
+    _, state, _ = run(method, people)
+    own = [client.state["kin"] for client in people.clients]
+    most = {
+        (client.id, cluster): int(kin[client.state["previous"] == cluster].mode().values)
+        for client, kin in zip(people.clients, own, strict=True)
+        for cluster in range(int(client.state["previous"].max()) + 1)
+    }
+    nodes = [tuple(node) for node in state.nodes]
+    assert state.edges
+    assert all(most[nodes[a]] == most[nodes[b]] for a, b in state.edges)
+
+
+def test_kin_graph_needs_every_site():
+    fed = LocalFederation(population("method", clients=3).clients, failures=[(n, 0) for n in range(2, 60)])
+    with pytest.raises(FedkinError, match="Site 0"):
+        dataclasses.replace(QUICK, initial="kin-graph").init(fed)
+
+
+def test_sites_that_do_not_say_how_many_clusters_they_have_are_named():
+    fed = LocalFederation([Client(i, torch.zeros(9, 3)) for i in range(2)])
+    with pytest.raises(FedkinError, match=r"^method\.n_clusters = 'given', but site 0 does not say how many it has\.$"):
+        dataclasses.replace(SWIFT, n_clusters="given", initial="kmeans").init(fed)

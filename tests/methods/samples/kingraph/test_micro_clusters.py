@@ -1,0 +1,97 @@
+"""Small clusters: means of their members, none too small, and as many as there may be."""
+
+import pytest
+import torch
+
+from fedkin.methods.samples.kingraph import micro_clusters
+from fedkin.methods.samples.kingraph.micro_clusters import assigned, condensed, merged, smoothed, summarised
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def points(n: int = 400, d: int = 3) -> torch.Tensor:
+    return torch.randn(n, d, generator=generator())
+
+
+@pytest.mark.parametrize(("clusters", "least"), [(40, 1), (40, 5), (80, 5), (400, 1), (3, 100), (1, 1)])
+def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, least: int):
+    x = points()
+    found = summarised(x, clusters, least, generator())
+    assert 1 <= len(found.counts) <= clusters
+    assert found.counts.min() >= least
+    assert torch.equal(found.labels.bincount(), found.counts)
+    for i, centroid in enumerate(found.centroids):
+        torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_small_clusters_are_pure_where_points_are_apart():
+    truth = torch.arange(200) % 4
+    x = 20 * torch.eye(4)[truth] + torch.randn(200, 4, generator=generator())
+    found = summarised(x, 40, 5, generator(3))
+    for i in range(len(found.counts)):
+        assert len(truth[found.labels == i].unique()) == 1
+
+
+def test_the_smallest_joins_the_nearest_until_all_are_large_enough():
+    x = torch.tensor([[0.0], [0.0], [0.0], [1.0], [9.0], [9.0], [9.0], [20.0]])
+    found = merged(x, torch.tensor([0, 0, 0, 3, 5, 5, 5, 6]), 2)
+    assert found.labels.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert found.counts.tolist() == [4, 4]
+    assert found.centroids.flatten().tolist() == [0.25, 11.75]
+    assert merged(x, torch.arange(8), 9).counts.tolist() == [8]
+
+
+def test_only_some_of_many_points_are_fitted_and_all_are_assigned():
+    found = summarised(points(5000), 4, 1, generator())
+    assert found.counts.sum() == 5000
+
+
+def test_too_many_small_clusters_become_fewer_by_weight():
+    x, counts = points(), torch.arange(1, 401)
+    found = condensed(x, counts, 50, generator())
+    assert 25 < len(found.counts) <= 50
+    assert found.counts.sum() == counts.sum()
+    for i, centroid in enumerate(found.centroids):
+        inside = found.labels == i
+        mean = (x[inside] * counts[inside, None]).sum(0) / counts[inside].sum()
+        torch.testing.assert_close(centroid, mean, atol=1e-5, rtol=1e-4)
+    same = condensed(x, counts, 400, generator())
+    assert torch.equal(same.centroids, x)
+    assert torch.equal(same.labels, torch.arange(400))
+
+
+def test_points_move_to_the_mean_of_their_neighbours():
+    x = points(600)
+    order = torch.cdist(x, x).argsort(1)[:, :4]
+    once = x[order].mean(1)
+    torch.testing.assert_close(smoothed(x, 3, 1, generator()), once)
+    torch.testing.assert_close(smoothed(x, 3, 2, generator()), once[order].mean(1))
+    assert torch.equal(smoothed(x, 0, 3, generator()), x)
+    assert torch.equal(smoothed(x[:255], 5, 3, generator()), x[:255])
+    torch.testing.assert_close(smoothed(x[:256], 5, 1, generator()), smoothed(x[:256], 2, 1, generator()))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch: pytest.MonkeyPatch):
+    x = points(600)
+    monkeypatch.setattr(micro_clusters, "SEARCHED", 20)
+    drawn = torch.randperm(600, generator=generator(5))[:20].sort().values
+    apart = torch.cdist(x, x[drawn])
+    apart[drawn, torch.arange(20)] = torch.inf
+    near = drawn[apart.topk(3, largest=False).indices]
+    expected = x.clone()
+    for _ in range(rounds - 1):
+        moved = (expected + expected[near].sum(1)) / 4
+        expected[drawn] = moved[drawn]
+    expected = (expected + expected[near].sum(1)) / 4
+    torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
+
+
+def test_a_few_at_a_time_are_assigned_as_all_at_once(monkeypatch: pytest.MonkeyPatch):
+    x, centres = points(), points(7)
+    expected = torch.cdist(x, centres).argmin(1)
+    monkeypatch.setattr(micro_clusters, "_PAIRS", 50)
+    assert torch.equal(assigned(x, centres), expected)
+    assert assigned(x[:0], centres).shape == (0,)

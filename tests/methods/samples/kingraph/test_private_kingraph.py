@@ -1,0 +1,267 @@
+"""kin-graph with differential privacy: what one sample can change, how much noise hides it, and what is left to see."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError, Payload
+from fedkin.core.noise import Secret
+from fedkin.core.payload import pack
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.kingraph import private_kingraph
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.kingraph.private_kingraph import NAMES, SPENT, PrivacyBudget, noisy_moments, noisy_sums
+from fedkin.privacy.gaussian import gaussian_delta
+
+WIDTH = 6
+RAW: Payload = {"features": "raw", "projection": None, "bound": 2.0}
+POINTS: Payload = {**RAW, "mean": torch.full((WIDTH,), 0.1), "directions": torch.eye(WIDTH)[:, :3].contiguous()}
+FREE: Payload = {"deviation": 0.0, "budget": math.inf}
+NAMED = (math.nan, -1.0, 0.0)
+
+
+def samples(n: int = 50, seed: int = 0) -> Tensor:
+    return torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(seed)) * 2
+
+
+def lengths(changes: list[Payload]) -> float:
+    return math.sqrt(sum(float(torch.as_tensor(value).double().square().sum()) for value in changes))
+
+
+def moments(x: Tensor, **options: Any) -> Payload:
+    return noisy_moments(Client(0, x), {"space": RAW, "width": WIDTH, **FREE, **options})
+
+
+def sums(x: Tensor, **options: Any) -> Payload:
+    centres = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)) * 0.1
+    return noisy_sums(Client(0, x), {"space": POINTS, "centres": centres, "radius": 0.2, **FREE, **options})
+
+
+def test_without_noise_they_are_moments_of_features_of_length_one_at_most():
+    x = samples()
+    rows = x / x.norm(dim=1, keepdim=True).clamp_min(2.0)
+    found = moments(x)
+    assert found["count"] == 50
+    torch.testing.assert_close(found["total"].float(), rows.sum(0), atol=1e-4, rtol=1e-4)
+    low = torch.tril_indices(WIDTH, WIDTH)
+    torch.testing.assert_close(found["second"], (rows.T @ rows)[low[0], low[1]], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 3.0, 1e4])
+def test_one_sample_changes_moments_by_no_more_than_the_noise_is_made_for(size: float):
+    x = samples()
+    x[-1] *= size
+    with_it, without = moments(x), moments(x[:-1])
+    low = torch.tril_indices(WIDTH, WIDTH)
+    weight = torch.where(low[0] == low[1], 1.0, math.sqrt(2))
+    changes = [with_it[name] - without[name] for name in ("count", "total")]
+    length = lengths([*changes, (with_it["second"] - without["second"]) * weight])
+    assert length <= math.sqrt(3) * (1 + 1e-4)
+    assert size < 3 or length > 0.999 * math.sqrt(3)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e4])
+def test_one_sample_changes_sums_by_no_more_than_the_noise_is_made_for(size: float):
+    x = samples()
+    x[-1] *= size
+    with_it, without = sums(x), sums(x[:-1])
+    length = lengths([with_it[name] - without[name] for name in ("counts", "sums")])
+    assert length <= math.sqrt(2) * (1 + 1e-4)
+    assert size < 3 or length > 0.999 * math.sqrt(2)
+
+
+OVERFLOWS: Payload = {**POINTS, "directions": torch.full((WIDTH, 3), 3e38), "mean": torch.zeros(WIDTH)}
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e30])
+@pytest.mark.parametrize(
+    ("space", "options"),
+    [
+        ({**RAW, "bound": None}, {}),
+        ({**RAW, "bound": -1.0}, {}),
+        ({**RAW, "bound": math.nan}, {}),
+        ({**POINTS, "bound": None}, {"radius": 1e-20}),
+        ({**POINTS, "bound": None}, {"radius": 0.0}),
+        ({**POINTS, "bound": None}, {"radius": -1.0}),
+        (POINTS, {"radius": math.nan}),
+        ({**OVERFLOWS, "bound": None}, {}),
+    ],
+)
+def test_whatever_a_server_asks_for_a_sample_changes_sums_no_more(space: Payload, options: Any, size: float):
+    x = samples()
+    x[-1] *= size
+    summed = "mean" in space
+    with_it, without = ((sums if summed else moments)(part, space=space, **options) for part in (x, x[:-1]))
+    if not summed:
+        low = torch.tril_indices(WIDTH, WIDTH)
+        weight = torch.where(low[0] == low[1], 1.0, math.sqrt(2))
+        with_it["second"], without["second"] = with_it["second"] * weight, without["second"] * weight
+    assert lengths([with_it[name] - without[name] for name in with_it]) <= math.sqrt(2 if summed else 3) * (1 + 1e-4)
+
+
+def test_a_server_cannot_have_one_number_told_many_times():
+    one = Client(0, torch.rand(9, 1))
+    with pytest.raises(FedkinError, match="Features have 1 numbers here, not 50"):
+        noisy_moments(one, {"space": RAW, "width": 50, **FREE})
+
+
+def test_the_noise_is_that_of_the_budget():
+    budget = PrivacyBudget(2.0, 1e-5)
+    assert gaussian_delta(2.0, budget.mu) == pytest.approx(1e-5, rel=1e-6)
+    spent = budget.moments_mu**2 + 4 * budget.round_mu**2
+    assert spent == pytest.approx(budget.mu**2)
+    assert budget.moments_deviation * budget.moments_mu == pytest.approx(math.sqrt(3))
+    assert budget.round_deviation * budget.round_mu == pytest.approx(math.sqrt(2))
+    x, drawn = samples(), []
+    for seed in range(400):
+        client = Client(0, x, rng=torch.Generator().manual_seed(seed))
+        drawn.append(noisy_moments(client, {"space": RAW, "width": WIDTH, **FREE, "deviation": 5.0}))
+    low = torch.tril_indices(WIDTH, WIDTH)
+    expected = torch.where(low[0] == low[1], 5.0, 5.0 / math.sqrt(2))
+    torch.testing.assert_close(torch.stack([one["second"] for one in drawn]).std(0), expected, rtol=0.15, atol=0)
+    torch.testing.assert_close(torch.stack([one["total"] for one in drawn]).float().std(0), torch.full((WIDTH,), 5.0),
+                               rtol=0.15, atol=0)  # fmt: skip
+    assert torch.tensor([one["count"] for one in drawn]).std() == pytest.approx(5.0, rel=0.15)
+
+
+def test_a_site_keeps_within_its_budget_whoever_asks():
+    client, budget = Client(0, samples()), PrivacyBudget(1.0, 1e-5)
+    centres = torch.randn(7, 4, 3, generator=torch.Generator().manual_seed(1))
+    ask = {"space": POINTS, "radius": 1.0, "deviation": budget.round_deviation, "budget": budget.mu}
+    replies = [noisy_sums(client, {**ask, "centres": own}) for own in centres]
+    assert [bool(reply) for reply in replies] == [True] * 5 + [False] * 2  # five times 0.7 / 4
+    assert float(client.state[SPENT].sum()) <= budget.mu**2
+    assert not noisy_sums(Client(0, samples()), {**ask, "centres": centres[0], "deviation": 0.0})
+
+
+@pytest.mark.parametrize("budget", NAMED)
+def test_a_budget_that_is_none_lets_nothing_out(budget: float):
+    assert not moments(samples(), deviation=5.0, budget=budget)
+
+
+def test_a_site_has_the_last_word_on_what_a_run_may_spend():
+    budget, asked = PrivacyBudget(1.0, 1e-5), []
+
+    def reserve(mu: float) -> bool:
+        asked.append(mu)
+        return len(asked) == 1
+
+    client = Client(0, samples(), reserve=reserve)
+    ask = {"space": RAW, "width": WIDTH, "deviation": budget.moments_deviation, "budget": budget.mu}
+    assert noisy_moments(client, ask)
+    client.x = client.x[1:]
+    client.state.clear()
+    assert not noisy_moments(client, ask)
+    assert asked == [budget.mu] * 2
+    assert SPENT not in client.state
+
+
+def test_what_was_released_is_released_again_with_the_same_noise_and_costs_nothing():
+    client, budget = Client(0, samples(), noise=Secret(bytes(32))), PrivacyBudget(1.0, 1e-5)
+    ask = {"space": RAW, "width": WIDTH, "deviation": budget.moments_deviation, "budget": budget.mu}
+    first, spent = noisy_moments(client, ask), client.state[SPENT].clone()
+    client.noise = Secret(bytes(32))
+    again = noisy_moments(client, ask)
+    assert all(torch.as_tensor(first[name]).equal(torch.as_tensor(again[name])) for name in first)
+    assert client.state[SPENT].equal(spent)
+    client.noise, client.x = Secret(bytes(32)), client.x[1:]
+    other = noisy_moments(client, ask)
+    assert abs(other["count"] - first["count"] + 1) > 1e-3  # the noise is another
+    assert len(client.state[SPENT]) == 2
+
+
+def blobs(sites: int = 3, n: int = 4000) -> tuple[list[Client], list[Tensor]]:
+    rng = torch.Generator().manual_seed(0)
+    centres = torch.tensor([[0.9, 0.1, 0.1, 0.5], [0.1, 0.9, 0.1, 0.5], [0.1, 0.1, 0.9, 0.5]])
+    truth = [torch.randint(3, (n,), generator=rng) for _ in range(sites)]
+    clients = [Client(i, centres[y] + 0.05 * torch.randn(n, 4, generator=rng)) for i, y in enumerate(truth)]
+    return clients, truth
+
+
+def run(method: KinGraphMethod, clients: list[Client], **options: Any) -> tuple[LocalFederation, Any]:
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return fed, state
+
+
+def test_sites_that_have_spent_their_budgets_say_so():
+    clients, _ = blobs()
+    for client in clients:
+        client.state[SPENT] = torch.tensor([100.0], dtype=torch.float64)
+        client.state[NAMES] = torch.zeros(1, 32, dtype=torch.uint8)
+    with pytest.raises(FedkinError, match="spent their budgets"):
+        run(KinGraphMethod(epsilon=2.0), clients)
+
+
+@pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
+def test_groups_are_found_through_the_noise(options: dict[str, Any]):
+    clients, truth = blobs()
+    fed, state = run(KinGraphMethod(n_clusters=3, epsilon=4.0), clients, **options)
+    found = torch.cat([client.state["groups"] for client in clients])
+    assert adjusted_rand_score(torch.cat(truth), found) > 0.95
+    assert fed.exchange == 7
+    assert state.samples != 12000
+    assert state.samples == pytest.approx(12000, abs=200)
+    for client in clients:
+        assert float(client.state[SPENT].sum()) <= PrivacyBudget(4.0, 1e-5).mu ** 2 * (1 + 1e-6)
+
+
+def test_the_noise_is_not_blamed_if_nobody_answered():
+    clients, truth = blobs()
+    lost = [(exchange, i) for exchange in range(3, 7) for i in range(3)]
+    _, _ = run(KinGraphMethod(n_clusters=3, epsilon=4.0), clients, failures=lost)
+    assert adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients])) > 0.95
+    with pytest.raises(FedkinError, match=r"answered kin-graph in step 20 and before \(lost on"):
+        run(
+            KinGraphMethod(epsilon=4.0),
+            blobs()[0],
+            failures=[(exchange, i) for exchange in range(3, 99) for i in range(3)],
+        )
+
+
+def test_only_shapes_and_noisy_sums_leave_a_site(monkeypatch: pytest.MonkeyPatch):
+    clients, _ = blobs()
+    replies: list[tuple[str, Payload]] = []
+    deliver = LocalFederation.deliver
+
+    def listen(fed: LocalFederation, task: Any, payloads: Any) -> Any:
+        for i, reply in deliver(fed, task, payloads):
+            replies.append((task.name.split(".")[-1], reply))
+            yield i, reply
+
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
+    run(KinGraphMethod(n_clusters=3, epsilon=4.0), clients)
+    assert {name: set(reply) for name, reply in replies} == {
+        "send_shape": {"shape"},
+        "send_noisy_moments": {"count", "total", "second"},
+        "send_noisy_sums": {"counts", "sums"},
+        "take_groups": set(),
+    }
+    assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
+
+
+def test_too_few_samples_drown_and_that_is_said():
+    clients, _ = blobs(n=20)
+    with pytest.raises(FedkinError, match="drowns"):
+        run(KinGraphMethod(epsilon=0.01), clients)
+
+
+def test_shapes_must_agree():
+    with pytest.raises(FedkinError, match="all need the same"):
+        KinGraphMethod(epsilon=1.0).init(LocalFederation([Client(0, torch.rand(9, 3)), Client(1, torch.rand(9, 4))]))
+
+
+def test_lost_centres_are_drawn_near_others():
+    centres = torch.tensor([[0.0, 0.0], [9.0, 9.0], [50.0, 50.0]])
+    alive, counts = torch.tensor([True, True, False]), torch.tensor([1.0, 1e6, 3.0])
+    rng = torch.Generator().manual_seed(0)
+    found = private_kingraph._revived(centres, counts, alive, torch.tensor([0.01, 0.01]), rng)
+    assert torch.equal(found[:2], centres[:2])
+    assert (found[2] - centres[1]).norm() < 1
+    assert torch.equal(private_kingraph._revived(centres, counts, ~alive & False, torch.ones(2), rng), centres)

@@ -1,0 +1,86 @@
+"""What neighbours differ by does not count."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.clustering.metrics import adjusted_rand, pooled
+from fedkin.core import Client
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.kingraph import whitening
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.kingraph.whitening import local_scatter, whitened
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("n", "neighbours"), [(2, 1), (8, 2), (63, 3), (64, 4), (216, 6)])
+def test_points_are_compared_with_as_many_neighbours_as_the_cube_root_of_their_number(n: int, neighbours: int):
+    x = torch.randn(n, 3, generator=generator())
+    apart = torch.cdist(x, x).fill_diagonal_(torch.inf)
+    near = apart.topk(neighbours, largest=False).indices
+    differences = (x[:, None] - x[near]).reshape(-1, 3).double()
+    expected = differences.T @ differences / len(differences)
+    torch.testing.assert_close(local_scatter(x, generator(1)), expected)
+
+
+def test_of_many_points_some_are_asked(monkeypatch: pytest.MonkeyPatch):
+    x = torch.rand(900, 2, generator=generator())
+    whole = local_scatter(x, generator())
+    assert torch.allclose(local_scatter(x, generator(1)), whole)
+    monkeypatch.setattr(whitening, "_ASKED", 300)
+    part = local_scatter(x, generator())
+    assert not torch.allclose(part, whole)
+    torch.testing.assert_close(part.trace(), whole.trace(), rtol=0.3, atol=0.0)
+
+
+@given(st.integers(1, 6), st.integers(0, 1000))
+def test_full_power_makes_neighbours_differ_alike_in_all_directions(d: int, seed: int):
+    root = torch.randn(d, d, generator=generator(seed), dtype=torch.float64) + 3 * torch.eye(d, dtype=torch.float64)
+    scatter = root @ root.T
+    directions = torch.linalg.qr(torch.randn(d + 2, d, generator=generator(seed + 1)))[0]
+    scaled = whitened(directions, scatter, 10**12, 1.0)
+    by = (directions.T @ scaled).double()
+    alike = scatter.trace() / d * torch.eye(d, dtype=torch.float64)
+    torch.testing.assert_close(by.T @ scatter @ by, alike, rtol=1e-3, atol=1e-3 * float(scatter.max()))
+
+
+def test_little_evidence_changes_little_and_none_nothing():
+    scatter, directions = torch.diag(torch.tensor([1.0, 100.0], dtype=torch.float64)), torch.eye(2)
+    few, many = (whitened(directions, scatter, samples, 1.0).diagonal() for samples in (1, 10_000))
+    assert 1 < few[0] / few[1] < 2 < many[0] / many[1] < 10
+    torch.testing.assert_close(whitened(directions, scatter, 100, 0.0), directions)
+    assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 0, 1.0), directions)
+    assert torch.equal(whitened(directions, torch.zeros(2, 2, dtype=torch.float64), 100, 1.0), directions)
+
+
+@pytest.mark.parametrize(("power", "least", "most"), [(0.0, -0.1, 0.6), (1.0, 0.9, 1.0)])
+def test_columns_of_noise_hide_no_groups(power: float, least: float, most: float):
+    rng = generator()
+    truth = torch.arange(900) % 4
+    groups = 6 * torch.eye(4)[truth] + torch.randn(900, 4, generator=rng)
+    x = torch.cat([groups, 4 * torch.randn(900, 12, generator=rng)], dim=1)
+    clients = [Client(i, x[i::3]) for i in range(3)]
+    method = KinGraphMethod(n_clusters=4, standardise=False, local_whitening=power)
+    fed = LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["groups"] for c in clients]))
+    assert least <= found <= most
+
+
+@pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (63, 5, False), (64, 5, True)])
+def test_sites_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
+    x = torch.randn(12 * samples, 3, generator=generator())
+    clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
+    method, fed = KinGraphMethod(least_members=least), LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        before, (state, _) = state, method.step(fed, state)
+        if state.whitened and not before.whitened:
+            assert torch.equal(state.directions, before.directions) is not whitened
+    assert state.counts.sum() == 12 * samples

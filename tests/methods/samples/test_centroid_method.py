@@ -1,0 +1,47 @@
+import torch
+
+from fedkin.core import Client
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.centroid_method import CentroidState, closest, nearest, on_its_sphere
+from fedkin.methods.samples.kfed import KFedMethod
+from fedkin.methods.samples.sample_method import described
+
+
+def test_the_nearest_centroid_is_that_of_least_distance():
+    rng = torch.Generator().manual_seed(0)
+    points, centroids = torch.randn(40, 3, generator=rng), torch.randn(5, 3, generator=rng)
+    assert torch.equal(closest(points, centroids), torch.cdist(points, centroids).argmin(1))
+
+
+def test_what_lies_far_from_the_origin_is_told_apart_as_well():
+    x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    centroids = torch.tensor([[-10.0] * 4, [10.0] * 4])
+    near = closest(x + centroids[torch.arange(200) % 2], centroids)
+    assert torch.equal(near, torch.arange(200) % 2)
+    assert torch.equal(closest(x + centroids[torch.arange(200) % 2] + 1e5, centroids + 1e5), near)
+
+
+def test_centroids_of_unit_features_compare_by_cosine():
+    rng = torch.Generator().manual_seed(1)
+    x = torch.rand(30, 6, generator=rng)
+    centroids = torch.rand(4, 6, generator=rng) * torch.tensor([[0.1], [1], [3], [9]])
+    result = {"features": "unit", "centroids": on_its_sphere("unit", centroids)}
+    cosine = torch.nn.functional.cosine_similarity(x[:, None], centroids[None], dim=2)
+    assert torch.equal(nearest(result, x), cosine.argmax(1))
+    assert torch.equal(on_its_sphere("raw", centroids), centroids)
+
+
+def test_no_samples_have_no_groups():
+    assert nearest({"features": "raw", "centroids": torch.zeros(2, 3)}, torch.zeros(0, 3)).tolist() == []
+
+
+def test_facts_of_the_sites():
+    facts = described(LocalFederation([Client(0, torch.rand(3, 2)), Client(1, torch.rand(4, 2) + 1)]))
+    assert (facts.shape, facts.samples, facts.unit, facts.is_image) == ((2,), {0: 3, 1: 4}, False, False)
+
+
+def test_sites_that_do_not_answer_are_told_again():
+    clients = [Client(i, torch.rand(4, 2)) for i in range(3)]
+    fed = LocalFederation(clients, failures=[(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)])
+    KFedMethod().conclude(fed, CentroidState(centroids=torch.rand(2, 2)))
+    assert ["groups" in client.state for client in clients] == [True, False, True]

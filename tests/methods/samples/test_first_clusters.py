@@ -1,0 +1,124 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from fedkin.clustering.metrics import clustering_accuracy
+from fedkin.core.errors import FedkinError
+from fedkin.methods.samples import first_clusters
+from fedkin.methods.samples.first_clusters import HOW, initial_labels
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(clusters, each, features=8, seed=0):
+    rng = generator(seed)
+    centres = 12 * torch.eye(clusters, features)
+    truth = torch.arange(clusters).repeat_interleave(each)
+    return centres[truth] + torch.randn(len(truth), features, generator=rng), truth
+
+
+def digits(classes, each):
+    data = load_digits()
+    truth = torch.from_numpy(data.target)
+    rows = torch.cat([(truth == c).nonzero().flatten()[:each] for c in classes])
+    return torch.from_numpy(data.data[rows.numpy()] / 16).float(), truth[rows]
+
+
+@pytest.mark.parametrize("how", ["embedding", "kmeans"])
+@pytest.mark.parametrize("clusters", [2, 3, 5])
+def test_well_separated_groups_are_counted_and_found(how, clusters):
+    x, truth = blobs(clusters, 40)
+    labels = initial_labels(x, how, None, generator())
+    assert labels.max() == clusters - 1
+    assert clustering_accuracy(truth, labels) > 0.98
+
+
+def test_the_embedding_beats_kmeans_on_digits():
+    sites = [digits(classes, 50) for classes in [(1, 8, 9), (3, 5, 8, 2), (0, 4, 6, 7, 9), (7, 1)]]
+    score = {}
+    for how in ("embedding", "kmeans"):
+        found = [initial_labels(x, how, len(set(y.tolist())), generator()) for x, y in sites]
+        score[how] = sum(clustering_accuracy(y, labels) for (_, y), labels in zip(sites, found, strict=True)) / len(
+            sites
+        )
+    assert score["embedding"] > max(0.92, score["kmeans"])
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_same_generator_same_labels_and_no_global_randomness(how):
+    x, _ = blobs(3, 12)
+    before = torch.get_rng_state()
+    first, second = (initial_labels(x, how, 3, generator(5)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@given(
+    samples=st.integers(1, 45),
+    features=st.integers(1, 4),
+    values=st.integers(1, 6),
+    seed=st.integers(0, 99),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_labels_are_compact_whatever_the_data(samples, features, values, seed, data):
+    x = torch.randint(values, (samples, features), generator=generator(seed)).float()
+    wanted = data.draw(st.none() | st.integers(1, 8))
+    labels = initial_labels(x, data.draw(st.sampled_from(["embedding", "kmeans"])), wanted, generator(seed), 6)
+    found = labels.unique().tolist()
+    distinct = len(x.unique(dim=0))
+    assert labels.dtype == torch.int64
+    assert labels.shape == (samples,)
+    assert found == list(range(len(found)))
+    assert len(found) <= min(distinct, 6 if wanted is None else wanted)
+    if wanted is not None and samples > 3:
+        assert len(found) == min(wanted, distinct)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("x", [torch.zeros(1, 5), torch.rand(3, 5), torch.ones(40, 5)])
+def test_tiny_and_constant_sites_are_one_cluster(how, x):
+    assert initial_labels(x, how, None, generator()).tolist() == [0] * len(x)
+    assert initial_labels(x, how, 2, generator()).tolist() == [0] * len(x)
+
+
+def test_images_are_flattened():
+    x, truth = blobs(2, 40, features=16)
+    flat, image = (initial_labels(rows, "embedding", 2, generator()) for rows in (x, x.reshape(-1, 1, 4, 4)))
+    assert torch.equal(flat, image)
+    assert clustering_accuracy(truth, flat) > 0.95
+
+
+def test_a_large_site_is_mapped_in_part(monkeypatch):
+    monkeypatch.setattr(first_clusters, "MOST_MAPPED", 90)
+    x, truth = blobs(3, 200)
+    assert clustering_accuracy(truth, initial_labels(x, "embedding", None, generator())) == 1.0
+
+
+def test_the_estimate_respects_its_bound():
+    x, _ = blobs(5, 40)
+    assert initial_labels(x, "kmeans", None, generator(), max_clusters=3).max() == 2
+    assert initial_labels(x, "kmeans", None, generator(), max_clusters=1).max() == 0
+
+
+def test_dec_finds_blobs():
+    x, truth = blobs(3, 40)
+    assert clustering_accuracy(truth, initial_labels(x, "dec", 3, generator())) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("x", "how", "clusters", "most", "told"),
+    [
+        (torch.zeros(9, 2), "kmean", 2, 5, "did you mean 'kmeans'"),
+        (torch.zeros(9, 2), "kmeans", 0, 5, "n_clusters is 0"),
+        (torch.zeros(9, 2), "kmeans", None, 0, "max_clusters is 0"),
+        (torch.zeros(0, 2), "kmeans", 2, 5, "without samples"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(x, how, clusters, most, told):
+    with pytest.raises(FedkinError, match=told):
+        initial_labels(x, how, clusters, generator(), most)

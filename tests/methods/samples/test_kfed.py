@@ -1,0 +1,132 @@
+"""k-FED: what a site does, what the server does, and that the two find planted groups in one exchange."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from fedkin.clustering.k_means import far_apart
+from fedkin.core import Client
+from fedkin.core.seeds import derive_generator
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.kfed import KFedMethod, awasthi_sheffet, leading_directions
+
+CENTRES = 12 * torch.eye(6, 20)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def site(i: int, held: list[int], each: int = 30) -> tuple[Client, torch.Tensor]:
+    truth = torch.tensor(held).repeat_interleave(each)
+    return Client(i, CENTRES[truth] + torch.randn(len(truth), 20, generator=generator(100 + i))), truth
+
+
+def planted(each: int = 30):
+    """Six groups, of which every site holds two."""
+    made = [site(i, [i, (i + 1) % 6], each) for i in range(6)]
+    return [client for client, _ in made], [truth for _, truth in made]
+
+
+def run(method, clients, **options):
+    fed = LocalFederation(clients, 0, workers=1, **options)
+    state = method.init(fed)
+    state, record = method.step(fed, state)
+    return fed, state, record
+
+
+def agreement(clients, truth):
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients]))
+
+
+@pytest.mark.parametrize("options", [{}, {"assign": "induced"}, {"server": "one-round"}, {"start": "largest"}])
+def test_planted_groups_are_found_where_no_site_holds_them_all(options):
+    clients, truth = planted()
+    _, state, record = run(KFedMethod(n_clusters=6, local_clusters=2, **options), clients)
+    assert state.finished
+    assert agreement(clients, truth) == 1.0
+    assert torch.cdist(CENTRES, state.centroids).amin(1).max() < 1.0
+    assert record.values["local_clusters"] == [2] * 6
+
+
+def test_summaries_cross_once_and_samples_never():
+    clients, _ = planted(each=200)
+    fed, *_ = run(KFedMethod(n_clusters=6, local_clusters=2), clients)
+    assert fed.exchange == 3  # shapes, centres, groups
+    assert fed.traffic.received < 0.1 * sum(client.x.numel() * 4 for client in clients)
+
+
+def test_the_start_is_the_first_or_the_largest_site():
+    clients = [site(0, [0, 1])[0], site(1, [2, 3], 50)[0], site(2, [4, 5])[0]]
+    first = run(KFedMethod(n_clusters=6, local_clusters=2), clients)[2]
+    largest = run(KFedMethod(n_clusters=6, local_clusters=2, start="largest"), clients)[2]
+    assert (first.values["start"], largest.values["start"]) == (0, 1)
+    lost = run(KFedMethod(n_clusters=6, local_clusters=2), clients, failures=[(2, 0)])[2]
+    assert lost.values["start"] == 1
+    assert lost.missing == {0: "lost on purpose"}
+
+
+def test_induced_groups_are_those_of_local_clusters_and_nearest_ones_are_not():
+    clients, _ = planted()
+    method = KFedMethod(n_clusters=3, local_clusters=2, assign="induced")
+    _, state, _ = run(method, clients)
+    for client in clients:
+        expected = state.groups[str(client.id)][client.state["clusters"]]
+        assert torch.equal(client.state["groups"], expected)
+    _, state, _ = run(method, clients, failures=[(2, 3)])
+    assert "3" not in state.groups
+    assert torch.equal(clients[3].state["groups"], method.predict(method.result(state), clients[3].x))
+
+
+def test_one_round_is_one_assignment_and_one_mean():
+    clients, _ = planted()
+    _, state, _ = run(KFedMethod(n_clusters=3, local_clusters=2, server="one-round", assign="induced"), clients)
+    replies = [awasthi_sheffet(client.x, 2, client_rng(client.id)) for client in clients]
+    pooled = torch.cat([reply.centres for reply in replies])
+    start = far_apart(replies[0].centres, pooled, 3)
+    nearest = torch.cdist(pooled, start).argmin(1)
+    expected = torch.stack([pooled[nearest == group].mean(0) for group in range(3)])
+    torch.testing.assert_close(state.centroids, expected, atol=1e-4, rtol=1e-4)
+
+
+def client_rng(i: int) -> torch.Generator:
+    return derive_generator(0, "client", i, 2)
+
+
+def test_a_site_finds_its_own_clusters():
+    client, truth = site(0, [0, 2, 5])
+    centres, labels, _ = awasthi_sheffet(client.x, 3, generator())
+    assert adjusted_rand_score(truth, labels) == 1.0
+    for k, centre in enumerate(centres):
+        torch.testing.assert_close(centre, client.x[labels == k].mean(0), atol=1e-4, rtol=1e-4)
+
+
+def test_directions_are_the_leading_singular_vectors():
+    points = torch.randn(300, 40, generator=generator()) * torch.logspace(1, -1, 40)
+    found = leading_directions(points, 3, generator())
+    torch.testing.assert_close(found.T @ found, torch.eye(3), atol=1e-5, rtol=0)
+    exact = np.linalg.svd(points.numpy())[2][:3]
+    np.testing.assert_allclose(np.abs(exact @ found.numpy()), np.eye(3), atol=1e-3)
+
+
+@pytest.mark.parametrize("server", ["until-stable", "one-round"])
+@pytest.mark.parametrize("assign", ["nearest", "induced"])
+def test_sites_with_few_samples_and_repeated_ones(server, assign):
+    same = torch.full((9, 20), 0.3)
+    clients = [Client(0, CENTRES[:1].clone()), Client(1, same), planted()[0][2], Client(3, torch.zeros(4, 20))]
+    method = KFedMethod(n_clusters=4, local_clusters=3, server=server, assign=assign)
+    _, state, record = run(method, clients)
+    assert record.values["local_clusters"][:2] == [1, 1]
+    assert record.values["local_clusters"][3] == 1
+    assert method.result(state)["n_groups"] == 4
+    for client in clients:
+        assert client.state["groups"].shape == (len(client),)
+        assert client.state["groups"].max() < 4
+
+
+def test_fewer_local_clusters_than_groups_in_all():
+    clients = [site(0, [0])[0]]
+    method = KFedMethod(n_clusters=6, local_clusters=2)
+    _, state, _ = run(method, clients)
+    assert method.result(state)["n_groups"] == 2

@@ -1,0 +1,42 @@
+import torch
+from sklearn.datasets import make_blobs
+
+from fedkin.clustering.metrics import normalized_mutual_information
+from fedkin.core import Client
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.ppfc_gan import PPFCGANMethod, PPFCGANState
+
+
+def blobs():
+    x, y = make_blobs([40, 40, 40], n_features=6, cluster_std=0.6, random_state=0)
+    x = torch.from_numpy(x).float()
+    return (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
+
+
+def test_blobs_are_found_though_no_site_has_all():
+    x, y = blobs()
+    clients, truth = [Client(i, x[y != i]) for i in range(3)], torch.cat([y[y != i] for i in range(3)])
+    fed = LocalFederation(clients, seed=1)
+    method = PPFCGANMethod(n_clusters=3, epochs=12, noise=8, pretrain_epochs=20, cluster_epochs=10, code=3)
+    state = method.init(fed)
+    while not state.finished:
+        assert not method.ready(state)
+        state, _ = method.step(fed, state)
+    assert method.ready(state)
+    found = torch.cat([client.state["groups"] for client in clients])
+    assert normalized_mutual_information(truth.numpy(), found.numpy()) > 0.9
+
+
+def test_samples_are_told_apart_and_shown_in_the_networks_codes():
+    x, y = blobs()
+    method = PPFCGANMethod(n_clusters=3, pretrain_epochs=10, cluster_epochs=10, code=2)
+    state = PPFCGANState(shape=[6], output="linear")
+    changes = method.grouped(LocalFederation([]), state, x)
+    result = method.result(PPFCGANState(shape=[6], output="linear", **changes))
+    codes = method.embed(result, x)
+    assert codes.shape == (120, 2)
+    groups = method.predict(result, x)
+    assert torch.equal(groups, torch.cdist(codes, result["centroids"]).argmin(1))
+    assert normalized_mutual_information(y.numpy(), groups.numpy()) > 0.9
+    assert result["n_groups"] == 3
+    assert method.predict(result, x[:0]).shape == (0,)

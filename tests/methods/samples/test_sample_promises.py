@@ -1,0 +1,194 @@
+"""What every method that groups samples promises, whatever its algorithm."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import SMALL
+from torch import Tensor
+
+import spoiled
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.core.payload import pack
+from fedkin.core.trees import load_tree, save_tree
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment import registry
+from fedkin.experiment.checkpoint import settle, snapshot
+from fedkin.experiment.config import checked_method, load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import execute
+from fedkin.methods.samples.sample_method import SampleMethod
+
+NAMES = [name for name, entry in registry.METHODS.items() if "methods.samples." in entry.target and name in SMALL]
+MOVES_DATA = {"kmeans", "fuzzy-cmeans", "dec"}
+CORNERS = torch.tensor([[0.9, 0.1, 0.1, 0.9, 0.1, 0.5], [0.1, 0.9, 0.1, 0.1, 0.9, 0.5], [0.1, 0.1, 0.9, 0.9, 0.9, 0.5]])
+
+
+def sites(sizes: tuple[int, ...] = (24, 30, 27)) -> list[Client]:
+    """Sites with samples around three corners, site i without corner i."""
+    rng = torch.Generator().manual_seed(7)
+    clients = []
+    for i, size in enumerate(sizes):
+        held = torch.tensor([corner for corner in range(3) if corner != i % 3 or size == 1])
+        truth = held[torch.arange(size) % len(held)]
+        clients.append(Client(i, (CORNERS[truth] + 0.05 * torch.randn(size, 6, generator=rng)).clamp(0, 1)))
+    return clients
+
+
+def method_of(name: str) -> Any:
+    return checked_method(registry.resolve("method", name), dict(SMALL[name]))
+
+
+def run(name: str, clients: list[Client], **options: Any) -> tuple[Any, LocalFederation, Any]:
+    method, fed = method_of(name), LocalFederation(clients, seed=3, **options)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    return method, fed, state
+
+
+def groups_of(fed: LocalFederation) -> Tensor:
+    return torch.cat([client.state["groups"] for client in fed.clients.values()])
+
+
+def same(first: Any, second: Any) -> bool:
+    (tensors, text), (others, other) = pack(first), pack(second)
+    return text == other and all(torch.equal(tensors[key], others[key]) for key in tensors)
+
+
+def test_methods_say_whether_samples_leave_their_site():
+    assert {name for name in NAMES if method_of(name).moves_data} == MOVES_DATA
+
+
+def test_every_method_is_held_to_them():
+    listed = {name for name, entry in registry.METHODS.items() if "methods.samples." in entry.target}
+    assert listed - set(NAMES) == {"fedcref"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_gets_a_group_and_the_same_seed_the_same_one(name):
+    clients = sites()
+    method, fed, state = run(name, clients)
+    assert isinstance(method, SampleMethod)
+    result = method.result(state)
+    for client in clients:
+        groups = client.state["groups"]
+        assert groups.dtype == torch.int64
+        assert groups.shape == (len(client),)
+        assert 0 <= int(groups.min()) <= int(groups.max()) < result["n_groups"]
+        predicted = method.predict(result, client.x)
+        assert predicted.dtype == torch.int64
+        assert predicted.shape == (len(client),)
+        assert method.embed(result, client.x).shape[0] == len(client)
+    _, again, other = run(name, sites())
+    assert same(method.result(state), method.result(other))
+    assert torch.equal(groups_of(fed), groups_of(again))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reply_does_not_depend_on_who_else_is_asked(name):
+    _, alone, _ = run(name, sites(), chunk=1)
+    _, together, _ = run(name, sites(), chunk=99, workers=1)
+    assert torch.equal(groups_of(alone), groups_of(together))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path: Path):
+    method, fed, state = run(name, sites())
+    other = LocalFederation(sites(), seed=3)
+    resumed = method.init(other)
+    while not resumed.finished:
+        save_tree(tmp_path / "checkpoint", snapshot(other, resumed))
+        other = LocalFederation(sites(), seed=3)
+        resumed = settle(other, method.state_type, load_tree(tmp_path / "checkpoint"))
+        resumed, _ = method.step(other, resumed)
+    assert same(method.result(state), method.result(resumed))
+    assert torch.equal(groups_of(fed), groups_of(other))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sites_that_come_and_go_are_named_and_harm_nobody(name):
+    clients = sites()
+    method, fed = method_of(name), LocalFederation(clients, seed=11, drop_rate=0.3)
+    state = method.init(fed)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        assert set(record.missing) | set(record.answered) >= set(fed.ids)
+    assert pack(method.result(state))[0].keys()
+    assert all(tensor.isfinite().all() for tensor in pack(method.result(state))[0].values())
+    assert sum("groups" in client.state for client in clients) >= 2
+
+
+@pytest.mark.parametrize("spoil", [spoiled.shorter, spoiled.wider, spoiled.in_words, spoiled.poorer])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkeypatch: pytest.MonkeyPatch):
+    """Whatever a site sends once all have begun, the others go on."""
+    clients = sites()
+    method, fed = method_of(name), LocalFederation(clients, seed=3)
+    state, missing = method.init(fed), set()
+    spoiled.by(1, spoil, monkeypatch)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        missing |= set(record.missing)
+    assert missing <= {1}
+    assert all("groups" in client.state for client in clients)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_site_that_never_takes_part_is_assigned_by_the_result(name):
+    clients = sites()
+    method, fed = method_of(name), LocalFederation(clients, seed=3)
+    fed.away = {1}
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    assert [("groups" in client.state) for client in clients] == [True, False, True]
+    assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
+    options = [f"method.{key}={json.dumps(value)}" for key, value in SMALL[name].items()]
+    config = load_config(name, ["data.source=wine", "scenario.share=0", "evaluation.map=pca", *options])
+    outcome = execute(config, tmp_path / "run")
+    assert len(list((tmp_path / "run" / "labels").iterdir())) == 3
+    assert "nmi" in outcome.records[-1]["metrics"]
+    assert "Where the samples lie" in outcome.report.read_text()
+    assert predict(tmp_path / "run", "wine").count("\n") == 1 + 178
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_sample_leaves_its_site(name, monkeypatch: pytest.MonkeyPatch):
+    """In whatever shape: by rows or columns, no six numbers are a sample's. Yardsticks show that it would be seen."""
+    clients = sites()
+    rows = torch.cat([client.x for client in clients]).double()
+    stream, crossed = Federation.stream, []
+
+    def listen(fed: Federation, *asked: Any, **more: Any) -> Any:
+        for i, reply in stream(fed, *asked, **more):
+            crossed.extend(pack(reply)[0].values())
+            yield i, reply
+
+    monkeypatch.setattr(Federation, "stream", listen)
+    run(name, clients)
+    long = [one for one in crossed if one.is_floating_point() and one.numel() >= 6]
+    ways = [way for one in long for way in (one, one.transpose(0, -1))]
+    parts = torch.cat([way.double().flatten().unfold(0, 6, 1) for way in ways])
+    distance = torch.cdist(parts, rows, compute_mode="donot_use_mm_for_euclid_dist").min()
+    assert distance == 0 if name in MOVES_DATA else distance > 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_site_may_hold_a_single_sample(name):
+    clients = sites((1, 24, 30))
+    run(name, clients)
+    assert clients[0].state["groups"].shape == (1,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_samples_need_one_shape(name):
+    clients = [Client(0, torch.rand(12, 3)), Client(1, torch.rand(12, 4))]
+    with pytest.raises(FedkinError, match="all need the same"):
+        method_of(name).init(LocalFederation(clients))

@@ -1,0 +1,195 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.config import checked_method
+from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
+from fedkin.nn.flow import to_logits
+from fedkin.nn.flow_training import Flow, spread_levels
+
+TINY = {"n_clusters": 3, "local_steps": 2, "width": 6, "depth": 1, "couplings": 2}
+MEANS = torch.tensor([[4.0, 0, 0, 0], [-4.0, 0, 0, 0], [0, 4.0, 0, 0]])
+
+
+def sites(count: int = 3, each: int = 40) -> tuple[list[Client], torch.Tensor]:
+    """Sites with two of three blobs each."""
+    rng = torch.Generator().manual_seed(1)
+    truth = torch.stack([torch.tensor([i % 3, (i + 1) % 3]).repeat(each // 2) for i in range(count)])
+    clients = [Client(i, MEANS[own] + torch.randn(each, 4, generator=rng)) for i, own in enumerate(truth)]
+    return clients, truth
+
+
+def steps(method: Any, fed: LocalFederation) -> Iterator[tuple[Any, Any]]:
+    state = method.init(fed)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        yield state, record
+
+
+@pytest.fixture
+def crossed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
+    """Exchanges so far: name of the task, payloads and replies."""
+    seen = []
+    stream = Federation.stream
+
+    def listen(fed: Federation, task: Any, payloads: Any, shapes: Any = None) -> Any:
+        replies = dict(stream(fed, task, payloads, shapes))
+        seen.append((task.name.rsplit(".", 1)[1], dict(payloads), replies))
+        yield from replies.items()
+
+    monkeypatch.setattr(Federation, "stream", listen)
+    return seen
+
+
+def test_blobs_are_found():
+    clients, truth = sites(each=80)
+    method = UIFCAMethod(
+        n_clusters=3, cluster_rounds=2, rounds=3, local_steps=20, learning_rate=0.01, width=16, depth=1
+    )
+    *_, (state, record) = steps(method, LocalFederation(clients, seed=2))
+    assert adjusted_rand(truth.flatten(), torch.cat([client.state["groups"] for client in clients])) > 0.85
+    fresh = MEANS + 0.1
+    assert len(set(method.predict(method.result(state), fresh).tolist())) == 3
+    assert sum(record.values["sizes"]) == 240
+
+
+def test_training_makes_samples_likelier():
+    losses = [
+        record.values["loss"]
+        for _, record in steps(UIFCAMethod(**TINY | {"local_steps": 10}), LocalFederation(sites()[0]))
+    ]
+    assert losses[-1] < losses[0] - 0.5
+
+
+def test_a_flow_becomes_the_mean_of_the_sites_that_have_samples_of_it(crossed):
+    clients, _ = sites()
+    method = UIFCAMethod(**TINY, start="random")
+    fed = LocalFederation(clients, seed=2)
+    before = method.init(fed)
+    after, _ = method.step(fed, before)
+    _, _, replies = crossed[-1]
+    assert len(replies) == 3
+    for group in range(3):
+        found = [
+            (float((client.state["groups"] == group).sum()), replies[client.id]["models"][at])
+            for client in clients
+            for at in (replies[client.id]["groups"] == group).nonzero().flatten()
+        ]
+        expected = before.models[group]
+        if found:
+            weights = torch.tensor([weight for weight, _ in found])
+            expected = (weights[:, None] * torch.stack([model for _, model in found])).sum(0) / weights.sum()
+        assert torch.allclose(after.models[group], expected, atol=1e-6)
+
+
+def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
+    clients, _ = sites()
+    method = UIFCAMethod(**TINY, cluster_rounds=2, rounds=3, start="random")
+    fed = LocalFederation(clients, seed=2)
+    state = method.init(fed)
+    for step in range(6):
+        chosen = [likelihoods(method.result(state), client.x).argmax(0) for client in clients]
+        before = [client.state.get("groups") for client in clients]
+        state, record = method.step(fed, state)
+        expected = chosen if step % 3 == 0 else before
+        if step < 5:
+            assert all(torch.equal(client.state["groups"], own) for client, own in zip(clients, expected, strict=True))
+        assert ("moved" in record.values) == (step % 3 == 0)
+    assert state.finished
+    final = [method.predict(method.result(state), client.x) for client in clients]
+    assert all(torch.equal(client.state["groups"], own) for client, own in zip(clients, final, strict=True))
+
+
+def test_only_flows_of_a_sites_own_groups_cross(crossed):
+    clients, _ = sites()
+    fed = LocalFederation(clients, seed=2)
+    method = UIFCAMethod(**TINY | {"n_clusters": 6}, cluster_rounds=1, rounds=2)
+    state, _ = method.step(fed, method.init(fed))
+    own = [client.state["groups"].unique() for client in clients]
+    method.step(fed, state)
+    (_, first, _), (_, second, replies) = [one for one in crossed if one[0] == "choose_and_train"]
+    for client, groups in enumerate(own):
+        assert len(groups) < 6
+        assert torch.equal(first[client]["groups"], torch.arange(6))
+        assert torch.equal(second[client]["groups"], groups)
+        assert torch.equal(torch.stack(second[client]["models"]), state.models[groups])
+        assert torch.equal(replies[client]["groups"], groups)
+
+
+def test_a_group_without_samples_keeps_its_flow():
+    clients, _ = sites()
+    method = UIFCAMethod(**TINY | {"n_clusters": 60}, start="random")
+    fed = LocalFederation(clients, seed=2)
+    state = method.init(fed)
+    after, record = method.step(fed, state)
+    empty = [group for group, size in enumerate(record.values["sizes"]) if size == 0]
+    assert 0 < len(empty) == record.values["empty"] < 60
+    changed = (after.models != state.models).any(1)
+    assert changed.tolist() == [group not in empty for group in range(60)]
+
+
+def test_a_site_that_was_lost_chooses_when_it_is_back(crossed):
+    clients, _ = sites()
+    fed = LocalFederation(clients, seed=2, failures=[(3, 1)])  # after `describe` and k-FED
+    method = UIFCAMethod(**TINY, cluster_rounds=2, rounds=3)
+    state = method.init(fed)
+    state, record = method.step(fed, state)
+    assert list(record.missing) == [1]
+    assert sum(record.values["sizes"]) == 80
+    state, record = method.step(fed, state)
+    assert record.answered == [0, 1, 2]
+    assert ["choose" in crossed[-1][1][i] for i in range(3)] == [False, True, False]
+    assert sum(record.values["sizes"]) == 120
+
+
+def test_images_are_given_as_logits_and_tables_as_they_are():
+    rng = torch.Generator().manual_seed(0)
+    images = [Client(i, torch.rand(8, 1, 3, 4, generator=rng)) for i in range(2)]
+    method = UIFCAMethod(**TINY)
+    state = method.init(LocalFederation(images))
+    assert state.alpha == 0.05
+    flow = Flow.of(state.flow)
+    expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05)[0])
+    assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
+    assert UIFCAMethod(**TINY, pixels="none").init(LocalFederation(images)).alpha is None
+    assert UIFCAMethod(**TINY).init(LocalFederation(sites()[0])).alpha is None
+
+
+def test_logits_need_values_in_zero_to_one():
+    with pytest.raises(FedkinError, match=r"needs samples in \[0, 1\]"):
+        UIFCAMethod(**TINY, pixels="logit").init(LocalFederation(sites()[0]))
+
+
+def test_new_samples_beyond_zero_to_one_are_taken_as_if_at_its_end():
+    images = [Client(i, torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(i))) for i in range(2)]
+    fed, method = LocalFederation(images, seed=2), UIFCAMethod(**TINY | {"n_clusters": 2}, cluster_rounds=1, rounds=1)
+    state, _ = method.step(fed, method.init(fed))
+    x = images[0].x.clone()
+    x[:, 0, 0, 0], x[:, 0, 0, 1] = 1.2, -0.3
+    found = method.embed(method.result(state), x)
+    assert bool(found.isfinite().all())
+    assert torch.equal(found, method.embed(method.result(state), x.clamp(0, 1)))
+
+
+def test_noise_is_drawn_from_the_generator_alone():
+    x = torch.rand(4, 1, 2, 2)
+    first, second = (spread_levels(x, 0.05, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, spread_levels(x, 0.05))
+    assert (first.sigmoid() - spread_levels(x, 0.05).sigmoid()).abs().max() <= 0.9 * 0.5 / 256 + 1e-6
+
+
+def test_the_literal_flow_has_three_hidden_layers_of_512_and_two_outputs():
+    literal = Flow((1, 28, 28), width=512, depth=3, couplings=6)
+    assert literal.size == 6 * (392 * 512 + 512 + 2 * (512 * 512 + 512) + 2 * (512 * 392 + 392))
+
+
+@pytest.mark.parametrize(("option", "value"), [("alpha", 0.5), ("alpha", 0.0), ("rounds", 0), ("start", "somehow")])
+def test_options_out_of_range_are_refused(option, value):
+    with pytest.raises(FedkinError, match=option):
+        checked_method(UIFCAMethod, {option: value})

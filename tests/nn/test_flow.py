@@ -1,0 +1,108 @@
+import math
+
+import pytest
+import torch
+
+from fedkin.core.errors import FedkinError
+from fedkin.nn.flow import RealNVP, checkerboard, to_logits
+
+
+def flow_of(shape, width=16, depth=2, couplings=6, seed=0, factor=3):
+    """A flow far from the identity: its weights are several times what torch draws."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        flow = RealNVP(shape, width, depth, couplings).double()
+    for parameter in flow.parameters():
+        parameter.data *= factor
+    return flow
+
+
+def samples(n, *shape):
+    return torch.randn(n, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2,), (1,), (1, 4, 3), (3, 2, 2)])
+def test_the_inverse_undoes_the_flow(shape):
+    flow, x = flow_of(shape), samples(20, *shape)
+    z, _ = flow.latent(x)
+    assert not torch.allclose(z, x.flatten(1), atol=0.1)
+    assert torch.allclose(flow.inverse(z), x.flatten(1), atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1,), (2, 2, 2)])
+def test_the_log_determinant_is_that_of_the_jacobian(shape):
+    flow, x = flow_of(shape), samples(4, *shape)
+    _, found = flow.latent(x)
+    for sample, log_determinant in zip(x, found, strict=True):
+        jacobian = torch.autograd.functional.jacobian(lambda one: flow.latent(one[None])[0][0], sample)
+        _, expected = torch.linalg.slogdet(jacobian.reshape(sample.numel(), -1))
+        assert torch.allclose(log_determinant, expected, atol=1e-9)
+        assert abs(float(expected)) > 1e-3
+
+
+def test_the_density_integrates_to_one():
+    flow = flow_of((2,), couplings=4, factor=2)
+    places = torch.linspace(-30, 30, 601, dtype=torch.float64)
+    grid = torch.cartesian_prod(places, places)
+    with torch.no_grad():
+        mass = sum(float(flow(part).exp().sum()) for part in grid.split(50_000))
+    assert mass * float(places[1] - places[0]) ** 2 == pytest.approx(1, abs=2e-3)
+
+
+def test_without_couplings_left_it_is_the_standard_normal():
+    flow, x = flow_of((3,), couplings=0), samples(5, 3)
+    assert torch.allclose(flow(x), torch.distributions.Normal(0.0, 1.0).log_prob(x).sum(1))
+
+
+def test_couplings_take_turns_and_keep_the_half_that_is_given():
+    x = samples(6, 1, 4, 4)
+    black = checkerboard((1, 4, 4)).flatten()
+    once, _ = flow_of((1, 4, 4), couplings=1).latent(x)
+    assert torch.equal(once[:, black], x.flatten(1)[:, black])
+    assert (once[:, ~black] != x.flatten(1)[:, ~black]).all()
+    twice, _ = flow_of((1, 4, 4), couplings=2).latent(x)
+    assert (twice != x.flatten(1)).all()
+
+
+def test_the_board_is_the_same_in_every_channel_and_vectors_have_even_places():
+    board = checkerboard((2, 3, 3))
+    assert torch.equal(board[0], board[1])
+    assert board[0].long().tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
+    assert checkerboard((4,)).tolist() == [True, False, True, False]
+    with pytest.raises(FedkinError, match=r"shape \(2, 3\)"):
+        checkerboard((2, 3))
+
+
+def test_logits_of_every_level_and_their_slopes():
+    x = (torch.arange(256, dtype=torch.float64) / 255)[None]
+    logits, slopes = to_logits(x, 1e-5)
+    assert logits.isfinite().all()
+    assert (logits.diff() > 0).all()
+    assert logits[0, 0] == pytest.approx(math.log(0.5 / 255.5), abs=0.01)
+    spread = ((x * 255 + 0.5) / 256).requires_grad_()
+    (1e-5 + (1 - 2e-5) * spread).logit().sum().backward()
+    assert torch.allclose(slopes, spread.grad.log().sum(1))
+
+
+def test_noise_stays_within_its_level():
+    x = torch.tensor([[0.0, 128 / 255, 1.0]], dtype=torch.float64)
+    low, high = to_logits(x, 0.05, 0.0)[0], to_logits(x, 0.05, 0.999999)[0]
+    assert (to_logits(x + 1 / 255, 0.05, 0.0)[0] - high).abs().max() < 1e-4
+    assert low[0, 0] == pytest.approx(math.log(0.05 / 0.95))
+    assert high[0, 2] == pytest.approx(math.log(0.95 / 0.05), abs=1e-4)
+
+
+def test_the_coupling_is_that_of_another_library():
+    transforms = pytest.importorskip("zuko.transforms")
+    flow, x = flow_of((4,), couplings=1), samples(7, 4)
+    coupling = flow.couplings[0]
+
+    def affine(given):
+        scale, shift = coupling.affine(given)
+        return torch.distributions.AffineTransform(shift, scale.exp(), 1)
+
+    theirs = transforms.CouplingTransform(affine, checkerboard((4,)))
+    z, log_determinant = flow.latent(x)
+    expected, change = theirs.call_and_ladj(x)
+    assert torch.allclose(z, expected)
+    assert torch.allclose(log_determinant, change)

@@ -1,0 +1,129 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.seeds import derive_generator
+from fedkin.nn import networks
+from fedkin.nn.layers import Dropout, set_generator
+
+GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+FLAT = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Linear, nn.ReLU, nn.Tanh, nn.Softmax, Dropout)
+
+
+def parameters(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def kinds(module):
+    return [type(layer) for layer in module]
+
+
+@pytest.mark.parametrize(
+    ("factory", "shape", "classes", "count"),
+    [
+        (networks.perceptron, GREY, 10, 159_010),
+        (networks.perceptron, (784,), 10, 159_010),
+        (networks.gradient_loss_mlp, GREY, 10, 468_874),
+        (networks.gradient_loss_mlp, COLOUR, 8, 3072 * 2048 + 2048 + 2048 * 512 + 512 + 512 * 8 + 8),
+        (networks.gradient_loss_cnn, GREY, 10, 1_199_882),
+        (networks.gradient_loss_cnn, COLOUR, 10, 62_006),
+        (networks.lenet5, GREY, 10, 85_822),
+        (networks.lenet5, GREY, 62, 90_242),
+        (networks.lenet5_softmax, GREY, 10, 85_822),
+        (networks.ocfl_cnn, GREY, 10, 25_404_240),
+    ],
+)
+def test_networks_have_the_papers_sizes(factory, shape, classes, count):
+    with torch.device("meta"):
+        assert parameters(factory(shape, classes)) == count
+
+
+def test_perceptrons_are_flatten_and_linear_layers_with_relu_between():
+    assert kinds(networks.perceptron((8,), 3)) == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear]
+    two = kinds(networks.gradient_loss_mlp((8,), 3))
+    assert two == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+
+
+@pytest.mark.parametrize(
+    ("factory", "shape"),
+    [
+        (networks.gradient_loss_cnn, GREY),
+        (networks.gradient_loss_cnn, COLOUR),
+        (networks.lenet5, GREY),
+        (networks.ocfl_cnn, (1, 8, 8)),
+    ],
+)
+def test_convolutional_networks_are_flat(factory, shape):
+    module = factory(shape, 10)
+    assert type(module) is nn.Sequential
+    assert all(isinstance(layer, FLAT) for layer in module)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from([1, 2, 3]), st.integers(4, 33), st.integers(4, 33), st.integers(1, 12))
+def test_lenet_takes_images_of_any_size_from_four_pixels(channels, height, width, classes):
+    module = networks.lenet5((channels, height, width), classes)
+    assert module(torch.zeros(2, channels, height, width)).shape == (2, classes)
+    assert module[0].padding == ((2, 2) if min(height, width) < 16 else (0, 0))
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([1, 3]), st.integers(16, 33), st.integers(16, 33))
+def test_the_networks_of_gradient_loss_take_any_size_that_fits(channels, height, width):
+    module = networks.gradient_loss_cnn((channels, height, width), 4)
+    assert module(torch.zeros(2, channels, height, width)).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("factory", "shape"),
+    [
+        (networks.lenet5, (1, 3, 9)),
+        (networks.lenet5, (64,)),
+        (networks.lenet5_softmax, (1, 9, 3)),
+        (networks.gradient_loss_cnn, (1, 5, 28)),
+        (networks.gradient_loss_cnn, (3, 15, 28)),
+        (networks.gradient_loss_cnn, (9, 9)),
+        (networks.ocfl_cnn, (64,)),
+    ],
+)
+def test_what_is_too_small_or_no_image_is_refused(factory, shape):
+    with pytest.raises(FedkinError, match=r"takes images \(channels, height, width\) of at least \d+ x \d+ pixels"):
+        factory(shape, 3)
+
+
+def test_the_double_softmax_bounds_the_loss_from_below():
+    module = networks.lenet5_softmax((1, 8, 8), 10)
+    given_out = module(torch.rand(4, 1, 8, 8, generator=derive_generator(0)))
+    torch.testing.assert_close(given_out.sum(dim=1), torch.ones(4))
+    sure = nn.functional.cross_entropy(torch.eye(10), torch.arange(10))
+    assert sure.item() == pytest.approx(math.log(1 + 9 / math.e))
+
+
+def test_the_dropout_of_ocfl_is_behind_each_hidden_linear_layer():
+    with torch.device("meta"):
+        module = networks.ocfl_cnn(GREY, 10)
+    *_, drop, last = kinds(module)
+    assert (drop, last) == (Dropout, nn.Linear)
+    assert [layer.p for layer in module if isinstance(layer, Dropout)] == [0.2] * 3
+    assert kinds(module)[7:10] == [nn.Linear, nn.ReLU, Dropout]
+
+
+@pytest.mark.parametrize("factory", [networks.perceptron, networks.gradient_loss_cnn, networks.lenet5])
+def test_a_few_steps_fit_a_few_samples(factory):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = factory((1, 8, 8), 3)
+    x, y = torch.rand(12, 1, 8, 8, generator=derive_generator(1)), torch.arange(12) % 3
+    set_generator(module, derive_generator(2))
+    optimizer = torch.optim.Adam(module.parameters(), lr=5e-3)
+    for _ in range(60):
+        loss = nn.functional.cross_entropy(module(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.2

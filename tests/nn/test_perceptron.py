@@ -1,0 +1,102 @@
+import copy
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedkin.core.seeds import derive_generator
+from fedkin.nn.perceptron import PerceptronResident, is_perceptron
+
+
+def dense(widths, flatten=True):
+    """Linear layers with ReLUs between them, drawn from the number of units."""
+    layers = [nn.Flatten()] if flatten else []
+    for at, (inputs, outputs) in enumerate(pairwise(widths)):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        rng = derive_generator(0, "dense", at)
+        with torch.no_grad():
+            for parameter in layers[-2].parameters():
+                parameter.normal_(0, 0.5, generator=rng)
+    return nn.Sequential(*layers[:-1])
+
+
+def tied():
+    first, last = nn.Linear(4, 4), nn.Linear(4, 4)
+    last.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), last)
+
+
+def repeated():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.ReLU(), layer)
+
+
+def frozen():
+    module = dense((4, 5, 3))
+    module[1].requires_grad_(False)
+    return module
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(1, 9), min_size=2, max_size=5),
+    st.integers(1, 12),
+    st.floats(0.1, 30.0),
+    st.integers(0, 999),
+)
+def test_the_gradient_by_hand_is_autograds(widths, n, spread, seed):
+    module = dense(widths)
+    rng = derive_generator(seed, "batch")
+    x = spread * torch.randn(n, widths[0], generator=rng)
+    y = torch.randint(widths[-1], (n,), generator=rng)
+    resident = PerceptronResident(copy.deepcopy(module))
+    loss = cross_entropy(module(x), y)
+    loss.backward()
+    for _ in range(2):  # nothing is left over from the first time
+        torch.testing.assert_close(resident.gradient(x, y), loss.detach(), rtol=1e-4, atol=1e-5)
+        expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+        torch.testing.assert_close(resident.slopes, expected, rtol=1e-4, atol=1e-4 * spread)
+
+
+def test_gradients_stay_finite_where_the_model_is_certain():
+    resident = PerceptronResident(dense((2, 3)))
+    x, y = torch.tensor([[1e4, -1e4], [-1e4, 1e4]]), torch.tensor([0, 1])
+    assert resident.gradient(x, y).isfinite()
+    assert resident.slopes.isfinite().all()
+
+
+def test_logits_follow_the_flat_vector():
+    resident = PerceptronResident(dense((4, 5, 3)))
+    x = torch.ones(2, 4)
+    resident.values.zero_()
+    assert not resident.output(x).any()
+    resident.gradient(x, torch.tensor([0, 1]))
+    torch.testing.assert_close(resident.slopes[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
+
+
+@pytest.mark.parametrize("module", [dense((4, 3)), dense((4, 5, 3)), dense((4, 5, 6, 3), flatten=False)])
+def test_plain_perceptrons_are_known(module):
+    assert is_perceptron(module)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(),
+        nn.Linear(4, 3),
+        nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
+        nn.Sequential(nn.Linear(4, 3, bias=False)),
+        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)),
+        nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.1), nn.Linear(5, 3)),
+        type("Other", (nn.Sequential,), {})(nn.Linear(4, 3)),
+        tied(),
+        repeated(),
+        frozen(),
+    ],
+)
+def test_nothing_else_is_taken_for_one(module):
+    assert not is_perceptron(module)

@@ -1,0 +1,176 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedkin.core.seeds import derive_generator
+from fedkin.nn.layers import Dropout
+from fedkin.nn.resident import Resident, pool_first, vector_of
+
+
+def rng(*path):
+    return derive_generator(0, "resident", *path)
+
+
+def seeded(make):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make()
+
+
+def convolutional(channels, activation=nn.ReLU):
+    return seeded(
+        lambda: nn.Sequential(
+            nn.Conv2d(channels, 4, 3),
+            activation(),
+            nn.MaxPool2d(2, padding=1),
+            nn.Conv2d(4, 6, 2),
+            nn.BatchNorm2d(6),
+            activation(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(6, 3),
+        )
+    )
+
+
+def batch(channels, n=16):
+    return torch.rand(n, channels, 8, 8, generator=rng("x")), torch.arange(n) % 3
+
+
+def plain_gradient(module, x, y):
+    """Loss, gradient and the model after the batch, by autograd on an untouched copy."""
+    module = copy.deepcopy(module)
+    loss = cross_entropy(module(x), y)
+    loss.backward()
+    slopes = [torch.zeros_like(part) if part.grad is None else part.grad for part in module.parameters()]
+    return loss.detach(), torch.cat([slope.flatten() for slope in slopes]), vector_of(module)
+
+
+def assert_as_plain(module, x, y, channels_last):
+    resident = Resident(module, channels_last)
+    resident.load(vector_of(module))
+    loss, slopes, after = plain_gradient(module, x, y)
+    torch.testing.assert_close(resident.gradient(x, y), loss, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(resident.slopes, slopes, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(resident.vector(), after, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, lambda: nn.ELU(-1.0)])
+@pytest.mark.parametrize("n", [2, 16])
+def test_layout_and_order_of_pooling_change_no_value(channels_last, channels, activation, n):
+    assert_as_plain(convolutional(channels, activation).train(), *batch(channels, n), channels_last)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.ReLU(inplace=True)])
+def test_pooling_goes_first_and_gives_the_same(activation):
+    module = nn.Sequential(activation, nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True))
+    x = torch.randn(4, 2, 9, 9, generator=rng("x")).requires_grad_()
+    plain = module(x.clone())
+    (slopes,) = torch.autograd.grad(plain.square().sum(), x)
+    swapped = pool_first(copy.deepcopy(module))
+    assert isinstance(swapped[0], nn.MaxPool2d)
+    found = swapped(x)
+    assert torch.equal(found, plain)
+    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x)[0], slopes)
+
+
+class Reversed(nn.Sequential):
+    """A sequence that runs the other way round."""
+
+    def forward(self, x):
+        for part in reversed(self):
+            x = part(x)
+        return x
+
+
+class HalfWay(nn.Module):
+    """Uses what comes before the pooling, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        before = self.parts[:2](x)
+        return self.head(torch.cat([before.mean((2, 3)), self.parts[2](before).mean((2, 3))], 1))
+
+
+@pytest.mark.parametrize("make", [HalfWay, lambda: nn.Sequential(HalfWay(), nn.Tanh())])
+def test_a_module_may_use_part_of_a_sequence(make):
+    assert_as_plain(seeded(make), *batch(1), channels_last=True)
+
+
+def test_sequences_in_sequences_are_swapped_too():
+    inner = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(2))
+    module = seeded(lambda: nn.Sequential(nn.Sequential(inner), nn.Flatten(), nn.Linear(36, 3)))
+    assert isinstance(pool_first(copy.deepcopy(module))[0][0][1], nn.MaxPool2d)
+    assert_as_plain(module, *batch(1), channels_last=False)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Softmax(dim=1), nn.MaxPool2d(2)),
+        nn.Sequential(nn.LeakyReLU(-0.5), nn.MaxPool2d(2)),
+        nn.Sequential(nn.ReLU(), nn.AvgPool2d(2)),
+        nn.Sequential(nn.ReLU(), nn.MaxPool2d(2, return_indices=True)),
+        Reversed(nn.ReLU(), nn.MaxPool2d(2)),
+    ],
+)
+def test_what_might_change_a_value_keeps_its_order(module):
+    assert [type(part) for part in pool_first(copy.deepcopy(module))] == [type(part) for part in module]
+
+
+def test_the_module_given_is_not_touched():
+    module = convolutional(1)
+    before, order = vector_of(module), [type(part) for part in module]
+    resident = Resident(module, channels_last=True)
+    resident.values.zero_()
+    assert torch.equal(vector_of(module), before)
+    assert [type(part) for part in module] == order
+
+
+def test_gradients_do_not_add_up():
+    x, y = batch(1)
+    resident = Resident(convolutional(1).eval(), channels_last=False)
+    resident.gradient(x, y)
+    first = resident.slopes.clone()
+    resident.gradient(x, y)
+    assert torch.equal(resident.slopes, first)
+    assert first.any()
+
+
+def test_loading_replaces_everything_counters_included():
+    module = convolutional(1).train()
+    resident = Resident(module, channels_last=False)
+    start = vector_of(module)
+    resident.gradient(*batch(1))
+    assert resident.vector()[-1] == 1.0
+    assert not torch.equal(resident.vector(), start)
+    resident.load(start)
+    assert torch.equal(resident.vector(), start)
+
+
+def test_only_batch_norms_need_pairs():
+    assert Resident(convolutional(1), False).needs_pairs
+    assert not Resident(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)), False).needs_pairs
+
+
+def test_dropout_draws_from_the_generator_that_was_loaded():
+    resident = Resident(nn.Sequential(nn.Flatten(), Dropout(0.5), nn.Linear(64, 3)).train(), channels_last=False)
+    vector, (x, _) = resident.vector(), batch(1)
+
+    def drawn(*path):
+        resident.load(vector, rng(*path))
+        return resident.output(x).detach()
+
+    before = torch.get_rng_state()
+    assert torch.equal(drawn("a"), drawn("a"))
+    assert not torch.equal(drawn("a"), drawn("b"))
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,287 @@
+"""Secure sums: what crosses, what the server learns, and who may be missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fedkin.core import Client, Federation, FedkinError, Task, task
+from fedkin.core.trusted_packages import only
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
+from fedkin.methods.clients.ifca import IFCAMethod
+from fedkin.secure.sum_tasks import Term, masked, send_key
+from fedkin.secure.sums import check_enough, secure, summed, sums_of_all
+
+TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
+
+
+@task
+def tell(clients, payloads):
+    return [
+        {"x": client.x + payload["add"], "count": client.id + 1, "loss": 0.25 * client.id, "note": "not for you"}
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+def sites(n: int = 5) -> list[Client]:
+    return [Client(i, torch.arange(6.0).view(2, 3) / 7 + i) for i in range(n)]
+
+
+def federation(n: int = 5, **options: object) -> LocalFederation:
+    return LocalFederation(sites(n), workers=1, **options)
+
+
+def ask(fed: Federation, **options: object) -> dict:
+    return summed(fed, tell, fed.all(add=0.5), TERMS, **options)
+
+
+def expected(ids: list[int]) -> dict[str, torch.Tensor]:
+    return {
+        "x": sum((i + 1) * (sites()[i].x + 0.5).double() for i in ids),
+        "count": torch.tensor(sum(i + 1.0 for i in ids)).double(),
+        "loss": torch.tensor(sum(0.25 * i for i in ids)).double(),
+    }
+
+
+def assert_sum(sum_: object, ids: list[int]) -> None:
+    assert sum_.clients == ids
+    assert sum_.totals.keys() == expected(ids).keys()
+    for name, total in expected(ids).items():
+        torch.testing.assert_close(sum_.totals[name], total, rtol=0, atol=1e-8)
+
+
+class Watched(LocalFederation):
+    """Keeps everything that crosses."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.seen: list[tuple[str, int, dict, object]] = []
+
+    def deliver(self, task: Task, payloads: dict) -> object:
+        for client, reply in super().deliver(task, payloads):
+            self.seen.append((task.name.rpartition(".")[2], client, payloads[client], reply))
+            yield client, reply
+
+
+def test_sums_come_out_weighted_and_of_numbers_too():
+    fed = federation()
+    [found] = ask(fed).values()
+    assert_sum(found, [0, 1, 2, 3, 4])
+    assert fed.missing == {}
+    assert fed.exchange == 2
+    assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
+    assert fed.exchange == 3  # keys are asked for once
+
+
+def test_groups_have_sums_of_their_own_and_two_are_too_few():
+    fed = federation()
+    found = ask(fed, groups={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
+    assert list(found) == [7]
+    assert_sum(found[7], [0, 2, 4])
+    assert fed.missing == dict.fromkeys([1, 3], "fewer than 3 clients to sum over")
+
+
+def test_nothing_crosses_but_keys_and_numbers_that_tell_nothing():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    ask(fed)
+    assert [name for name, *_ in fed.seen] == ["send_key"] * 5 + ["masked"] * 10
+    for name, client, _, reply in fed.seen:
+        if name == "send_key":
+            assert reply.keys() == {"key"}
+            assert not torch.equal(reply["key"], fed.clients[client].state["sums_key"])
+        else:
+            assert reply.keys() == {"masked"}
+            assert reply["masked"].dtype == torch.int64
+            given = torch.cat([sites()[client].x.flatten() + 0.5, torch.tensor([client + 1.0, 0.25 * client])])
+            assert ((reply["masked"].double() / 2**32 - given).abs() > 1e3).all()
+    first, second = ([reply["masked"] for *_, reply in fed.seen[at : at + 5]] for at in (5, 10))
+    for one, other in zip(first, second, strict=True):
+        assert not (one == other).any()  # the same numbers behind other masks
+
+
+def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    requests = {client: payload for name, client, payload, _ in fed.seen if name == "masked"}
+    together = masked.run(list(fed.clients.values()), list(requests.values()))
+    for client, reply in zip(fed.clients.values(), together, strict=True):
+        [alone] = masked.run([client], [requests[client.id]])
+        assert torch.equal(alone["masked"], reply["masked"])
+
+
+def test_the_key_stays_and_its_other_half_never_leaves():
+    client = Client(0, torch.zeros(1, 1))
+    first, again = (send_key.run([client], [{}])[0]["key"] for _ in range(2))
+    other = send_key.run([Client(0, torch.zeros(1, 1))], [{}])[0]["key"]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)  # by default not even the seed of a run tells it
+    assert first.dtype == client.state["sums_key"].dtype == torch.uint8
+
+
+@pytest.mark.parametrize("lost", [[(1, 2)], [(2, 2)], [(2, 2), (3, 0)]], ids=["no key", "no numbers", "again"])
+def test_without_those_who_are_lost_the_others_are_asked_again(lost):
+    fed = federation(failures=lost)
+    gone = sorted(client for _, client in lost)
+    assert_sum(ask(fed)[0], [i for i in range(5) if i not in gone])
+    assert fed.missing == dict.fromkeys(gone, "lost on purpose")
+    everyone = ask(fed)[0]
+    assert_sum(everyone, [0, 1, 2, 3, 4])
+    assert fed.missing == {}
+
+
+def test_a_group_that_lost_somebody_does_not_hold_up_the_other():
+    fed = Watched(sites(6), workers=1, failures=[(2, 0)])
+    found = ask(fed, groups=dict(enumerate([0, 1, 0, 1, 0, 1])))
+    assert list(found) == [1]
+    assert found[1].clients == [1, 3, 5]
+    assert fed.missing == {0: "lost on purpose", **dict.fromkeys([2, 4], "fewer than 3 clients to sum over")}
+    assert fed.exchange == 2
+
+
+def test_too_many_attempts_are_given_up():
+    fed = federation(8, failures=[(2, 0), (3, 1), (4, 2), (5, 3)])
+    assert ask(fed) == {}
+    assert fed.exchange == 5
+    assert fed.missing == {
+        **dict.fromkeys([0, 1, 2, 3], "lost on purpose"),
+        **dict.fromkeys([4, 5, 6, 7], "others of its sum were lost"),
+    }
+
+
+@task
+def unfit(clients, payloads):
+    replies = {1: {"x": torch.tensor([0.0, torch.nan])}, 2: {"x": torch.tensor([0.0, 3e8])}, 3: {"x": torch.zeros(3)}}
+    return [replies.get(client.id, {"x": torch.ones(2)}) for client in clients]
+
+
+def test_numbers_unfit_for_a_sum_are_missing_by_name():
+    fed = federation(7)
+    found = summed(fed, unfit, fed.all(), [Term("x", (2,))])
+    assert found[0].clients == [0, 4, 5, 6]
+    torch.testing.assert_close(found[0].totals["x"], torch.full((2,), 4.0).double())
+    assert fed.missing == {
+        1: "'x' is not finite",
+        2: "a number is beyond 1.53e+08, the most for a secure sum of 7 clients",
+        3: "'x' has shape (3,) where (2,) was expected",
+    }
+
+
+def test_a_site_that_lost_its_memory_is_left_out_once_and_asked_for_its_new_key():
+    fed = federation()
+    ask(fed)
+    fed.clients[3].state.clear()
+    assert_sum(ask(fed)[0], [0, 1, 2, 4])
+    assert fed.missing == {3: "its key is another"}
+    assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
+
+
+def test_sites_refuse_to_be_uncovered():
+    """Whatever a server asks: no sum of two, and none in which masks of one site cannot hide another's."""
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    request, client = fed.seen[-1][2], fed.clients[0]
+    two = request | {"ids": [0, 1], "keys": request["keys"][:2]}
+    without = request | {"ids": [1, 2, 3], "keys": request["keys"][1:4]}
+    twice = request | {"keys": request["keys"][[0, 1, 2, 3, 3]]}
+    told = masked.run([client] * 3, [two, without, twice])
+    assert [reply["refused"] for reply in told] == [
+        "fewer than 3 clients to sum over",
+        "its key is another",
+        "two clients have the same key",
+    ]
+    assert all(reply.keys() == {"refused"} for reply in told)
+
+
+def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
+    """As at a site of its own, which knows of the server's method by this name alone."""
+    script = """
+import sys, torch
+from fedkin.core import Client
+from fedkin.secure.sum_tasks import masked, send_key
+sites = [Client(i, torch.zeros(4, 2)) for i in range(3)]
+keys = torch.stack([reply["key"] for reply in send_key.run(sites, [{}] * 3)])
+terms = [{"name": "classes", "shape": [], "factor": None}]
+request = {"payload": {}, "terms": terms, "ids": [0, 1, 2], "keys": keys, "tag": torch.zeros(16).byte()}
+assert "fedkin.methods" not in sys.modules
+replies = masked.run(sites, [request | {"task": "fedkin.methods.clients.client_tasks.describe"}] * 3)
+assert sum(reply["masked"] for reply in replies).tolist() == [0]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_a_task_that_is_not_known_is_told():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    for name in ("fedkin.core.client.forget", "fedkin.nowhere.forget", "nowhere.forget", "forget"):
+        with pytest.raises(FedkinError, match=f"^Task '{name}' is not known here"):
+            masked.run([fed.clients[0]], [fed.seen[-1][2] | {"task": name}])
+
+
+def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "trusted_here.py").write_text(
+        "from fedkin.core import task\n\n@task\ndef tell(clients, payloads):\n    return [{'x': 1.0}] * len(clients)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    terms = [{"name": "x", "shape": [], "factor": None}]
+    request = fed.seen[-1][2] | {"task": "trusted_here.tell", "terms": terms}
+    with only(["fedkin"]), pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this site does not"):
+        masked.run([fed.clients[0]], [request])
+    assert "trusted_here" not in sys.modules
+    with only(["fedkin", "trusted_here"]):
+        [reply] = masked.run([fed.clients[0]], [request])
+    assert reply.keys() == {"masked"}
+
+
+@task(moves_data=True)
+def bring(clients, payloads):
+    return [{"x": client.x} for client in clients]
+
+
+def test_samples_are_not_sent_away_in_a_sum():
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    with pytest.raises(FedkinError, match=r"bring' would have samples sent away, so it is not summed"):
+        masked.run([fed.clients[0]], [fed.seen[-1][2] | {"task": bring.name}])
+
+
+def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
+    fed = federation(failures=[(1, 0), (3, 1), (3, 2)])
+    totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    for name, total in expected([0, 1, 2, 3, 4]).items():
+        torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
+
+
+def test_a_sum_of_all_has_an_end():
+    fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
+    sentence = r"^Site 3 gave nothing to a sum in 20 attempts \(lost on purpose\); nothing can begin\.$"
+    with pytest.raises(FedkinError, match=sentence):
+        sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+
+
+def test_two_clients_are_too_few():
+    check_enough(3)
+    with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2 would be asked"):
+        check_enough(2)
+
+
+def test_only_methods_that_say_so_work_with_sums():
+    fed = federation()
+    with pytest.raises(FedkinError, match=r"^Local needs more of a client than its part in a sum\.$"):
+        secure(fed, LocalMethod())
+    with pytest.raises(FedkinError, match=r"^With secure sums, 'start' must be 'random', not 'kmeans'\.$"):
+        secure(fed, IFCAMethod(start="kmeans"))
+    assert not fed.secure_sums
+    secure(fed, FedAvgMethod())
+    assert fed.secure_sums
+
+
+def test_the_package_for_it_may_be_absent(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(FedkinError, match=r"^Secure sums need the package cryptography; install fedkin\[secure\]\.$"):
+        secure(federation(), FedAvgMethod())

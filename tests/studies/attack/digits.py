@@ -1,0 +1,35 @@
+"""Pictures of digits, and an encoder that has learnt what they look like."""
+
+from functools import cache
+
+from torch import Tensor
+
+from fedkin.core.seeds import derive_generator
+from fedkin.data.reading.sources import load
+from fedkin.nn.descent import Descent, descend
+from fedkin.nn.encoder import Encoder
+
+
+@cache
+def digits() -> tuple[Tensor, Tensor]:
+    """Pictures in [0, 1] and their classes."""
+    data = load("digits")
+    assert data.y is not None
+    return data.x, data.y
+
+
+@cache
+def learnt() -> tuple[Encoder, Tensor]:
+    """A small encoder trained for a moment, and its model."""
+    x, _ = digits()
+    encoder = Encoder.of({"name": "dense-autoencoder", "shape": list(x.shape[1:]), "output": "sigmoid"})
+    how = Descent(epochs=10, batch_size=32, optimizer="adam", learning_rate=3e-3)
+    vector, _ = descend(encoder, encoder.initial(derive_generator(0)), x, x, derive_generator(1), how)
+    return encoder, vector
+
+
+@cache
+def convolutional() -> tuple[Encoder, Tensor]:
+    """One with batch norms, untrained, for pictures of 16 x 16."""
+    encoder = Encoder.of({"name": "conv-autoencoder", "shape": [1, 16, 16], "output": "sigmoid"})
+    return encoder, encoder.initial(derive_generator(0))

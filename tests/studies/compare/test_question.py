@@ -1,0 +1,157 @@
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.studies.compare import question_of
+from fedkin.studies.compare.candidates import Candidate
+from site_files import sites
+
+
+def test_data_are_dealt_out_for_groups_of_samples() -> None:
+    question = question_of("blobs")
+    assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
+    assert question.name == "blobs-own-class"
+    assert "--question clients" in question.told
+
+
+@pytest.mark.parametrize(
+    ("scenario", "family"), [("own-class", "samples"), ("label-skew", "samples"), ("rotation", "clients"),
+                             ("iid", "clients"), ("label-groups", "clients")]
+)  # fmt: skip
+def test_the_scenario_tells_what_is_to_be_grouped(scenario: str, family: str) -> None:
+    question = question_of(scenario, seed=7)
+    assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
+    assert question.name == f"digits-{scenario}-seed7"
+
+
+def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
+    assert question_of("digits", methods=["ocfl", "ifca"]).scenario == "label-groups"
+    assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
+    assert question_of("rotation", methods=["kfed"]).family == "samples"
+    assert question_of("rotation", asked="samples").family == "samples"
+    assert question_of("digits", asked="clients").scenario == "label-groups"
+    assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
+
+
+def test_files_of_sites_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
+    folder = sites(tmp_path / "hospitals")
+    samples = question_of(folder)
+    assert (samples.family, samples.scenario, samples.name) == ("samples", "sites", "hospitals-sites")
+    assert len(samples.population(samples.config(Candidate("kfed", 2), 0)).clients) == 3
+    clients = question_of(folder, asked="clients")
+    assert (clients.family, clients.name) == ("clients", "hospitals-sites-clients")
+    config = clients.config(Candidate("ocfl"), 0)
+    assert config.scenario.test_share == 0.2
+    assert clients.population(config).tests
+
+
+def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'seed = 5\n[data]\nsource = "wine"\n[scenario]\nname = "label-skew"\nclients = 4\n[engine]\nworkers = 1\n'
+        '[method]\nname = "fedcref"\nrounds = 3\n'
+    )
+    question = question_of(str(file), settings=["scenario.clients=6", "method.rounds=2"])
+    config = question.config(Candidate("kfed", 3), 8)
+    assert (question.seed, config.seed, config.data_seed) == (5, 8, 5)
+    assert (config.data.source, config.scenario.clients, config.engine.workers) == ("wine", 6, 1)
+    assert config.method_name == "kfed"
+    assert config.method.n_clusters == 3
+
+
+def test_settings_of_methods_are_for_the_runs_of_an_experiment_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[method]\nname = "ocfl"\nrounds = 50\nwings = 2\n[target]\nmetric = "ari"\n[tracking]\nto = []\n')
+    assert question_of(str(file)).settings == {}
+    question = question_of(str(file), scenario="label-groups", settings=["method.rounds=3"])
+    assert question.config(Candidate("ocfl"), 0).method.rounds == 3
+    assert question.config(Candidate("ocfl"), 0).target.metric is None
+
+
+@pytest.mark.parametrize("setting", ["target.reach=0.9", "target.stop=true", "target=3"])
+def test_targets_are_refused(setting: str) -> None:
+    with pytest.raises(FedkinError, match=r"^--set target\.\* cannot be applied to a comparison, whose runs all come"):
+        question_of("digits", settings=[setting])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('data = "digits"', "'data' is 'digits'"),
+        ('scenario = "iid"', "'scenario' is 'iid'"),
+        ("evaluation = 3", "'evaluation' is 3"),
+        ("engine = [1]", r"'engine' is \[1\]"),
+    ],
+)
+def test_what_is_no_section_is_refused(tmp_path: Path, text: str, value: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(FedkinError, match=rf"^{value} in .*mine\.toml; it should be a section, \["):
+        question_of(str(file), clients=3)
+    with pytest.raises(FedkinError, match=rf"^{value} on the command line; it should be a section, \["):
+        question_of("digits", settings=[text.replace(" = ", "=", 1)])
+
+
+def test_a_scenario_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[scenario]\nname = [1]\n")
+    with pytest.raises(FedkinError, match=r"Unknown scenario '\[1\]'"):
+        question_of(str(file))
+
+
+def test_settings_of_methods_go_to_those_that_have_them() -> None:
+    question = question_of("label-groups", settings=["method.rounds=4", "data.scaling=none"], clients=6)
+    assert question.config(Candidate("ocfl"), 0).method.rounds == 4
+    config = question.config(Candidate("ifca", 2), 1)
+    assert (config.method.rounds, config.method.n_clusters, config.data.scaling) == (4, 2, "none")
+    assert config.scenario.clients == 6
+
+
+def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
+    question = question_of("wine", seed=3)
+    one, other = (question.population(question.config(Candidate("kfed", 3), seed)) for seed in (3, 4))
+    assert all((a.x == b.x).all() for a, b in zip(one.clients, other.clients, strict=True))
+    another = question_of("wine", seed=4)
+    third = another.population(another.config(Candidate("kfed", 3), 4))
+    assert any(a.x.shape != b.x.shape or (a.x != b.x).any() for a, b in zip(one.clients, third.clients, strict=True))
+
+
+def test_a_question_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(FedkinError, match="--question is 'sites'; it should be samples, clients or auto"):
+        question_of("digits", asked="sites")
+
+
+@pytest.mark.parametrize(("what", "option"), [("digits", "data"), ("rotation", "scenario")])
+def test_what_is_said_twice_is_refused(what: str, option: str) -> None:
+    with pytest.raises(FedkinError, match=f"'{what}' names the {option} already; leave --{option} wine out"):
+        question_of(what, **{option: "wine"})
+
+
+@pytest.mark.parametrize(("key", "hint"), [("n_clusters", "--clusters says"), ("wings", "no method has this key")])
+def test_settings_that_no_method_can_take_are_refused(key: str, hint: str) -> None:
+    with pytest.raises(FedkinError, match=f"method.{key} cannot be applied.*{hint}"):
+        question_of("digits", settings=[f"method.{key}=4"])
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match="Cannot read"):
+        question_of(str(tmp_path / "none.toml"))
+
+
+def test_a_single_site_is_refused(tmp_path: Path) -> None:
+    question = question_of(sites(tmp_path / "alone", count=1))
+    with pytest.raises(FedkinError, match="makes one site only with scenario 'sites'; a comparison needs 2 or more"):
+        question.population(question.config(Candidate("kfed", 2), 0))
+
+
+def test_clients_without_labels_are_refused(tmp_path: Path) -> None:
+    question = question_of("own-class", data="blobs", asked="clients")
+    with pytest.raises(FedkinError, match="have no labels, which methods that group clients learn from"):
+        question.population(question.config(Candidate("ocfl"), 0))
+
+
+def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
+    question = question_of("label-groups", settings=["scenario.test_share=0"])
+    with pytest.raises(FedkinError, match=r"hold out nothing to judge models by; set scenario\.test_share above 0"):
+        question.population(question.config(Candidate("ocfl"), 0))

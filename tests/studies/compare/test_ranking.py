@@ -1,0 +1,131 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.studies.compare.candidates import Candidate, Selection
+from fedkin.studies.compare.judging import CandidateScore
+from fedkin.studies.compare.ranking import Choice, best_numbers, chosen, chosen_by_truth, truth_of
+
+SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "fedcref", "sda-fc"))
+CLIENTS = Selection("clients", ("local", "fedavg", "ocfl", "embedding", "ifca"))
+KFED, KMEANS, KIN, FFCM = Candidate("kfed", 3), Candidate("kmeans", 3), Candidate("kin-graph"), Candidate("ffcm", 3)
+
+
+def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 1000, **more: Any) -> CandidateScore:
+    measures = {"cohesion": cohesion} | ({} if stability is None else {"stability": stability})
+    labels = (np.array(more.get("labels", [0, 0, 1, 1, 2, 2])),)
+    return CandidateScore(measures, more.get("truth", {}), (), more.get("groups", (3, 3)), moved, 1.0, labels)
+
+
+def of_clients(scores: list[float | None], stability: float = 1.0, moved: float = 1000) -> CandidateScore:
+    known = [score for score in scores if score is not None]
+    measures = {"accuracy": sum(known) / len(known), "stability": stability}
+    return CandidateScore(measures, {}, tuple(scores), (2, 2), moved, 1.0, (np.array([0, 1]),))
+
+
+def test_the_most_cohesive_is_taken() -> None:
+    verdicts = {KFED: of_samples(0.6), KIN: of_samples(0.7, 0.5, 9000), FFCM: of_samples(0.65)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.05))
+
+
+def test_among_equals_the_stable_are_taken_and_among_these_the_cheap() -> None:
+    verdicts = {
+        KFED: of_samples(0.69, 0.80, 10),
+        KIN: of_samples(0.70, 0.97, 500),
+        FFCM: of_samples(0.69, 0.99, 900),
+        Candidate("fedcref"): of_samples(0.5, 1.0, 1),
+    }
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 2, 1, pytest.approx(0.2))
+
+
+def test_who_forms_other_groups_is_no_equal() -> None:
+    """However stable it is, and however near its cohesion."""
+    verdicts = {KIN: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.005))
+
+
+def test_a_single_run_is_less_stable_than_any() -> None:
+    verdicts = {KFED: of_samples(0.70, None, 10), KIN: of_samples(0.69, 0.2, 500)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 0, None)
+
+
+def test_where_all_have_run_once_the_score_decides() -> None:
+    verdicts = {KFED: of_samples(0.69, None, 10), KIN: of_samples(0.70, None, 500)}
+    assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 1, None)
+
+
+def test_yardsticks_and_copies_are_never_taken() -> None:
+    best = {KMEANS: of_samples(0.9), Candidate("sda-fc", 3): of_samples(0.95)}
+    assert chosen(SAMPLES, best) is None
+    taken = chosen(SAMPLES, best | {KFED: of_samples(0.1)})
+    assert taken is not None
+    assert taken.candidate == KFED
+
+
+def test_one_group_of_all_samples_is_no_answer() -> None:
+    assert chosen(SAMPLES, {KIN: of_samples(0.0, groups=(1, 1))}) is None
+    taken = chosen(SAMPLES, {KIN: of_samples(0.0, groups=(1, 1)), KFED: of_samples(-0.1)})
+    assert taken is not None
+    assert taken.candidate == KFED
+
+
+def test_clients_are_served_best() -> None:
+    ocfl, local = Candidate("ocfl"), Candidate("local")
+    verdicts = {ocfl: of_clients([0.9, 0.8, 0.95, 0.9]), local: of_clients([0.7, 0.6, 0.75, 0.7])}
+    choice = chosen(CLIENTS, verdicts)
+    assert choice == Choice(ocfl, 0, 0, pytest.approx(0.2))
+
+
+def test_within_the_error_of_the_difference_methods_that_group_are_preferred() -> None:
+    ocfl, local, ifca = Candidate("ocfl"), Candidate("local"), Candidate("ifca", 2)
+    verdicts = {
+        local: of_clients([0.90, 0.80, 0.95, None]),
+        ocfl: of_clients([0.95, 0.74, 0.95, 0.5]),
+        ifca: of_clients([0.5, 0.5, 0.5, 0.5], moved=1),
+    }
+    choice = chosen(CLIENTS, verdicts)
+    assert choice is not None
+    assert choice.candidate == ocfl
+    assert choice.rivals == 0
+    worse = verdicts | {ocfl: of_clients([0.80, 0.71, 0.85, 0.5])}
+    choice = chosen(CLIENTS, worse)
+    assert choice is not None
+    assert choice.candidate == local
+
+
+def test_clients_as_well_served_take_the_fewer_groups() -> None:
+    ocfl, ifca = Candidate("ocfl"), Candidate("ifca", 3)
+    finer = dataclasses.replace(of_clients([0.9, 0.8, 0.95, 0.9], moved=1), groups=(4, 4))
+    choice = chosen(CLIENTS, {ocfl: of_clients([0.9, 0.8, 0.9, 0.91], moved=9000), ifca: finer})
+    assert choice == Choice(ocfl, 1, 1, None)
+
+
+def test_a_method_takes_the_number_that_scores_best() -> None:
+    verdicts = {
+        Candidate("kfed", 2): of_samples(0.5),
+        Candidate("kfed", 4): of_samples(0.7),
+        Candidate("kfed", 8): of_samples(0.7),
+        KIN: of_samples(0.6),
+    }
+    assert best_numbers("samples", verdicts) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN}
+
+
+def test_the_truth_takes_the_number_that_agrees_best_with_it() -> None:
+    verdicts = {
+        Candidate("kfed", 2): of_samples(0.9, truth={"ari": 0.4}),
+        Candidate("kfed", 4): of_samples(0.7, truth={"ari": 0.8}),
+        KIN: of_samples(0.6),
+    }
+    assert best_numbers("samples", verdicts, truth_of) == {"kfed": Candidate("kfed", 4), "kin-graph": KIN}
+
+
+def test_the_truth_chooses_where_it_is_asked() -> None:
+    verdicts = {
+        KMEANS: of_samples(0.9, truth={"ari": 1.0}),
+        KFED: of_samples(0.8, truth={"ari": 0.4}),
+        KIN: of_samples(0.2, truth={"ari": 0.6}),
+    }
+    assert chosen_by_truth(SAMPLES, verdicts) == Choice(KIN)
+    assert chosen_by_truth(SAMPLES, {KFED: of_samples(0.8)}) is None

@@ -1,0 +1,80 @@
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import Progress, resume
+from fedkin.studies.compare.worker_process import Worker
+
+TOY = ["scenario.name=toy", "engine.workers=1"]
+
+
+class Heard(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.steps: list[Any] = []
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def step(self, line: Any, seconds: float) -> None:
+        self.steps.append(line["step"])
+
+
+def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:
+    with Worker() as worker:
+        first, second = Heard(), Heard()
+        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, first)
+        process = worker._process
+        with pytest.raises(FedkinError, match=r"'nowhere.csv' does not exist"):
+            worker.run(load_config("kfed", ["data.source=nowhere.csv"]), tmp_path / "refused", 300, 300, Heard())
+        with pytest.raises(FedkinError, match="it failed with RuntimeError: The size of tensor"):
+            worker.run(load_config("toy", ["data.source=iris"]), tmp_path / "failed", 300, 300, Heard())
+        assert worker.run(load_config("toy", [*TOY, "seed=1"]), tmp_path / "second", 300, 300, second)
+        assert worker._process is process
+        assert first.steps == second.steps == [1, 2, 3, 4]
+        assert first.phases[0] == "Reading digits"
+        assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, second)
+        assert len(second.steps) == 4  # what is finished is not touched
+    assert process is not None
+    assert process.poll() is not None
+    files = [(tmp_path / name / "labels" / "site-0.csv").read_text() for name in ("first", "second")]
+    assert all(text.startswith("row,group\n") for text in files)
+
+
+def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> None:
+    config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
+
+    class Interrupter(Heard):
+        def step(self, line: Any, seconds: float) -> None:
+            raise KeyboardInterrupt
+
+    with Worker() as worker:
+        assert not worker.run(config, tmp_path / "run", 300, 0.05, Heard())  # it has not even started
+        assert worker._process is None
+        assert not (tmp_path / "run").exists()
+        with pytest.raises(KeyboardInterrupt):
+            worker.run(config, tmp_path / "run", 300, 300, Interrupter())
+        assert worker._process is None
+        heard = Heard()
+        assert worker.run(config, tmp_path / "run", 300, 300, heard)
+        assert not worker.run(load_config("toy", [*TOY, "method.pause=9"]), tmp_path / "long", 0.3, 300, Heard())
+        assert worker._process is None
+    assert heard.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
+    resume(tmp_path / "run")
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_process_that_dies_is_told(tmp_path: Path, toy: None) -> None:
+    with Worker() as worker:
+        worker._order(load_config("toy", TOY), tmp_path / "run")
+        assert worker._process is not None
+        worker._process.kill()
+        with pytest.raises(FedkinError, match="its process ended with code -9"):
+            worker._next(time.monotonic() + 60)
+        assert worker._process is None
