@@ -2,10 +2,10 @@
 
 ``python benchmarks/association_rules.py digits:50 mnist:500 --dirtiness 0 0.3 0.5 --seeds 0 1 2``
 
-For every data set (name:samples per class), dirtiness and seed, sites train their models once and are asked once. One
+For every data set (name:samples per class), dirtiness and seed, clients train their models once and are asked once. One
 line each for the held-out rule and for the paper's: mean statistic of pairs of one class and of pairs of different
 classes; the range of cuts (or thresholds) that give exactly the true classes; the cut chosen and its adjusted Rand
-index between groups and classes of clusters; and the best index that any cut could give.
+index between clusters and classes of clusters; and the best index that any cut could give.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _line(scenario: LabelSkew, seed: int, rule: str) -> str:
 
 
 def _score(graph: AssociationGraph, classes: np.ndarray) -> float:
-    groups = graph.groups()
-    found = [groups[site][cluster] for site, cluster in graph.nodes]
+    clusters = graph.clusters()
+    found = [clusters[site][cluster] for site, cluster in graph.nodes]
     return float(adjusted_rand_score(classes, found))
 
 

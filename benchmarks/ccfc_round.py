@@ -3,9 +3,9 @@
     git clone https://github.com/Jarvisyan/CCFC-pytorch theirs
     python benchmarks/ccfc_round.py --theirs theirs --samples 512 --repeats 3
 
-Both train the same network on the same images of random blobs, so many at each of ten sites, in batches of 128, on one
+Both train the same network on the same images of random blobs, so many at each of ten clients, in batches of 128, on one
 thread; each measurement is a process of its own, and the two take turns. Times are processor time of the process, so
-that other work on the machine counts little: of the second round, whole, and of the training of one site in it.
+that other work on the machine counts little: of the second round, whole, and of the training of one client in it.
 Both phases are measured: by views, and by clusters (``main.py`` of the authors, given a model that is trained already).
 In a round of either phase theirs clusters all samples; fedkin does so where the method needs it, which is by clusters.
 
@@ -43,7 +43,7 @@ SITES, BATCH, LATENT = 10, 128, 256
 PHASES = ("views", "clusters")
 
 Seconds = dict[str, float]
-"""Of a whole ``round``, and of one site's ``training`` in it."""
+"""Of a whole ``round``, and of one client's ``training`` in it."""
 
 
 def images(samples: int) -> np.ndarray[Any, Any]:
@@ -70,7 +70,7 @@ def ours(samples: int, phase: str, precision: str) -> Seconds:
     began, trained = process_time(), fed.seconds
     method.step(fed, state)
     whole = process_time() - began
-    # By clusters a task also groups and clusters the site's samples; at the authors' that is not part of the training.
+    # By clusters a task also clusters and clusters the client's samples; at the authors' that is not part of the training.
     return {"round": whole, "training": (fed.seconds - trained) / SITES if phase == "views" else nan}
 
 
@@ -100,7 +100,7 @@ class _EnoughError(Exception):
 
 
 class _Watch:
-    """Takes the place of the progress bar that every training of a site runs through."""
+    """Takes the place of the progress bar that every training of a client runs through."""
 
     def __init__(self) -> None:
         self.begun: list[float] = []
@@ -256,7 +256,7 @@ def main() -> None:
     """Print one row per phase and contestant, times in milliseconds per sample."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--theirs", type=Path, help="folder with the authors' code")
-    parser.add_argument("--samples", type=int, default=512, help="of each of ten sites")
+    parser.add_argument("--samples", type=int, default=512, help="of each of ten clients")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--contestant", help=argparse.SUPPRESS)
     parser.add_argument("--phase", help=argparse.SUPPRESS)

@@ -1,7 +1,7 @@
 """Seconds, share of the matrix-product rate and memory of k-FED and FFCM.
 
 ``python benchmarks/centroid_methods.py`` takes 100 clients with 10,000 samples and 1,000 with 700, of 784 numbers each:
-ten groups with much noise, made once and held by all clients together. FFCM runs a few rounds.
+ten clusters with much noise, made once and held by all clients together. FFCM runs a few rounds.
 
 The arithmetic counted is that of products and sums over all samples: subspace iteration and Lloyd's algorithm of k-FED,
 the products of fuzzy c-means. It is divided by the processor time of all clients together, and that by the rate at

@@ -1,11 +1,11 @@
-"""Tables 1 and 2 of CCFC (Liu, Yan, Zhang): NMI and kappa of groups of samples by heterogeneity, beside the paper's.
+"""Tables 1 and 2 of CCFC (Liu, Yan, Zhang): NMI and kappa of clusters of samples by heterogeneity, beside the paper's.
 
     python benchmarks/clustering_table.py run RUNS --data mnist --methods kfed kin-graph --shares 0 0.5 1 --seeds 0 1
     python benchmarks/clustering_table.py show RUNS
 
 Runs are ordinary folders in RUNS, called ``<data>-<method>-p<share>-a<absent>-s<seed>``, and are resumed or skipped if
 they are there already. ``--absent`` is the share of clients that never takes part (figure 6), ``--label`` a name for
-the line where ``--set`` makes it another one, such as one with the number of groups given.
+the line where ``--set`` makes it another one, such as one with the number of clusters given.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def show(runs: Path) -> None:
             some = next(iter(by_share.values()))
             fraction = f"{load_config(some[0] / CONFIG).scenario.fraction:g}"
             print(f"| {data} | {line} | {absent} | {fraction} | {_seeds(by_share)} | {' | '.join(cells)} |")
-    print(f"\n| data | method | absent | groups | steps | MB | seconds |\n{'|---' * 7}|")
+    print(f"\n| data | method | absent | clusters | steps | MB | seconds |\n{'|---' * 7}|")
     for (data, line, absent), by_share in found.items():
         folders = [folder for share in sorted(by_share) for folder in by_share[share]]
         print(f"| {data} | {line} | {absent} | {' | '.join(_costs(folders))} |")
@@ -125,13 +125,13 @@ def _seeds(by_share: dict[str, list[Path]]) -> str:
 
 
 def _costs(folders: list[Path]) -> list[str]:
-    groups = [json.loads((folder / "result.json").read_text())["result"]["n_groups"] for folder in folders]
+    clusters = [json.loads((folder / "result.json").read_text())["result"]["n_clusters"] for folder in folders]
     lines = [_last(folder) for folder in folders]
     seconds = [
         sum(json.loads(line)["seconds"] for line in (folder / TIMING).read_text().splitlines()) for folder in folders
     ]
     return [
-        str(groups[0]) if len(set(groups)) == 1 else f"{min(groups)} to {max(groups)}",
+        str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)} to {max(clusters)}",
         f"{mean(line['step'] for line in lines):.0f}",
         f"{mean((line['sent'] + line['received']) / 1e6 for line in lines):.1f}",
         f"{mean(seconds):.0f}",

@@ -24,7 +24,7 @@ CLIENTS = {
     "personal_accuracy": "personal accuracy", "personal_f1": "personal F1", "global_accuracy": "global accuracy",
     "global_f1": "global F1", "learning_gap": "gap", "ari": "ARI", "purity": "purity",
 }  # fmt: skip
-"""Measures of groups of clients, and their columns."""
+"""Measures of clusters of clients, and their columns."""
 
 
 def read(folder: Path) -> Row | None:
@@ -40,10 +40,10 @@ def read(folder: Path) -> Row | None:
 
 
 def of_clients(lines: list[dict[str, Any]], target: dict[str, Any]) -> Row:
-    """Of a run that groups clients; ``to target`` is the step that reached the experiment's target."""
+    """Of a run that clusters clients; ``to target`` is the step that reached the experiment's target."""
     last = lines[-1]
     row = {name: last["metrics"].get(key, nan) for key, name in CLIENTS.items()}
-    row["groups"] = last["values"]["groups"]
+    row["clusters"] = last["values"]["clusters"]
     row["formed in"] = formed(lines) or nan
     if target["metric"] != "none" and target["reach"] != "none":
         found = reached(lines, target["metric"], target["reach"])
@@ -53,18 +53,18 @@ def of_clients(lines: list[dict[str, Any]], target: dict[str, Any]) -> Row:
 
 
 def of_samples(lines: list[dict[str, Any]]) -> Row:
-    """Of a run that groups samples."""
+    """Of a run that clusters samples."""
     first, last = lines[0], lines[-1]
     return {
         "ACC": last["metrics"]["accuracy"],
         "ACC it. 1": first["metrics"]["accuracy"],
         "ARI": last["metrics"]["ari"],
-        "groups": last["values"]["groups"],
+        "clusters": last["values"]["clusters"],
         "communities": last["values"]["communities"],
         "classes held twice": last["metrics"]["target"],
-        "isolated start": first["values"]["clusters"],
-        "isolated end": last["values"]["isolated"],
-        "wrong %": 100 * last["metrics"]["wrong"],
+        "unmatched start": first["values"]["local_clusters"],
+        "unmatched end": last["values"]["unmatched"],
+        "wrong %": 100 * last["metrics"]["false_matches"],
         "iterations": len(lines),
         "MB": (last["sent"] + last["received"]) / 1e6,
     }

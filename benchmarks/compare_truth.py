@@ -3,7 +3,7 @@
     python benchmarks/compare_truth.py OUT --seeds 0 1 2 3 4 --budget 10m
 
 compares on three federations, one line each as soon as it is there: samples of digits and of blobs, dealt out by class,
-and clients of digits in three groups of labels. The truth has no part in what is recommended. A comparison that was
+and clients of digits in three clusters of labels. The truth has no part in what is recommended. A comparison that was
 stopped goes on, and one that has come to its end is not made again. Needs no network.
 """
 
@@ -16,7 +16,7 @@ from statistics import mean, stdev
 
 from fedkin.studies.compare import Comparison, Options, compared, question_of
 
-FEDERATIONS = ("digits", "blobs", "label-groups")
+FEDERATIONS = ("digits", "blobs", "label-clusters")
 """What is compared: data, dealt out by class, and a scenario."""
 HEADINGS = ("federation", "seed", "recommended", "its ARI", "best by ARI", "its ARI", "behind", "methods finished", "s")
 

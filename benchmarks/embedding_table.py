@@ -1,4 +1,4 @@
-"""Tables III to V of Prigent et al. (2024): accuracy, rounds and cost of grouping before training, beside the paper's.
+"""Tables III to V of Prigent et al. (2024): accuracy, rounds and cost of clustering before training, beside the paper's.
 
     python benchmarks/embedding_table.py run RUNS --data mnist --methods federated central --encoder fashion.safetensors
     python benchmarks/embedding_table.py show RUNS
@@ -47,7 +47,7 @@ PRETRAINING = {"mnist": (10, 3), "cifar10": (10, 1), "pacs": (30, 3)}
 """Rounds and epochs of federated pre-training, half of the clients in each."""
 
 MIN_SIZE = {"mnist": 10, "cifar10": 10, "pacs": 5}
-"""Of a group, in the authors' code."""
+"""Of a cluster, in the authors' code."""
 
 METHODS: dict[str, dict[str, Any]] = {
     "federated": {"name": "embedding"},
@@ -131,7 +131,7 @@ def show(runs: Path, reach: float | None = None) -> None:
         match = re.fullmatch(r"(\w+)-(\w+)-s\d+", folder.name)
         if match and match[1] in SETTINGS and match[2] in METHODS:
             found[match[1], match[2]].append(folder)
-    print("| data | method | model | rounds | seeds | ARI | groups | rounds to target | final accuracy % | paper |")
+    print("| data | method | model | rounds | seeds | ARI | clusters | rounds to target | final accuracy % | paper |")
     print("|---" * 10 + "|")
     for (data, method), folders in found.items():
         print(f"| {data} | {method} | {' | '.join(accuracy_of(folders, reach))} | {PAPER[data][method]} |")
@@ -165,20 +165,20 @@ def costs_to(folders: list[Path], reach: float | None) -> list[list[str]]:
 
 
 def accuracy_of(folders: list[Path], reach: float | None) -> list[str]:
-    """Model, rounds, seeds, ARI, groups, rounds to the target, final accuracy: mean of the last five evaluations."""
+    """Model, rounds, seeds, ARI, clusters, rounds to the target, final accuracy: mean of the last five evaluations."""
     config = load_config(folders[0] / CONFIG)
-    ari, groups, rounds, final = [], [], [], []
+    ari, clusters, rounds, final = [], [], [], []
     for folder in folders:
         lines = records(folder)
         scores = [line["metrics"]["personal_accuracy"] for line in lines if "personal_accuracy" in line["metrics"]]
         final.append(100 * mean(scores[-_LAST:]))
         ari.append(lines[-1]["metrics"]["ari"])
-        groups.append(str(lines[-1]["values"]["groups"]))
+        clusters.append(str(lines[-1]["values"]["clusters"]))
         when = reached(lines, "personal_accuracy", reach or config.target.reach or 1.0)
         rounds.append(str(training_rounds(lines, when[0])) if when else "–")
     return [
         config.method.module, str(config.method.rounds), str(len(folders)), spread(ari, 2),
-        ", ".join(groups), ", ".join(rounds), spread(final, 2),
+        ", ".join(clusters), ", ".join(rounds), spread(final, 2),
     ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """How fast is one FedCRef iteration, and where does the time go?
 
-Runs one iteration on the local engine with synthetic images at the default size (25 sites of 2 to 5 clusters, 500
+Runs one iteration on the local engine with synthetic images at the default size (25 clients of 2 to 5 clusters, 500
 samples each) and prints every speed as a ratio measured in the same run: to the matrix-product rate the machine gives
 at that moment, and to a plain PyTorch loop over the same models. Machines are shared and noisy: the rate is measured
 before, between and after all exchanges, by the wall's clock and by the processor's, and loops are timed in alternation.
@@ -46,7 +46,7 @@ def clock(processor: Callable[[], float] = process_time) -> Pair:
 
 
 def synthetic_clients(sites: int, samples: int, features: int) -> list[Client]:
-    """Sites with 2 to 5 of ten classes, `samples` images of each, dark for the most part; they bring their labels."""
+    """Clients with 2 to 5 of ten classes, `samples` images of each, dark for the most part; they bring their labels."""
     rng, clients = derive_generator(0, "benchmark"), []
     means, bases = torch.randn(10, 1, features, generator=rng), torch.randn(10, 8, features, generator=rng)
     for site in range(sites):
@@ -145,7 +145,7 @@ class TimedFederation(LocalFederation):
 
 
 def one_iteration(method: FedCRefMethod, clients: Sequence[Client], workers: int, rate: MachineRate) -> dict[str, Any]:
-    """Time FedCRef's first iteration, the sites' first clustering excluded."""
+    """Time FedCRef's first iteration, the clients' first clustering excluded."""
     fed = TimedFederation(clients, workers, rate)
     state = method.init(fed)
     start = clock() - rate.spent
@@ -205,7 +205,7 @@ def ratios_to_plain_loops(method: FedCRefMethod, clients: Sequence[Client], work
 
 
 def print_report(report: Mapping[str, Any]) -> None:
-    data = "{sites} sites, {clusters} clusters of {samples} samples, {features} features"
+    data = "{clients} clients, {clusters} clusters of {samples} samples, {features} features"
     print(f"{data}; {{workers}} workers, load {{load_before:.1f}} -> {{load_after:.1f}}".format(**report))
     spread = dict(zip(("GFLOP/s", "GFLOP per processor second"), np.transpose(report["rates"]) / 1e9, strict=True))
     spread |= {f"times as long: {name}": ratios for name, ratios in report["ratios"].items()}
@@ -217,7 +217,7 @@ def print_report(report: Mapping[str, Any]) -> None:
         print("{:26}{:10.1f}".format(name, phase["operations"] / 1e9), end="")
         print("{:10.2f}{:10.2f}{:10.1%}{:10.1%}".format(*phase["seconds"], *phase["shares"]))
     sent, received, memory = (report[name] >> 20 for name in ("bytes_sent", "bytes_received", "peak_memory"))
-    print(f"\n{sent} MiB sent to sites, {received} MiB received; peak memory {memory} MiB")
+    print(f"\n{sent} MiB sent to clients, {received} MiB received; peak memory {memory} MiB")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Agreement of the groups with the hidden ones against the flip rate (Prigent et al. 2024, figure 4).
+"""Agreement of the clusters with the hidden ones against the flip rate (Prigent et al. 2024, figure 4).
 
 ``python benchmarks/flip_rates.py mnist fashion.safetensors``, or ``cifar10``, or ``federated`` for the encoder:
 clients of the scenario `rotation` (grey images) or `label-flip` (colour) encode their data once per seed, as the
-method `embedding` has them do, or of `domain` for PACS; bits are then flipped and grouped for every flip rate and
+method `embedding` has them do, or of `domain` for PACS; bits are then flipped and clustered for every flip rate and
 mode. Prints a table of the mean ARI, and writes one JSON line per seed as it goes.
 """
 
@@ -32,22 +32,22 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.methods.clients.embedding.embedding_tasks import true_bits
 from fedkin.methods.clients.embedding.prototype_matching import matched
-from fedkin.methods.clients.one_shot.tree_cuts import group
+from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.privacy.randomised_response import flipped
 
 RATES = [at / 20 for at in range(11)]
 
-Grouper = Callable[[Tensor, float, torch.Generator], Tensor]
+Clusterer = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
-def modes(known: int, least: int) -> dict[str, Grouper]:
-    """Ways to group messages, by name, groups of `least` clients; the last is told the number of groups."""
+def modes(known: int, least: int) -> dict[str, Clusterer]:
+    """Ways to cluster messages, by name, clusters of `least` clients; the last is told the number of clusters."""
     return {
-        "bayes": lambda x, rate, rng: group(x, "bayes", least, rng).labels,
-        "bayes, groups of 2 allowed": lambda x, rate, rng: group(x, "bayes", 2, rng).labels,
-        "exact, paper's objective": lambda x, rate, rng: group(x, "exact", least, rng, objective="paper").labels,
-        "exact": lambda x, rate, rng: group(x, "exact", least, rng, flips=rate).labels,
-        "gap": lambda x, rate, rng: group(x, "gap", least, rng, flips=rate).labels,
+        "bayes": lambda x, rate, rng: cluster(x, "bayes", least, rng).labels,
+        "bayes, clusters of 2 allowed": lambda x, rate, rng: cluster(x, "bayes", 2, rng).labels,
+        "exact, paper's objective": lambda x, rate, rng: cluster(x, "exact", least, rng, objective="paper").labels,
+        "exact": lambda x, rate, rng: cluster(x, "exact", least, rng, flips=rate).labels,
+        "gap": lambda x, rate, rng: cluster(x, "gap", least, rng, flips=rate).labels,
         f"k-means, told {known}": lambda x, rate, rng: torch.from_numpy(
             KMeans(known, n_init=10, random_state=0).fit_predict(x.numpy())
         ),
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("encoder", help="file of an encoder, or 'federated'")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--clients", type=int, default=100)
-    parser.add_argument("--least", type=int, default=10, help="clients of a group")
+    parser.add_argument("--least", type=int, default=10, help="clients of a cluster")
     parser.add_argument("--form", choices=["classes", "prototypes"], default="classes")
     parser.add_argument("--set", action="append", default=[], help="a hyper-parameter of the method, name=JSON value")
     parser.add_argument("--out", type=Path, help="file for one JSON line per seed")
@@ -95,10 +95,10 @@ def dealer(name: str, clients: int) -> Callable[[int], Population]:
 
 
 def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: int) -> dict[str, Any]:
-    """ARI and number of groups of every mode at every flip rate."""
+    """ARI and number of clusters of every mode at every flip rate."""
     bits = clean_bits(population, method, seed)
-    groups = population.groups
-    assert groups is not None
+    clusters = population.clusters
+    assert clusters is not None
     found: dict[str, Any] = {}
     for at, rate in enumerate(RATES):
         rng = derive_generator(seed, "flips", at)
@@ -106,11 +106,11 @@ def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: i
         points = sent.flatten(1)
         if method.form == "prototypes":
             points = matched(points, sent.shape[1])[1]
-        for name, grouper in modes(len(groups.unique()), least).items():
-            labels = grouper(points, rate, derive_generator(seed, "grouping", at))
-            told = found.setdefault(name, {"ari": [], "groups": []})
-            told["ari"].append(adjusted_rand(groups.numpy(), labels.numpy()))
-            told["groups"].append(int(labels.max()) + 1)
+        for name, clusterer in modes(len(clusters.unique()), least).items():
+            labels = clusterer(points, rate, derive_generator(seed, "clustering", at))
+            told = found.setdefault(name, {"ari": [], "clusters": []})
+            told["ari"].append(adjusted_rand(clusters.numpy(), labels.numpy()))
+            told["clusters"].append(int(labels.max()) + 1)
     return found
 
 
@@ -129,11 +129,11 @@ def clean_bits(population: Population, method: EmbeddingMethod, seed: int) -> li
 
 
 def table(lines: list[dict[str, Any]]) -> str:
-    """Mean ARI over seeds, and the range of the number of groups at a flip rate of 0.1, as Markdown."""
-    rows = [f"| mode | {' | '.join(f'{rate:.2f}' for rate in RATES)} | groups at 0.10 |", "|---" * 13 + "|"]
+    """Mean ARI over seeds, and the range of the number of clusters at a flip rate of 0.1, as Markdown."""
+    rows = [f"| mode | {' | '.join(f'{rate:.2f}' for rate in RATES)} | clusters at 0.10 |", "|---" * 13 + "|"]
     for name in (name for name in lines[0] if name != "seed"):
         means = np.mean([line[name]["ari"] for line in lines], axis=0)
-        counts = [line[name]["groups"][2] for line in lines]
+        counts = [line[name]["clusters"][2] for line in lines]
         cells = " | ".join(f"{mean:.2f}" for mean in means)
         rows.append(f"| {name} | {cells} | {min(counts)}-{max(counts)} |")
     return "\n".join(rows)

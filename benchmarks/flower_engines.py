@@ -2,7 +2,7 @@
 
 ``python benchmarks/flower_engines.py FOLDER --methods fedavg ifca kfed``
 
-FOLDER is new, and keeps the runs. Four sites with scikit-learn's digits are reached on the local engine, in Flower's
+FOLDER is new, and keeps the runs. Four clients with scikit-learn's digits are reached on the local engine, in Flower's
 simulation, and as real SuperNodes with TLS and keys, all on this machine; one row per method and engine. Seconds are
 the median over rounds, with the least and the greatest.
 """
@@ -36,19 +36,22 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True)
     data = options.folder / "data"
-    files = written(data, digits(4, groups=2))
+    files = written(data, digits(4, clusters=2))
     rows = []
     for name in options.methods:
         for engine in ("local", "flower"):
             out = options.folder / f"{name}-{engine}"
-            here = ["--data", str(data), "--scenario", "sites", "--engine", engine, "--out", str(out)]
+            here = ["--data", str(data), "--scenario", "files", "--engine", engine, "--out", str(out)]
             fedkin("run", name, *here, *OPTIONS[name])
             rows.append(row(name, engine, out))
         with prepared(options.folder / f"{name}-real", files, name, *OPTIONS[name]) as deployed:
             deployed.hears(deployed.run(), DONE, 1800)
             rows.append(row(name, "real", deployed.app / "results"))
     print(
-        "| method | engine | seconds of a round | to the sites | from them |", "|---|---|---|---|---|", *rows, sep="\n"
+        "| method | engine | seconds of a round | to the clients | from them |",
+        "|---|---|---|---|---|",
+        *rows,
+        sep="\n",
     )
 
 

@@ -1,9 +1,9 @@
-"""SDA-FC and PPFC-GAN in tables 1 and 2 of CCFC, from the same networks of the sites.
+"""SDA-FC and PPFC-GAN in tables 1 and 2 of CCFC, from the same networks of the clients.
 
     python benchmarks/generative_table.py RUNS --data mnist --shares 0 0.25 0.5 0.75 1 --capacity 0.25 --epochs 25
     python benchmarks/clustering_table.py show RUNS
 
-Nearly all the work is training the sites' generative networks, and until they make samples the methods do the same. So
+Nearly all the work is training the clients' generative networks, and until they make samples the methods do the same. So
 they are trained once, by SDA-FC with k-means, and SDA-FC with fuzzy c-means and PPFC-GAN go on from its checkpoint of
 before the synthesis. Runs are ordinary folders in RUNS, named as clustering_table.py names its own; those that are
 there already are skipped, and one that was stopped goes on.
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 kmeans, fuzzy, ppfc = folders
                 trained = kmeans.with_name(f"trained-{kmeans.name}")
                 run(kmeans, "sda-fc", settings, given.set, _Keep(kmeans, trained, given.epochs))
-                _go_on(trained, fuzzy, "sda-fc", {**settings, "method.grouping": "fuzzy"}, given.set)
+                _go_on(trained, fuzzy, "sda-fc", {**settings, "method.clustering": "fuzzy"}, given.set)
                 _go_on(trained, ppfc, "ppfc-gan", {**settings, **server}, given.set)
                 for folder in folders:
                     found = records(folder)[-1]["metrics"]
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Keep(Progress):
-    """Copies the run in `folder` to `to` once its sites have trained for `epochs`."""
+    """Copies the run in `folder` to `to` once its clients have trained for `epochs`."""
 
     def __init__(self, folder: Path, to: Path, epochs: int) -> None:
         self.folder, self.to, self.epochs = folder, to, epochs

@@ -7,19 +7,19 @@
     python benchmarks/kin_graph.py tables
     python benchmarks/kin_graph.py latents RUN
 
-`growth` makes sites with so many samples of 784 numbers each, of ten groups. Their samples are made anew, always the
-same, whenever a site is asked, so that 1,000 sites with ten million samples need no more memory than the few that are
-at work; peak memory is that of the server, of those few, and of what each site keeps: two numbers per sample. Making
+`growth` makes clients with so many samples of 784 numbers each, of ten clusters. Their samples are made anew, always the
+same, whenever a client is asked, so that 1,000 clients with ten million samples need no more memory than the few that are
+at work; peak memory is that of the server, of those few, and of what each client keeps: two numbers per sample. Making
 them is part of the seconds. Each size is a process of its own.
 
-`privacy` clusters a data set dealt out at random to ten sites, 10 groups given, with each epsilon.
+`privacy` clusters a data set dealt out at random to ten clients, 10 clusters given, with each epsilon.
 
-`few` clusters a part of a data set dealt out at random to ten sites, by how many samples a small cluster has at least,
-and by whether sites are told all nodes.
+`few` clusters a part of a data set dealt out at random to ten clients, by how many samples a small cluster has at least,
+and by whether clients are told all nodes.
 
-`shapes` clusters made-up samples of few columns at two sites or more, the number of groups not given.
+`shapes` clusters made-up samples of few columns at two clients or more, the number of clusters not given.
 
-`tables` clusters scikit-learn's tables, and one of which most columns are noise, at three sites, with and without the
+`tables` clusters scikit-learn's tables, and one of which most columns are noise, at three clients, with and without the
 step that finds out how neighbours differ.
 
 `latents` clusters the samples of a finished run, which is that of a method with a representation, by their usual
@@ -68,7 +68,7 @@ from fedkin.features import extractors
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, KinGraphState
 
 Shape = Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
-"""From size and seed to samples and the group of each."""
+"""From size and seed to samples and the cluster of each."""
 
 GROUPS, WIDTH, NOISE = 10, 784, 0.12
 _OWN_PAGES = 12_000
@@ -100,7 +100,7 @@ class Made(Client):
 
 @lru_cache(maxsize=4)
 def made(i: int, samples: int) -> tuple[Tensor, Tensor]:
-    """Samples of a site and their groups, always the same."""
+    """Samples of a client and their clusters, always the same."""
     rng = derive_generator(0, "client", i)
     truth = torch.multinomial(torch.rand(GROUPS, generator=rng), samples, replacement=True, generator=rng)
     points = torch.rand(GROUPS, WIDTH, generator=derive_generator(0, "points"))
@@ -119,12 +119,12 @@ def main() -> None:
     privacy = commands.add_parser("privacy")
     privacy.add_argument("--data", default="mnist")
     privacy.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 10])
-    privacy.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
+    privacy.add_argument("--share", type=float, default=0.0, help="of a client's samples from its own class")
     privacy.add_argument("--seeds", type=int, default=3)
     few = commands.add_parser("few")
     few.add_argument("--data", default="digits")
     few.add_argument("--fractions", nargs="+", type=float, default=[0.1, 0.2, 0.4, 1])
-    few.add_argument("--share", type=float, default=0.0, help="of a site's samples from its own class")
+    few.add_argument("--share", type=float, default=0.0, help="of a client's samples from its own class")
     few.add_argument("--seeds", type=int, default=6)
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])
@@ -153,8 +153,8 @@ def main() -> None:
 
 
 def print_growth(sizes: list[int], samples: int) -> None:
-    """One line per number of sites."""
-    print("| sites | samples | components, s | differences, s | graph, s | processor s | of sites | nodes | groups "
+    """One line per number of clients."""
+    print("| clients | samples | components, s | differences, s | graph, s | processor s | of clients | nodes | clusters "
           "| ARI | MB received | MB sent | peak memory, MB |")  # fmt: skip
     print("|---" * 13 + "|")
     for sites in sizes:
@@ -164,7 +164,7 @@ def print_growth(sizes: list[int], samples: int) -> None:
         print(
             f"| {sites:,} | {sites * samples:,} | {found['components']:.1f} | {found['differences']:.1f} "
             f"| {found['graph']:.1f} | {found['processor']:.1f} | {found['busy']:.1f} | {found['nodes']:,} "
-            f"| {found['groups']} | {found['ari']:.3f} | {found['received']:.1f} | {found['sent']:.1f} "
+            f"| {found['clusters']} | {found['ari']:.3f} | {found['received']:.1f} | {found['sent']:.1f} "
             f"| {found['memory']:.0f} |",
             flush=True,
         )
@@ -185,11 +185,11 @@ def grown(sites: int, samples: int) -> dict[str, Any]:
     processor = time.process_time() - processor
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     truth = torch.cat([client.truth for client in clients])
-    groups = torch.cat([client.state["groups"] for client in clients])
+    clusters = torch.cat([client.state["clusters"] for client in clients])
     return {
         **dict(zip(("components", "differences", "graph"), seconds, strict=True)),
         "processor": processor, "busy": fed.seconds,
-        "nodes": record.values["nodes"], "groups": record.values["groups"], "ari": adjusted_rand_score(truth, groups),
+        "nodes": record.values["nodes"], "clusters": record.values["clusters"], "ari": adjusted_rand_score(truth, clusters),
         "received": fed.traffic.received / 1e6, "sent": fed.traffic.sent / 1e6, "memory": memory,
     }  # fmt: skip
 
@@ -210,14 +210,14 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
 
 
 def print_few(data: str, fractions: list[float], share: float, seeds: int) -> None:
-    """One line per fraction and floor: mean ARI with the number of groups found and given, nodes told or not."""
+    """One line per fraction and floor: mean ARI with the number of clusters found and given, nodes told or not."""
     kinds = [(told, wanted) for told in (True, False) for wanted in ("auto", GROUPS)]
-    print("| samples at a site | `least_members` | nodes | groups found | " + " | ".join(
+    print("| samples at a client | `least_members` | nodes | clusters found | " + " | ".join(
         f"ARI, {'told' if told else 'not told'}, {wanted}" for told, wanted in kinds) + " |")  # fmt: skip
     print("|---" * 8 + "|")
     for fraction in fractions:
         for least in (5, 2, 1):
-            cells, groups, nodes, size = [], [], 0, 0
+            cells, clusters, nodes, size = [], [], 0, 0
             for told, wanted in kinds:
                 found = []
                 for seed in range(seeds):
@@ -226,13 +226,15 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
                     _, state = _clustered(method, population, seed)
                     found.append(_agreement(adjusted_rand, population))
                     size, nodes = len(population.clients[0]), len(state.counts)
-                    groups += [int(state.groups.max()) + 1] if told and wanted == "auto" else []
+                    clusters += [int(state.clusters.max()) + 1] if told and wanted == "auto" else []
                 cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
-            print(f"| {size} | {least} | {nodes} | {min(groups)} to {max(groups)} | {' | '.join(cells)} |", flush=True)
+            print(
+                f"| {size} | {least} | {nodes} | {min(clusters)} to {max(clusters)} | {' | '.join(cells)} |", flush=True
+            )
 
 
 def print_tables(seeds: int) -> None:
-    """One line per table: mean ARI with the number of groups found and given, with and without differences."""
+    """One line per table: mean ARI with the number of clusters found and given, with and without differences."""
     kinds = [(power, given) for power in (0.0, 1.0) for given in (False, True)]
     heads = [f"`local_whitening` {power:g}, {'given' if given else 'found'}" for power, given in kinds]
     print(f"| ARI | {' | '.join(heads)} |")
@@ -244,8 +246,8 @@ def print_tables(seeds: int) -> None:
             for seed in range(seeds):
                 x, truth = load(seed)
                 parts = np.array_split(np.random.default_rng(seed).permutation(len(x)), 3)
-                groups = len(set(truth.tolist())) if given else "auto"
-                model = fedkin.KinGraph(n_clusters=groups, local_whitening=power, random_state=seed)
+                clusters = len(set(truth.tolist())) if given else "auto"
+                model = fedkin.KinGraph(n_clusters=clusters, local_whitening=power, random_state=seed)
                 model.fit([x[part].astype(np.float32) for part in parts])
                 found.append(adjusted_rand(truth[np.concatenate(parts)], np.concatenate(model.labels_)))
             cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
@@ -261,18 +263,18 @@ TABLES: dict[str, Callable[[int], tuple[NDArray[Any], NDArray[Any]]]] = {
     "wine, 13 columns": lambda _: load_wine(return_X_y=True),
     "breast cancer, 30 columns": lambda _: load_breast_cancer(return_X_y=True),
     "digits as 64 columns": lambda _: load_digits(return_X_y=True),
-    "six round groups in 5 columns, 15 of noise": _noisy,
-    "five round groups in 8 columns": lambda seed: make_blobs(1500, 8, centers=5, random_state=seed)[:2],
+    "six round clusters in 5 columns, 15 of noise": _noisy,
+    "five round clusters in 8 columns": lambda seed: make_blobs(1500, 8, centers=5, random_state=seed)[:2],
 }
 
 
 def print_latents(run: Path, seeds: int) -> None:
-    """One line per kind of features: groups found and NMI, with the number of groups found and given."""
+    """One line per kind of features: clusters found and NMI, with the number of clusters found and given."""
     found, scenario = load_found(run), load_config(run / CONFIG).scenario
     extractors.register("latents", lambda x: found.method.embed(found.result, found.scaling.apply(x)))
-    print("| features | groups found | NMI | NMI, number given |\n|---|---|---|---|")
+    print("| features | clusters found | NMI | NMI, number given |\n|---|---|---|---|")
     for name in ("auto", "latents"):
-        groups, cells = set(), []
+        clusters, cells = set(), []
         for given in (False, True):
             agreements = []
             for seed in range(seeds):
@@ -280,9 +282,9 @@ def print_latents(run: Path, seeds: int) -> None:
                 wanted = len(np.unique(pooled(population.truth))) if given else "auto"
                 _, state = _clustered(KinGraphMethod(n_clusters=wanted, features=name), population, seed)
                 agreements.append(_agreement(normalized_mutual_information, population))
-                groups |= set() if given else {int(state.groups.max()) + 1}
+                clusters |= set() if given else {int(state.clusters.max()) + 1}
             cells.append(f"{mean(agreements):.3f} ± {pstdev(agreements):.3f}")
-        print(f"| {name} | {', '.join(map(str, sorted(groups)))} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name} | {', '.join(map(str, sorted(clusters)))} | {' | '.join(cells)} |", flush=True)
 
 
 def _clustered(method: KinGraphMethod, population: Population, seed: int) -> tuple[LocalFederation, KinGraphState]:
@@ -295,17 +297,17 @@ def _clustered(method: KinGraphMethod, population: Population, seed: int) -> tup
 
 
 def _agreement(measure: Callable[..., float], population: Population) -> float:
-    return measure(pooled(population.truth), pooled([client.state["groups"] for client in population.clients]))
+    return measure(pooled(population.truth), pooled([client.state["clusters"] for client in population.clients]))
 
 
 def print_shapes(sizes: list[int], seeds: int, sites: int) -> None:
     """One line per shape: with how many seeds the number was right, all numbers found, and mean ARI, of each size."""
     from sklearn.metrics import adjusted_rand_score
 
-    print("| shape | groups | " + " | ".join(f"{size:,}: right; found | ARI" for size in sizes) + " |")
+    print("| shape | clusters | " + " | ".join(f"{size:,}: right; found | ARI" for size in sizes) + " |")
     print("|---|---|" + "---|---|" * len(sizes))
     for name, make in SHAPES.items():
-        cells, groups = [], 0
+        cells, clusters = [], 0
         for size in sizes:
             found, agreement = [], []
             for seed in range(seeds):
@@ -314,10 +316,10 @@ def print_shapes(sizes: list[int], seeds: int, sites: int) -> None:
                 model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
                 found.append(model.n_clusters_)
                 agreement.append(adjusted_rand_score(truth[np.concatenate(parts)], np.concatenate(model.labels_)))
-                groups = len(set(truth.tolist()))
-            right = f"{found.count(groups)} of {seeds}; {min(found)} to {max(found)}"
+                clusters = len(set(truth.tolist()))
+            right = f"{found.count(clusters)} of {seeds}; {min(found)} to {max(found)}"
             cells.append(f"{right} | {sum(agreement) / seeds:.2f}")
-        print(f"| {name} | {groups} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {name} | {clusters} | " + " | ".join(cells) + " |", flush=True)
 
 
 def _cloud(columns: int) -> Shape:
@@ -329,7 +331,7 @@ SHAPES: dict[str, Shape] = {
     "two moons that touch": lambda size, seed: make_moons(size, noise=0.15, random_state=seed),
     "ring within ring": lambda size, seed: make_circles(size, noise=0.05, factor=0.5, random_state=seed),
     "a bent sheet in space": lambda size, seed: (make_s_curve(size, noise=0.05, random_state=seed)[0], np.zeros(size)),
-    "four round groups, two columns": lambda size, seed: make_blobs(size, 2, centers=4, random_state=1 + seed)[:2],
+    "four round clusters, two columns": lambda size, seed: make_blobs(size, 2, centers=4, random_state=1 + seed)[:2],
     "a square": lambda size, seed: (np.random.default_rng(seed).random((size, 2)), np.zeros(size, dtype=int)),
     **{f"a cloud, columns: {columns}": _cloud(columns) for columns in (1, 2, 3, 5, 20)},
 }

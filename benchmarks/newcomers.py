@@ -1,8 +1,8 @@
-"""Newcomers: how often they come to the right group, and how long the server takes.
+"""Newcomers: how often they come to the right cluster, and how long the server takes.
 
-``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden groups, 80 are grouped and 20
-come later, each with one message. Every seed has its own clients; every repetition its own flips. The right group is
-the one that most of the grouped clients of the newcomer's hidden group are in.
+``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden clusters, 80 are clustered and 20
+come later, each with one message. Every seed has its own clients; every repetition its own flips. The right cluster is
+the one that most of the clustered clients of the newcomer's hidden cluster are in.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.one_shot.one_shot import circles, nearest_group
-from fedkin.methods.clients.one_shot.tree_cuts import group
+from fedkin.methods.clients.one_shot.one_shot import circles, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.privacy.randomised_response import flipped
 from flip_rates import clean_bits
 
@@ -42,13 +42,13 @@ def main() -> None:
     for seed in options.seeds:
         scenario = Rotation(clients=CLIENTS) if data.x.shape[1] == 1 else LabelFlip(clients=CLIENTS)
         population = scenario.deal(data, seed)
-        assert population.groups is not None
+        assert population.clusters is not None
         bits = clean_bits(population, EmbeddingMethod(encoder=str(options.encoder)), seed)
         for flip in options.flips:
             for repetition in range(options.repetitions):
                 rng = derive_generator(seed, "flips", repetition)
                 sent = torch.stack([flipped(own, flip, rng) for own in bits]).flatten(1)
-                judged, took = placed(sent, population.groups, flip, derive_generator(seed, "grouping", repetition))
+                judged, took = placed(sent, population.clusters, flip, derive_generator(seed, "clustering", repetition))
                 right[flip] += judged
                 seconds += took
     for flip, judged in right.items():
@@ -60,12 +60,12 @@ def main() -> None:
 def placed(sent: Tensor, hidden: Tensor, flip: float, rng: torch.Generator) -> tuple[Sequence[bool], Sequence[float]]:
     """Whether each newcomer is right, and the seconds it took."""
     known, late = sent[:-LATE], sent[-LATE:]
-    found = group(known, "exact", len(known) // 10, rng, flips=flip)
+    found = cluster(known, "exact", len(known) // 10, rng, flips=flip)
     centroids, _ = circles(known, found.labels, int(found.labels.max()) + 1)
     right, seconds = [], []
     for message, own in zip(late, hidden[-LATE:].tolist(), strict=True):
         began = time.perf_counter()
-        label = nearest_group(centroids, message)
+        label = nearest_cluster(centroids, message)
         seconds.append(time.perf_counter() - began)
         right.append(label == int(found.labels[hidden[:-LATE] == own].mode().values))
     return right, seconds

@@ -1,13 +1,13 @@
-"""OCFL's table I: agreement of the groups with the hidden ones, for every way of grouping, beside the paper's figures.
+"""OCFL's table I: agreement of the clusters with the hidden ones, for every way of clustering, beside the paper's figures.
 
-The groups of OCFL are fixed once they are formed, and until then training is the same whatever forms them. So one run
-up to that round serves all groupers: they are applied to the distances it ended with.
+The clusters of OCFL are fixed once they are formed, and until then training is the same whatever forms them. So one run
+up to that round serves all clusterers: they are applied to the distances it ended with.
 
     python benchmarks/ocfl_table.py run RUNS --data mnist fashion_mnist --clients 15 30 --seeds 0 1 2
     python benchmarks/ocfl_table.py show RUNS
 
 Runs are ordinary folders in RUNS and are resumed or skipped if they are there already. ``mean ARI`` is over 50 rounds,
-as in the paper: 0 until the groups are formed, and the same from then on. Rounds count from 0, as in the paper.
+as in the paper: 0 until the clusters are formed, and the same from then on. Rounds count from 0, as in the paper.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PAPER = {
     ("fashion_mnist", 30): {"kmeans": ".96 .98 .96 .96", "affinity-paper": ".39 .66 .37 .51",
                             "meanshift": ".85 .96 .94 .98", "hdbscan": ".98 .98 .94 .96"},
 }  # fmt: skip
-"""Mean ARI over 50 rounds by (data, clients) and grouper; splits in the order of `SPLITS`."""
+"""Mean ARI over 50 rounds by (data, clients) and clusterer; splits in the order of `SPLITS`."""
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def to_the_split(folder: Path, data: str, clients: int, split: str, module: str, seed: int, more: list[str]) -> None:
-    """One run that ends as soon as the clients are grouped."""
+    """One run that ends as soon as the clients are clustered."""
     overlap, balanced = SPLITS[split]
     settings = {
         "seed": seed, "data.source": data, "scenario.clients": clients, "scenario.overlap": overlap,
@@ -86,28 +86,28 @@ def show(runs: Path) -> None:
         config = load_config(folder / CONFIG)
         made = config.scenario
         split = next(name for name, kind in SPLITS.items() if kind == (made.overlap, made.balanced))
-        for grouper, found in scored(folder, made.hidden_groups()).items():
-            scores[config.data.source, made.clients, config.method.module, split][grouper].append(found)
-    head = "data clients model split grouper runs fired ARI mean_ARI paper AMI hom."
+        for clusterer, found in scored(folder, made.hidden_clusters()).items():
+            scores[config.data.source, made.clients, config.method.module, split][clusterer].append(found)
+    head = "data clients model split clusterer runs fired ARI mean_ARI paper AMI hom."
     print(f"| {' | '.join(head.split())} |\n{'|---' * len(head.split())}|")
-    for (data, clients, module, split), by_grouper in sorted(scores.items()):
-        for grouper, found in by_grouper.items():
-            paper = PAPER.get((data, clients), {}).get(grouper)
+    for (data, clients, module, split), by_clusterer in sorted(scores.items()):
+        for clusterer, found in by_clusterer.items():
+            paper = PAPER.get((data, clients), {}).get(clusterer)
             cell = paper.split()[list(SPLITS).index(split)] if paper else "–"
             rounds = "/".join(str(int(one["round"])) if one["round"] < ROUNDS else "never" for one in found)
             columns = [spread([one[name] for one in found]) for name in ("ari", "mean", "ami", "homogeneity")]
             print(
-                f"| {data} | {clients} | {module} | {split} | {grouper} | {len(found)} | {rounds} | {columns[0]} | "
+                f"| {data} | {clients} | {module} | {split} | {clusterer} | {len(found)} | {rounds} | {columns[0]} | "
                 f"{columns[1]} | {cell} | {columns[2]} | {columns[3]} |"
             )
 
 
 def scored(folder: Path, truth: Tensor) -> dict[str, dict[str, float]]:
-    """By grouper: the round counted from 0, the groups' agreement from then on, and its mean over 50 rounds."""
+    """By clusterer: the round counted from 0, the clusters' agreement from then on, and its mean over 50 rounds."""
     fired = len(records(folder)) - 1
     splits = load_found(folder).result["splits"]
     found = {}
-    for name, labels in (groupings(splits[0]["distances"]) if splits else dict.fromkeys(groupings(None))).items():
+    for name, labels in (clusterings(splits[0]["distances"]) if splits else dict.fromkeys(clusterings(None))).items():
         if labels is None:
             found[name] = {"round": ROUNDS, "ari": 0.0, "mean": 0.0, "ami": 0.0, "homogeneity": 0.0}
             continue
@@ -120,8 +120,8 @@ def scored(folder: Path, truth: Tensor) -> dict[str, dict[str, float]]:
     return found
 
 
-def groupings(distances: Tensor | None) -> dict[str, Any]:
-    """The groups that every grouper makes of the same distances."""
+def clusterings(distances: Tensor | None) -> dict[str, Any]:
+    """The clusters that every clusterer makes of the same distances."""
     names = ["kmeans", "affinity-paper", "affinity", "meanshift", "hdbscan"]
     if distances is None:
         return dict.fromkeys(names)
@@ -131,7 +131,7 @@ def groupings(distances: Tensor | None) -> dict[str, Any]:
         from_distances.affinity(distances, "paper", rng),
         from_distances.affinity(distances, "corrected", rng),
         from_distances.meanshift(distances),
-        from_distances.hdbscan(distances, 0.2, "group"),
+        from_distances.hdbscan(distances, 0.2, "cluster"),
     ]
     return dict(zip(names, made, strict=True))
 

@@ -13,9 +13,9 @@ from fedkin.studies.reproduce.entry import PaperEntry, load_entry
 def tables(**changes: Any) -> dict[str, Any]:
     """Two rows by two columns on digits, of which one row has figures of a paper."""
     return {
-        "title": "Groups of digits",
+        "title": "Clusters of digits",
         "source": "Table 1",
-        "claim": "Groups are found.",
+        "claim": "Clusters are found.",
         "measure": "nmi",
         "axis": "p",
         "run": {

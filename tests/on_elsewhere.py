@@ -37,8 +37,8 @@ def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
     moments = AdamMoments.new(network.parameters)
     model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
     latents, anchors = network.anchors(model, x, training)
-    groups = torch.arange(40) % 3
-    after, other = network.learn_clusters(model, x, groups, anchors, rng, moments, training)
+    clusters = torch.arange(40) % 3
+    after, other = network.learn_clusters(model, x, clusters, anchors, rng, moments, training)
     remembered = [moments.mean, moments.square, moments.steps]
     return [model, torch.tensor([loss, other]), latents, anchors, after, *remembered, network.latents(after, x)]
 
@@ -130,7 +130,7 @@ NETWORKS = {"synthetic_samples": 20, "epochs": 1, "min_steps": 2, "capacity": 0.
         ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8}),
     ],
 )
-def test_samples_are_grouped_alike(name: str, options: dict[str, Any]) -> None:
+def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
     sites = [drawn((8, 8), 30)[1].numpy() + np.float32(at) / 10 for at in range(2)]
     here, there = fitted(name, sites, options)
     assert all(map(np.array_equal, here.labels_, there.labels_))
@@ -152,7 +152,7 @@ def test_samples_are_grouped_alike(name: str, options: dict[str, Any]) -> None:
         ("LADD", {}),
     ],
 )
-def test_clients_are_grouped_alike(name: str, options: dict[str, Any]) -> None:
+def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
     clients = [(drawn((16, 16), 20)[1].numpy(), np.roll(np.arange(20) % 3, at)) for at in range(6)]
     here, there = fitted(name, clients, {"module": "lenet5", "rounds": 2, "batch_size": 8, **options})
     assert np.array_equal(here.client_labels_, there.client_labels_)

@@ -6,12 +6,12 @@ from fedkin.report import (
     Band,
     Bars,
     ClientEvent,
-    ClientGroups,
+    ClientClusters,
     Curve,
     GraphNode,
     GraphView,
-    GroupPictures,
-    GroupTable,
+    ClusterPictures,
+    ClusterTable,
     Mark,
     PagePart,
     PageView,
@@ -22,10 +22,10 @@ from fedkin.report import (
     Timeline,
 )
 
-COLUMNS = ["groups", "stability", "silhouette", "truth (ARI)", "sent and received, MB", "seconds", "remark"]
+COLUMNS = ["clusters", "stability", "silhouette", "truth (ARI)", "sent and received, MB", "seconds", "remark"]
 METHODS = [
-    ("kin-graph", 10, 0.981, 0.231, 0.874, 0.4, 3.1, "finds the number of groups itself"),
-    ("fedcref", 9, 0.803, 0.205, 0.716, 26.1, 31.0, "finds the number of groups itself"),
+    ("kin-graph", 10, 0.981, 0.231, 0.874, 0.4, 3.1, "finds the number of clusters itself"),
+    ("fedcref", 9, 0.803, 0.205, 0.716, 26.1, 31.0, "finds the number of clusters itself"),
     ("kfed", 10, 0.842, 0.198, 0.602, 0.06, 0.2, ""),
     ("ffcm", 10, 0.788, 0.187, 0.574, 1.2, 1.4, ""),
     ("sda-fc with synthetic data of generative networks", 10, 0.611, 0.160, 0.498, 18.9, 74.2, "1 of 3 seeds finished"),
@@ -40,7 +40,7 @@ def comparison() -> PageView:
     names = [name.split(" ")[0] for name, *_ in METHODS]
     stability = [row[2] for row in METHODS]
     seeds = Curve(
-        "Groups that agree, by seeds",
+        "Clusters that agree, by seeds",
         "The more seeds are compared, the surer one is: the band is the 95 % interval.",
         [2, 3, 4, 5],
         {"kin-graph": [0.97, 0.98, 0.98, 0.981], "kfed": [0.88, 0.85, 0.84, 0.842]},
@@ -50,7 +50,7 @@ def comparison() -> PageView:
     )
     table = ResultTable(
         "Eight methods, ranked without truth",
-        "Best at the top. `stability` is how far the groups of two seeds agree (1: the same, 0: chance); the truth is "
+        "Best at the top. `stability` is how far the clusters of two seeds agree (1: the same, 0: chance); the truth is "
         "shown where it is known, and took no part in the ranking.",
         "method",
         COLUMNS,
@@ -59,10 +59,10 @@ def comparison() -> PageView:
     bars = Bars("Stability", "One bar stands out.", names, stability, [True] + [False] * 7, "method", 0.9, "clear")
     return PageView(
         "Which method for digits?",
-        "Ten sites hold 1,797 samples. Of eight methods, kin-graph is recommended: `fedkin run kin-graph`.",
+        "Ten clients hold 1,797 samples. Of eight methods, kin-graph is recommended: `fedkin run kin-graph`.",
         [
             ("Recommended", "kin-graph", "most stable, and cheap"),
-            ("Stability", "0.981", "of its groups over three seeds"),
+            ("Stability", "0.981", "of its clusters over three seeds"),
             ("Least traffic of the stable ones", "hierarchical ward", "a long name for a headline"),
             ("Took", "3 min 19 s", "of a budget of ten minutes"),
         ],
@@ -77,10 +77,10 @@ def comparison() -> PageView:
 
 
 def _row(at: int, row: list) -> list[TableCell]:
-    groups, stability, silhouette, truth, traffic, seconds, remark = row
+    clusters, stability, silhouette, truth, traffic, seconds, remark = row
     spread = f"± {0.004 + 0.011 * at:.3f}"
     return [
-        TableCell(str(groups)),
+        TableCell(str(clusters)),
         TableCell(
             f"{stability:.3f}", spread, "best" if at == 0 else "", f"three pairs of seeds\nleast {stability - 0.02:.3f}"
         ),
@@ -152,25 +152,29 @@ def _figure(at: int, column: int) -> TableCell:
     )
 
 
-def full_view(groups: int = 3) -> RunView:
+def full_view(clusters: int = 3) -> RunView:
     """A run of which every part of the page is shown."""
     rng = np.random.default_rng(0)
-    nodes = [GraphNode(f"site {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(groups)]
-    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].group == nodes[b].group is not None]
+    nodes = [GraphNode(f"client {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
+    edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].cluster == nodes[b].cluster is not None]
     return RunView(
         title="A run",
         lead="What it found.",
-        summary=[("Groups found", str(groups), "across 3 sites")],
+        summary=[("Clusters found", str(clusters), "across 3 clients")],
         curves=[Curve("Accuracy", "Higher is better.", [0, 1], {"ACC": [0.5, 0.9]}, "share")],
         graphs=[GraphView("Before", "Loose.", nodes, []), GraphView("After", "Tied.", nodes, edges)],
-        clients=ClientGroups(["0", "1"], [1, 2], rng.integers(-1, groups, (2, 2)), ["A", "B"], {0: 0.5}, "Together."),
-        table=GroupTable(["site 0", "site 1"], list(range(groups)), rng.integers(0, 9, (2, groups)), "Who holds what."),
-        pictures=[GroupPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(groups)],
-        profiles=Profiles(["age", "weight"], list(range(groups)), rng.normal(size=(groups, 2)), "Means."),
+        clients=ClientClusters(
+            ["0", "1"], [1, 2], rng.integers(-1, clusters, (2, 2)), ["A", "B"], {0: 0.5}, "Together."
+        ),
+        table=ClusterTable(
+            ["client 0", "client 1"], list(range(clusters)), rng.integers(0, 9, (2, clusters)), "Who holds what."
+        ),
+        pictures=[ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)],
+        profiles=Profiles(["age", "weight"], list(range(clusters)), rng.normal(size=(clusters, 2)), "Means."),
         findings=["Four bits each.", "No guarantee."],
         bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
-        changes=[ClientEvent(2, "went over", ["0"], 0, groups - 1)],
+        changes=[ClientEvent(2, "went over", ["0"], 0, clusters - 1)],
         timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
-        notes=["Site 2 was missing once."],
+        notes=["Client 2 was missing once."],
         settings={"method": {"epochs": 3}, "seed": 0},
     )

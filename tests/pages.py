@@ -15,8 +15,12 @@ def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float =
 
 
 def view(config: Config, x: torch.Tensor, scaled: Scaling, *records: dict) -> RunView:
-    groups = torch.tensor([0, 2, 2, 2])
-    clients = [Client(0, x, state={"groups": groups}), Client(1, x[:2], state={"groups": groups[:2]}), Client(2, x)]
+    clusters = torch.tensor([0, 2, 2, 2])
+    clients = [
+        Client(0, x, state={"clusters": clusters}),
+        Client(1, x[:2], state={"clusters": clusters[:2]}),
+        Client(2, x),
+    ]
     return view_of(config, Population(clients, None, []), scaled, records)
 
 
@@ -29,7 +33,7 @@ def client_record(step: int, labels: list[int], accuracy: list | None = None, **
     return record(step, values={"labels": labels, **values}, metrics=metrics)
 
 
-def grouped(config: Config, *records: dict, groups: list[int] | None = None) -> RunView:
+def clustered(config: Config, *records: dict, clusters: list[int] | None = None) -> RunView:
     clients = [Client(i, torch.zeros(5, 3)) for i in range(4)]
-    hidden = None if groups is None else torch.tensor(groups)
-    return view_of(config, Population(clients, None, [], groups=hidden), scaling("none", (3,)), records)
+    hidden = None if clusters is None else torch.tensor(clusters)
+    return view_of(config, Population(clients, None, [], clusters=hidden), scaling("none", (3,)), records)

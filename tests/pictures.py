@@ -1,4 +1,4 @@
-"""Labelled clients with small pictures: every class is a pattern, which each group sees turned its own way."""
+"""Labelled clients with small pictures: every class is a pattern, which each cluster sees turned its own way."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from fedkin.core import Client
 CLASSES, SIDE = 5, 8
 PATTERNS = torch.randn(CLASSES, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(7))
 TURNS = [0, 1, 2, 1, 0, 2, 0, 1, 2, 2, 1, 0, 1, 2, 0]
-"""Quarters of a turn by client: three groups of five."""
+"""Quarters of a turn by client: three clusters of five."""
 
 TRAINING: dict[str, Any] = {"module": "perceptron", "local_steps": 1, "batch_size": 1000, "learning_rate": 0.1}
 """Without any randomness: a client's id does not matter."""

@@ -1,6 +1,6 @@
-"""Labelled clients in planted groups, and models small enough that what a method does to them can be told by hand.
+"""Labelled clients in planted clusters, and models small enough that what a method does to them can be told by hand.
 
-Samples are noisy corners of a cube, one corner per class. Groups agree on the samples and swap some of the labels, so
+Samples are noisy corners of a cube, one corner per class. Clusters agree on the samples and swap some of the labels, so
 that one model cannot serve two of them.
 """
 
@@ -24,9 +24,9 @@ LEVELS: dict[int, list[tuple[int, int]]] = {
     2: [(0, 1), (2, 3)],
     3: [(0, 1), (2, 3), (4, 5)],
 }
-"""Swapped labels by group: 0 and 1 differ in two classes, and both from 2 and 3 in four, so these two part first."""
+"""Swapped labels by cluster: 0 and 1 differ in two classes, and both from 2 and 3 in four, so these two part first."""
 OPPOSITE = {0: LEVELS[0], 1: LEVELS[3]}
-"""Two groups that agree on nothing."""
+"""Two clusters that agree on nothing."""
 
 FULL_BATCH: dict[str, Any] = {
     "module": "planted:linear",
@@ -59,13 +59,15 @@ def client(number: int, swaps: Sequence[tuple[int, int]] = (), samples: int = 24
     return Client(number, x, y)
 
 
-def clients(groups: Sequence[int], swaps: dict[int, list[tuple[int, int]]] = LEVELS, samples: int = 24) -> list[Client]:
-    """Clients 0..n-1 of the groups told."""
-    return [client(number, swaps[group], samples) for number, group in enumerate(groups)]
+def clients(
+    clusters: Sequence[int], swaps: dict[int, list[tuple[int, int]]] = LEVELS, samples: int = 24
+) -> list[Client]:
+    """Clients 0..n-1 of the clusters told."""
+    return [client(number, swaps[cluster], samples) for number, cluster in enumerate(clusters)]
 
 
 def permuted(sites: Sequence[Client], order: Sequence[int]) -> list[Client]:
-    """The same sites under new ids: site ``order[i]`` becomes client i."""
+    """The same clients under new ids: client ``order[i]`` becomes client i."""
     return [Client(new, sites[old].x, sites[old].y) for new, old in enumerate(order)]
 
 
@@ -116,17 +118,17 @@ def losses(spec: dict[str, Any], models: Tensor, x: Tensor, y: Tensor) -> list[f
 
 
 def same_partition(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two labellings tell the same groups, whatever their numbers."""
+    """Whether two labellings tell the same clusters, whatever their numbers."""
     pairs = set(zip(one, other, strict=True))
     return len(pairs) == len(set(one)) == len(set(other))
 
 
 def outlives_losses(method: Callable[..., Any], rounds: int = 4, **options: Any) -> None:
     """Assert that a method does all its rounds, harms no model and says who was missing, whoever is lost."""
-    groups = [0, 1, 2, 3, 0, 1, 2, 3]
+    clusters = [0, 1, 2, 3, 0, 1, 2, 3]
     exchanges = range(2, rounds + 4)
     losses = [(3, 0), (3, 5), (4, 1), *((exchange, 7) for exchange in exchanges), *((5, lost) for lost in range(8))]
-    done = run(method(rounds=rounds, **(LEARNING | options)), clients(groups), failures=losses, drop_rate=0.2)
+    done = run(method(rounds=rounds, **(LEARNING | options)), clients(clusters), failures=losses, drop_rate=0.2)
     assert len(done.records) == rounds
     assert bool(done.states[-1].models.isfinite().all())
     assert any(record.missing for record in done.records)
@@ -134,7 +136,7 @@ def outlives_losses(method: Callable[..., Any], rounds: int = 4, **options: Any)
         assert not set(record.answered) & set(record.missing)
         trained = {int(client) for client in record.values["losses"]}  # some may have been lost afterwards
         assert set(record.answered) == trained - set(record.missing)
-        assert {"loss", "groups", "sizes", "labels", "losses"} <= set(record.values)
-    assert {"n_groups", "labels", "models", "module"} <= set(done.result)
+        assert {"loss", "clusters", "sizes", "labels", "losses"} <= set(record.values)
+    assert {"n_clusters", "labels", "models", "module"} <= set(done.result)
     assert done.result["labels"].shape == (8,)
-    assert done.result["models"].shape == (done.result["n_groups"], done.states[0].models.shape[1])
+    assert done.result["models"].shape == (done.result["n_clusters"], done.states[0].models.shape[1])

@@ -1,4 +1,4 @@
-"""Replies that no site of this version would send."""
+"""Replies that no client of this version would send."""
 
 from collections.abc import Callable
 from typing import Any

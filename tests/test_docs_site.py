@@ -1,4 +1,4 @@
-"""The pages become a site without a warning, notebooks run on the way, and it needs no other place to be read."""
+"""The pages become a client without a warning, notebooks run on the way, and it needs no other place to be read."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_site_has_a_page_for_everything(site: Path) -> None:
+def test_the_client_has_a_page_for_everything(site: Path) -> None:
     pages = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if not (site / page).exists()] == []
     menu = (site / "index.html").read_text()
@@ -46,11 +46,11 @@ def test_the_reference_lists_every_parameter(site: Path) -> None:
     samples, clients = ((site / "api" / f"{page}.html").read_text() for page in ("samples", "clients"))
     assert "local_clusters" in samples
     assert 'id="fedkin.estimators.SiteClusterer.predict"' in samples
-    assert "smallest_group" in clients
+    assert "smallest_cluster" in clients
     assert "server_learning_rate" in clients
 
 
-def test_the_site_can_be_read_without_a_network(site: Path) -> None:
+def test_the_client_can_be_read_without_a_network(site: Path) -> None:
     """No script, style, font or picture comes from elsewhere."""
     loaded = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//')
     assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []

@@ -50,8 +50,8 @@ def write_inputs(folder: Path) -> None:
         "notes.txt": "this is text",
         "mine.toml": '[method]\nname = "fedcref"\nlocal_epoch = 3\n',
         "twice.toml": "seed = 1\nseed = 2\n",
-        "sites/a.csv": f"a,b\n{rows}",
-        "sites/b.csv": "a,b\n",
+        "clients/a.csv": f"a,b\n{rows}",
+        "clients/b.csv": "a,b\n",
         "narrow/a.csv": f"a,b\n{rows}",
         "narrow/b.csv": "a\n1\n",
         "swapped/a.csv": f"a,b\n{rows}",
@@ -151,22 +151,22 @@ def write_inputs(folder: Path) -> None:
         (
             "--data unlabelled.csv",
             "'unlabelled.csv' has no labels to deal its samples out by; name their column with 'data.label', "
-            "or use the scenario 'sites' if it holds one file per site.",
+            "or use the scenario 'files' if it holds one file per client.",
         ),
         (
             "--data headless.csv",
             "The first line of 'headless.csv' holds numbers (3, 4, ...); it must name the columns.",
         ),
-        ("--scenario sites --data sites", "'sites/b.csv' is empty (0 rows, 2 columns of features)."),
-        ("--scenario sites --data narrow", "'narrow/b.csv' has 1 features where others have 2 features; "),
+        ("--scenario files --data clients", "'clients/b.csv' is empty (0 rows, 2 columns of features)."),
+        ("--scenario files --data narrow", "'narrow/b.csv' has 1 features where others have 2 features; "),
         (
-            "--scenario sites --data swapped",
+            "--scenario files --data swapped",
             "'swapped/b.csv' has column 'b' where 'swapped/a.csv' has 'a'; all need the same.",
         ),
-        ("--scenario sites --data nothing", "'nothing' has no .npz, .csv, .parquet files; one per site is needed."),
+        ("--scenario files --data nothing", "'nothing' has no .npz, .csv, .parquet files; one per client is needed."),
         (
-            "--scenario sites --data absent",
-            "'absent' is not a folder; give one with a file (.npz, .csv, .parquet) per site.",
+            "--scenario files --data absent",
+            "'absent' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
         ),
         # files that cannot be read
         ("--data empty.csv", "'empty.csv' cannot be read as .csv (No columns to parse from file)."),
@@ -211,8 +211,8 @@ def test_data_to_predict_that_do_not_fit_are_refused(capsys: pytest.CaptureFixtu
             "'nan.npz' has missing or infinite values in 1 of 1 samples; all must be finite float32.",
         ),
         ("predict run absent.csv", "'absent.csv' does not exist."),
-        ("predict run wine --client 0", "Method 'fedcref' of run groups samples, not clients; leave --client out."),
-        ("assign run wine", "Method 'fedcref' of run groups samples, not clients; use `fedkin predict`."),
+        ("predict run wine --client 0", "Method 'fedcref' of run clusters samples, not clients; leave --client out."),
+        ("assign run wine", "Method 'fedcref' of run clusters samples, not clients; use `fedkin predict`."),
         ("predict nothing wine", "nothing holds no result to predict with; `fedkin resume` may finish it."),
         ("predict run wine --out notes.txt/out.csv", "Cannot write notes.txt/out.csv: "),
     ):

@@ -1,4 +1,4 @@
-"""A method that groups clients by one message each, with messages that are told outright, and a federation to watch."""
+"""A method that clusters clients by one message each, with messages that are told outright, and a federation to watch."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from fedkin.core import Client, Federation, task
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
-from fedkin.methods.clients.one_shot.tree_cuts import group
+from fedkin.methods.clients.one_shot.tree_cuts import cluster
 
 GROUPS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
 DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))
 SWAPS = {0: [], 1: [(0, 1)], 2: [(2, 3)], 3: [(4, 5)]}
-"""Group 3 is one that nobody is in at first."""
+"""Cluster 3 is one that nobody is in at first."""
 SETTINGS = planted.FULL_BATCH | {"rounds": 4}
 
 
@@ -40,8 +40,8 @@ class Told(OneShotMethod):
         replies = fed.ask(tell, {client: {} for client in clients}, {"message": (80,)})
         return {client: reply["message"] for client, reply in replies.items()}
 
-    def grouped(self, fed, state, messages):
-        found = group(messages, "gap", self.smallest(len(messages)), fed.rng("grouping"))
+    def clustered(self, fed, state, messages):
+        found = cluster(messages, "gap", self.smallest(len(messages)), fed.rng("clustering"))
         return found, {"separable": found.separable}
 
 
@@ -57,8 +57,8 @@ class Watched(LocalFederation):
         return super().deliver(task, payloads)
 
 
-def sites(groups: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
-    return planted.clients(groups, SWAPS, samples)
+def sites(clusters: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
+    return planted.clients(clusters, SWAPS, samples)
 
 
 def steps(method: Any, fed: LocalFederation, state: Any, count: int) -> list[tuple[Any, Any]]:
@@ -70,8 +70,8 @@ def steps(method: Any, fed: LocalFederation, state: Any, count: int) -> list[tup
     return made
 
 
-def grouped(method: Any, fed: LocalFederation) -> Any:
-    """The state once groups are formed."""
+def clustered(method: Any, fed: LocalFederation) -> Any:
+    """The state once clusters are formed."""
     return method.step(fed, method.init(fed))[0]
 
 
@@ -84,6 +84,6 @@ def mean_step(
 
 
 def moves(fed: LocalFederation, client: int, to: int) -> None:
-    """From now on the client sees things as group `to` does."""
+    """From now on the client sees things as cluster `to` does."""
     new = planted.client(client, SWAPS[to])
     fed.clients[client].x, fed.clients[client].y = new.x, new.y

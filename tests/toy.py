@@ -36,7 +36,7 @@ def walk(clients: list[Client], payloads: list[dict[str, Any]]) -> list[dict[str
         place = client.state.get("place", torch.zeros(2)) + torch.randn(2, generator=client.rng)
         client.state["place"] = place
         if payload["last"]:
-            client.state["groups"] = (client.x[:, 0] > payload["mean"][0]).long()
+            client.state["clusters"] = (client.x[:, 0] > payload["mean"][0]).long()
         replies.append({"mean": client.x.mean(0) + 0.1 * place})
     return replies
 

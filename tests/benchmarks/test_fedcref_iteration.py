@@ -31,7 +31,7 @@ def test_quick_run_prints_and_writes_the_same_report(
     assert min(report["bytes_sent"], report["bytes_received"], report["peak_memory"]) > 0
     assert all(ratio > 0 for ratios in report["ratios"].values() for ratio in ratios)
     printed = capsys.readouterr().out
-    assert f"3 sites, {report['clusters']} clusters of 40 samples, 16 features" in printed
+    assert f"3 clients, {report['clusters']} clusters of 40 samples, 16 features" in printed
     assert all(name in printed for name in [*report["phases"], *report["ratios"]])
 
 

@@ -21,7 +21,7 @@ def test_every_method_finds_what_it_finds_alone(benchmark: ModuleType, tmp_path:
     benchmark.main(arguments)  # nothing is left to do
     for label, method, more in (
         ("sda-fc-kmeans", "sda-fc", []),
-        ("sda-fc-fuzzy", "sda-fc", ['method.grouping="fuzzy"']),
+        ("sda-fc-fuzzy", "sda-fc", ['method.clustering="fuzzy"']),
         ("ppfc-gan", "ppfc-gan", ["method.pretrain_epochs=1", "method.cluster_epochs=1"]),
     ):
         folder = tmp_path / f"digits-{label}-p0.5-a0-s0"

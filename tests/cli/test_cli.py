@@ -107,16 +107,16 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
     capsys.readouterr()
     np.savez(tmp_path / "new.npz", x=np.array([[-9.0, 0.0], [9.0, 0.0]], dtype=np.float32))
     assert fedkin("predict", folder, "new.npz") == 0
-    assert capsys.readouterr().out == "row,group\n0,0\n1,1\n"
+    assert capsys.readouterr().out == "row,cluster\n0,0\n1,1\n"
     assert fedkin("predict", folder, "new.npz", "--out", "new.csv") == 0
-    assert (tmp_path / "new.csv").read_text() == "row,group\n0,0\n1,1\n"
+    assert (tmp_path / "new.csv").read_text() == "row,cluster\n0,0\n1,1\n"
 
 
-def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     quick = ["--clients", "3", "--out", "run", "--set", "method.module=perceptron", "--set", "method.rounds=2"]
     assert fedkin("run", "local", *quick) == 0
     assert capsys.readouterr().err == ""
-    assert (tmp_path / "run" / "clients.csv").read_text() == "client,group\n0,0\n1,1\n2,2\n"
+    assert (tmp_path / "run" / "clients.csv").read_text() == "client,cluster\n0,0\n1,1\n2,2\n"
     assert fedkin("predict", "run", "digits", "--client", "1") == 0
     told = capsys.readouterr().out
     assert told.startswith("row,class\n0,")
@@ -130,10 +130,10 @@ def test_clients_are_grouped_and_served(capsys: pytest.CaptureFixture[str], tmp_
     assert fedkin("assign", "run", "new.npz") == 0
     assert capsys.readouterr() == ("1\n", "")
     for arguments, sentence in (
-        ("predict run digits", "run has a model per group of clients and no --client was given; allowed: 0 to 2."),
-        ("predict run digits --client 3", "run has a model per group of clients and client 3 does not exist; "),
+        ("predict run digits", "run has a model per cluster of clients and no --client was given; allowed: 0 to 2."),
+        ("predict run digits --client 3", "run has a model per cluster of clients and client 3 does not exist; "),
         ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
-        ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its group; "),
+        ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its cluster; "),
         ("assign nowhere digits", "nowhere holds no result to predict with; "),
     ):
         assert fedkin(*arguments.split()) == 2, arguments
@@ -208,7 +208,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         ("run nothing", "Unknown method 'nothing'; "),
         ("run wine.csv", "Unknown method 'wine.csv'; "),
         ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
-        ("run toy --scenario sites --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
+        ("run toy --scenario files --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
         ("run mine.toml", "Cannot read mine.toml: No such file or directory."),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --scenario toy --out notes.txt/run", "Cannot write notes.txt/run/.fedkin.lock: Not a directory."),
@@ -248,7 +248,7 @@ def test_a_method_that_cannot_predict_says_so(
     monkeypatch.delattr(Toy, "predict")
     capsys.readouterr()
     assert fedkin("predict", "run", "wine") == 2
-    assert capsys.readouterr().err == "fedkin: Method 'toy' of run does not assign new samples to groups.\n"
+    assert capsys.readouterr().err == "fedkin: Method 'toy' of run does not assign new samples to clusters.\n"
 
 
 def test_an_operating_system_error_is_one_sentence(

@@ -1,4 +1,4 @@
-"""Groupers on distances with planted groups."""
+"""Clusterers on distances with planted clusters."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
 SEARCHES = {
     "kmeans": lambda distances: from_distances.kmeans(distances, 3, torch.Generator().manual_seed(0)),
     "meanshift": from_distances.meanshift,
-    "hdbscan": lambda distances: from_distances.hdbscan(distances, 0.2, "group"),
+    "hdbscan": lambda distances: from_distances.hdbscan(distances, 0.2, "cluster"),
     "affinity": lambda distances: from_distances.affinity(distances, "corrected", torch.Generator().manual_seed(0)),
 }
 
 
 def planted_distances(truth: list[int], inside: float = 0.3, between: float = 1.1, noise: float = 0.05) -> Tensor:
-    """Symmetric, zero diagonal: small inside of groups, great between them."""
+    """Symmetric, zero diagonal: small inside of clusters, great between them."""
     labels = torch.tensor(truth)
     distances = torch.where(labels[:, None] == labels, inside, between).double()
     shake = noise * torch.rand(distances.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -27,7 +27,7 @@ def planted_distances(truth: list[int], inside: float = 0.3, between: float = 1.
 
 
 def with_a_stranger(truth: list[int], nearest: int) -> Tensor:
-    """The last client is far from everyone, least from the group `nearest`."""
+    """The last client is far from everyone, least from the cluster `nearest`."""
     distances = planted_distances([*truth, 9])
     distances[-1, :-1] = 1.7 - 0.1 * (torch.tensor(truth) == nearest).double()
     distances[:-1, -1] = distances[-1, :-1]
@@ -35,7 +35,7 @@ def with_a_stranger(truth: list[int], nearest: int) -> Tensor:
 
 
 @pytest.mark.parametrize("name", list(SEARCHES))
-def test_planted_groups_are_found(name):
+def test_planted_clusters_are_found(name):
     labels = SEARCHES[name](planted_distances(TRUTH))
     assert adjusted_rand_score(TRUTH, labels) == 1.0
     assert all(type(label) is int and label >= 0 for label in labels)
@@ -56,7 +56,7 @@ def test_few_clients_that_are_all_alike_are_no_accident(name, n):
     assert len(labels) == n
 
 
-def test_distances_taken_for_similarities_mix_the_groups():
+def test_distances_taken_for_similarities_mix_the_clusters():
     """The authors' input: clients look for those least like them."""
     distances = planted_distances(TRUTH)
     labels = from_distances.affinity(distances, "paper", torch.Generator().manual_seed(0))
@@ -89,24 +89,24 @@ def test_mean_shift_needs_seven_clients():
     assert len(set(from_distances.meanshift(planted_distances(truth)))) > 1
 
 
-def test_noise_becomes_a_group_of_its_own_or_joins_the_nearest():
+def test_noise_becomes_a_cluster_of_its_own_or_joins_the_nearest():
     distances = with_a_stranger(TRUTH, nearest=1)
-    grouped = from_distances.hdbscan(distances, 0.2, "group")
-    assert adjusted_rand_score([*TRUTH, 3], grouped) == 1.0
+    clustered = from_distances.hdbscan(distances, 0.2, "cluster")
+    assert adjusted_rand_score([*TRUTH, 3], clustered) == 1.0
     joined = from_distances.hdbscan(distances, 0.2, "nearest")
     assert adjusted_rand_score([*TRUTH, 1], joined) == 1.0
 
 
-def test_a_group_smaller_than_the_share_is_none():
+def test_a_cluster_smaller_than_the_share_is_none():
     truth = [0] * 8 + [1] * 2
     distances = planted_distances(truth)
-    assert adjusted_rand_score(truth, from_distances.hdbscan(distances, 0.2, "group")) == 1.0
+    assert adjusted_rand_score(truth, from_distances.hdbscan(distances, 0.2, "cluster")) == 1.0
     kept = from_distances.hdbscan(planted_distances([0] * 4 + [1] * 4 + [2] * 2), 0.4, "nearest")
     assert len(set(kept)) == 2
 
 
-def test_if_all_is_noise_all_are_one_group():
+def test_if_all_is_noise_all_are_one_cluster():
     distances = torch.rand(12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     distances = ((distances + distances.T) / 2 + 1).fill_diagonal_(0.0)
-    assert from_distances.hdbscan(distances, 0.4, "group") == [0] * 12
-    assert from_distances.hdbscan(distances[:1, :1], 0.4, "group") == [0]
+    assert from_distances.hdbscan(distances, 0.4, "cluster") == [0] * 12
+    assert from_distances.hdbscan(distances[:1, :1], 0.4, "cluster") == [0]

@@ -17,8 +17,8 @@ def cliques(count, size, bridge=0.1):
 
 
 def quality(graph, labels, resolution=1.0):
-    groups = [np.flatnonzero(labels == group).tolist() for group in np.unique(labels)]
-    return nx.community.modularity(nx.from_scipy_sparse_array(graph), groups, resolution=resolution)
+    clusters = [np.flatnonzero(labels == cluster).tolist() for cluster in np.unique(labels)]
+    return nx.community.modularity(nx.from_scipy_sparse_array(graph), clusters, resolution=resolution)
 
 
 def test_cliques_are_communities():

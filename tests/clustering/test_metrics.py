@@ -147,5 +147,5 @@ def test_what_cannot_be_compared_is_refused(score, truth, labels, told):
 
 
 def test_pooling_nothing_is_refused():
-    with pytest.raises(FedkinError, match="no sites"):
+    with pytest.raises(FedkinError, match="no clients"):
         pooled([])

@@ -144,7 +144,7 @@ def test_insisting_asks_only_those_who_have_not_replied():
 
 def test_insisting_has_an_end():
     fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
-    sentence = r"^Site 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
+    sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
     with pytest.raises(FedkinError, match=sentence):
         fed.insist(double, {})
     assert len(fed.asked) == 20
@@ -159,7 +159,7 @@ def test_who_refuses_for_good_is_not_asked_again():
     assert fed.asked == [[0, 1, 2], [2], [2]]
     assert fed.missing == {1: "never"}
     fed = Scripted({0: FINE, 1: NEVER, 2: FINE})
-    with pytest.raises(FedkinError, match=r"^Site 1 refuses, and nothing can begin without it: never$"):
+    with pytest.raises(FedkinError, match=r"^Client 1 refuses, and nothing can begin without it: never$"):
         fed.insist(double, {})
 
 

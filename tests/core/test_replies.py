@@ -31,9 +31,9 @@ def test_lengths_of_one_name_are_the_same_wherever_it_stands():
 
 
 def test_more_may_be_expected_of_the_same_name_and_some_is_optional():
-    reply = {"groups": torch.tensor([0, 2])}
-    assert refusal(reply, {"groups": are_counts}, {"groups": (2,)}) is None
-    assert refusal(reply, {"groups": below(2)}, {"groups": (2,)}) == "'groups' is not what it should be"
+    reply = {"clusters": torch.tensor([0, 2])}
+    assert refusal(reply, {"clusters": are_counts}, {"clusters": (2,)}) is None
+    assert refusal(reply, {"clusters": below(2)}, {"clusters": (2,)}) == "'clusters' is not what it should be"
     assert refusal(reply, optional={"loss": is_number}) is None
     assert refusal({"loss": "low"}, optional={"loss": is_number}) == "'loss' is not what it should be"
 

@@ -38,12 +38,12 @@ def written(folder: Path, sites: list[tuple[np.ndarray, np.ndarray]]) -> dict[st
     return paths
 
 
-def digits(count: int, classes: int = 4, groups: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Digits dealt out; site i sees some classes only, or, with `groups`, all by the names of one of them."""
+def digits(count: int, classes: int = 4, clusters: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Digits dealt out; site i sees some classes only, or, with `clusters`, all by the names of one of them."""
     x, y = load_digits(return_X_y=True)
     x = x / 16
-    if groups > 1:
-        return [(x[i::count], (y[i::count] + 3 * (i % groups)) % 10) for i in range(count)]
+    if clusters > 1:
+        return [(x[i::count], (y[i::count] + 3 * (i % clusters)) % 10) for i in range(count)]
     held = [np.isin(y, [(i + k) % 10 for k in range(classes)]) for i in range(count)]
     return [(x[mask], y[mask]) for mask in held]
 
@@ -76,9 +76,9 @@ def labels(path: Path) -> list[int]:
 
 
 def agreement(deployed: Deployment, local: Path, names: list[str]) -> float:
-    """ARI of all samples' groups at the sites with those of the local engine."""
-    there = [group for name in names for group in labels(kept(deployed, name) / "labels.csv")]
-    here = [group for i in range(len(names)) for group in labels(local / "labels" / f"site-{i}.csv")]
+    """ARI of all samples' clusters at the sites with those of the local engine."""
+    there = [cluster for name in names for cluster in labels(kept(deployed, name) / "labels.csv")]
+    here = [cluster for i in range(len(names)) for cluster in labels(local / "labels" / f"site-{i}.csv")]
     return float(adjusted_rand(np.array(here), np.array(there)))
 
 
@@ -137,7 +137,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) -> None:
-    files = written(tmp_path / "data", digits(4, groups=2 if name in ("ocfl", "ifca", "embedding") else 1))
+    files = written(tmp_path / "data", digits(4, clusters=2 if name in ("ocfl", "ifca", "embedding") else 1))
     options = [word for option in METHODS[name] for word in ("--set", option)]
     with prepared(tmp_path, files, name, "--insecure", *options) as deployed:
         deployed.hears(deployed.run(), DONE, 1800)
@@ -146,10 +146,10 @@ def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) 
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         results = deployed.app / "results"
         if (local / "clients.csv").exists():
-            assert groups_of(results) == groups_of(local)
+            assert clusters_of(results) == clusters_of(local)
             for i, site in enumerate(files):
                 own = json.loads((kept(deployed, site) / "result.json").read_text())
-                assert own["result"]["group"] == groups_of(local)[i]
+                assert own["result"]["cluster"] == clusters_of(local)[i]
                 assert predict(kept(deployed, site), str(files[site]), client=0) == predict(
                     local, str(files[site]), client=i
                 )
@@ -167,14 +167,14 @@ def check_nothing_private(crossed: bytes, path: Path) -> None:
     assert not any(y.astype(kind).tobytes() in crossed for kind in (np.int64, np.int32, np.uint8))
 
 
-def groups_of(folder: Path) -> list[int]:
+def clusters_of(folder: Path) -> list[int]:
     return labels(folder / "clients.csv")
 
 
 @pytest.mark.slow
 def test_whoever_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
     """The run is, to the last number, one in which the killed site did not answer in those rounds."""
-    files = written(tmp_path / "data", digits(3, groups=2))
+    files = written(tmp_path / "data", digits(3, clusters=2))
     with prepared(tmp_path, files, "fedavg", "--set", "method.rounds=16") as deployed:
         run, results = deployed.run(), deployed.app / "results"
         deployed.hears(run, "fedkin: Step 2 in ", 600)

@@ -26,7 +26,7 @@ from nodes import Nodes, nodes_of
 GROUPS = [0, 1, 0, 1]
 NAMES = np.array([f"class {label}" for label in range(planted.CLASSES)])
 OPTIONS = ["method.module=perceptron", "method.rounds=4", "method.local_epochs=2"]
-FEDERATED = ["data.source=federation", "scenario.name=sites", "engine.name=flower", "engine.sites=4"]
+FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flower", "engine.sites=4"]
 
 
 @pytest.fixture
@@ -60,23 +60,23 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("records.jsonl", "result.json", "models.safetensors")}
 
 
-def test_every_site_keeps_its_groups_model_which_serves_it_as_in_a_run_here(data: Path, tmp_path: Path) -> None:
+def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(data: Path, tmp_path: Path) -> None:
     settings = [*OPTIONS, "method.clustering_round=2"]
     serve(grid(data, tmp_path), config("hierarchical", *settings), tmp_path / "out")
-    local = [f"data.source={data}", "scenario.name=sites", *settings]
+    local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("hierarchical", local), tmp_path / "here").folder
-    groups = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
-    assert planted.same_partition(groups, GROUPS)
-    for site, group in enumerate(groups):
+    clusters = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
+    assert planted.same_partition(clusters, GROUPS)
+    for site, cluster in enumerate(clusters):
         own, file = kept(tmp_path, site), str(data / f"site-{site}.npz")
-        assert json.loads((own / "result.json").read_text())["result"]["group"] == group
+        assert json.loads((own / "result.json").read_text())["result"]["cluster"] == cluster
         assert predict(own, file, client=0) == predict(here, file, client=site)
 
 
-def test_every_site_keeps_the_groups_of_its_samples(data: Path, tmp_path: Path) -> None:
+def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path) -> None:
     settings = ["method.n_clusters=6"]
     serve(grid(data, tmp_path), config("kfed", *settings), tmp_path / "out")
-    local = [f"data.source={data}", "scenario.name=sites", *settings]
+    local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("kfed", local), tmp_path / "here").folder
     for site in range(4):
         assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
@@ -94,7 +94,9 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
         return nodes_of(made, keep)
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
-    with pytest.raises(FedkinError, match=r"has a budget of privacy, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"):
+    with pytest.raises(
+        FedkinError, match=r"has a budget of privacy, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"
+    ):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
     serve(nodes(), asks, tmp_path / "out")

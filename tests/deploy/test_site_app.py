@@ -80,7 +80,7 @@ def test_where_its_files_are_is_the_sites_own_affair(
     (run / "memory-1.safetensors").unlink()
 
     scaling = {"mode": "none", "shape": [1], "mean": torch.zeros(1), "scale": torch.ones(1)}
-    share = {"method": "fedavg", "result": {"group": 0}, "scaling": scaling, "classes": []}
+    share = {"method": "fedavg", "result": {"cluster": 0}, "scaling": scaling, "classes": []}
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -117,7 +117,7 @@ def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: py
     assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]
 
 
-QUICK = ["scenario.name=label-groups", "scenario.clients=4", "method.module=perceptron"]
+QUICK = ["scenario.name=label-clusters", "scenario.clients=4", "method.module=perceptron"]
 
 
 @pytest.mark.parametrize("method", ["ocfl", "fedavg", "ifca", "embedding"])
@@ -135,6 +135,6 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")
     assert outputs.predict(kept, new, client=0) == outputs.predict(outcome.folder, new, client=1)
     with pytest.raises(
-        FedkinError, match="ab12 is a site's share, the model of one group; assign with the run's folder"
+        FedkinError, match="ab12 is a site's share, the model of one cluster; assign with the run's folder"
     ):
         outputs.assign(kept, new)

@@ -1,4 +1,4 @@
-"""Estimators of clustered federated learning as a user meets them: digits, two planted groups of three clients."""
+"""Estimators of clustered federated learning as a user meets them: digits, two planted clusters of three clients."""
 
 import copy
 import doctest
@@ -78,13 +78,13 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
 
 
 @pytest.mark.parametrize("name", GROUPING)
-def test_groups_are_found_and_newcomers_join_them(name: str, fitted: dict[str, ClientClusterer]) -> None:
+def test_clusters_are_found_and_newcomers_join_them(name: str, fitted: dict[str, ClientClusterer]) -> None:
     model = fitted[name]
     low, high = model.client_labels_[0], model.client_labels_[3]
     assert model.client_labels_.tolist() == [low] * 3 + [high] * 3
     assert low != high
     assert [model.assign(*NEW_LOW), model.assign(*NEW_HIGH)] == [low, high]
-    assert model.score(*NEW_HIGH, group=high) > 0.8 > model.score(*NEW_HIGH, group=low)
+    assert model.score(*NEW_HIGH, cluster=high) > 0.8 > model.score(*NEW_HIGH, cluster=low)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -110,7 +110,7 @@ def test_the_signature_is_the_methods() -> None:
     method = inspect.signature(ocfl.OCFLMethod).parameters
     assert set(parameters) == set(method) | {"scaling", "random_state", "device", "verbose"}
     assert all(parameters[name].default == method[name].default for name in method)
-    assert repr(fedkin.OCFL(rounds=8, grouper="kmeans")) == "OCFL(grouper='kmeans', rounds=8)"
+    assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
 
 
 def test_the_documented_example_is_true() -> None:
@@ -121,16 +121,16 @@ def test_the_documented_example_is_true() -> None:
 
 def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -> None:
     x, _ = CLIENTS[4]
-    group = int(model.client_labels_[4])
-    assert not model.models_[group].training
+    cluster = int(model.client_labels_[4])
+    assert not model.models_[cluster].training
     with torch.no_grad():
-        logits = model.models_[group](model.scaling_.apply(torch.from_numpy(x).float()))
+        logits = model.models_[cluster](model.scaling_.apply(torch.from_numpy(x).float()))
     probabilities = model.predict_proba(x, client=4)
     assert probabilities.shape == (100, 10)
     np.testing.assert_allclose(probabilities.sum(1), 1)
     np.testing.assert_allclose(probabilities, logits.softmax(1).numpy(), atol=1e-6)
     assert np.array_equal(model.predict(x, client=4), model.classes_[logits.argmax(1).numpy()])
-    assert np.array_equal(model.predict(x, client=4), model.predict(x, group=group))
+    assert np.array_equal(model.predict(x, client=4), model.predict(x, cluster=cluster))
 
 
 def test_asking_changes_nothing(model: ClientClusterer) -> None:
@@ -189,7 +189,7 @@ def test_one_client_is_enough() -> None:
     assert [quick(name).fit(CLIENTS[:1]).client_labels_.tolist() for name in ("FedAvg", "OCFL", "Local")] == [[0]] * 3
 
 
-def test_with_one_group_nobody_need_say_whose_model(fitted: dict[str, ClientClusterer]) -> None:
+def test_with_one_cluster_nobody_need_say_whose_model(fitted: dict[str, ClientClusterer]) -> None:
     x, _ = CLIENTS[0]
     assert np.array_equal(fitted["FedAvg"].predict(x), fitted["FedAvg"].predict(x, client=3))
 
@@ -262,9 +262,9 @@ PLAIN = "they should be integers, booleans or strings"
             "Client 1 has strings for labels where client 0 has numbers; give all the same type.",
         ),
         ([(A[:2], [3, 3])], "All labels of all clients are 3; there must be two classes or more."),
-        ([(A, B), (A[:, :5], B)], "Client 1 has 5 features where others have 64 features; all sites need the same."),
+        ([(A, B), (A[:, :5], B)], "Client 1 has 5 features where others have 64 features; all clients need the same."),
         ([(A * np.nan, B)], "Client 0 has missing or infinite values in 100 of 100 samples; all must be finite"),
-        ([(A[:0], B[:0])], "Client 0 is empty (shape (0, 64)); every site needs at least one sample"),
+        ([(A[:0], B[:0])], "Client 0 is empty (shape (0, 64)); every client needs at least one sample"),
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
@@ -295,11 +295,11 @@ def test_parameters_that_cannot_be_used_are_refused(name: str, options: dict[str
         (lambda m: m.predict(A, client=6), "client is 6; allowed: 0 to 5, the clients of fit."),
         (lambda m: m.predict(A, client=-1), "client is -1; allowed: 0 to 5, the clients of fit."),
         (lambda m: m.predict(A, client=True), "client is True; allowed: 0 to 5, the clients of fit."),
-        (lambda m: m.predict_proba(A, group=2), "group is 2; allowed: 0 to 1, the groups of fit."),
-        (lambda m: m.predict(A), "Say whose model is to be used, by client= or by group=; there are 2 groups."),
+        (lambda m: m.predict_proba(A, cluster=2), "cluster is 2; allowed: 0 to 1, the clusters of fit."),
+        (lambda m: m.predict(A), "Say whose model is to be used, by client= or by cluster=; there are 2 clusters."),
         (
-            lambda m: m.score(A, B, client=0, group=0),
-            "Say whose model is to be used, by client= or by group=; there are 2 groups.",
+            lambda m: m.score(A, B, client=0, cluster=0),
+            "Say whose model is to be used, by client= or by cluster=; there are 2 clusters.",
         ),
         (
             lambda m: m.predict(A[:, :5], client=0),
@@ -324,5 +324,5 @@ def test_a_client_that_was_never_asked_has_no_model() -> None:
     with pytest.raises(FedkinError) as told:
         model.predict(X, client=unknown[0])
     assert str(told.value) == (
-        f"The group of client {unknown[0]} is not known; find it with assign(x, y) and give it as group=."
+        f"The cluster of client {unknown[0]} is not known; find it with assign(x, y) and give it as cluster=."
     )

@@ -21,7 +21,7 @@ def blobs():
         DEC(n_clusters=3, pretrain_steps=150, random_state=0),
     ],
 )
-def test_groups_of_blobs_and_of_new_samples(blobs, estimator):
+def test_clusters_of_blobs_and_of_new_samples(blobs, estimator):
     sites, truth = blobs
     estimator.fit(sites)
     assert adjusted_rand(np.concatenate(truth), np.concatenate(estimator.labels_)) > 0.95
@@ -29,9 +29,9 @@ def test_groups_of_blobs_and_of_new_samples(blobs, estimator):
     assert estimator.n_clusters_ == 3
 
 
-def test_sites_alone_share_no_group_and_have_none_for_others(blobs):
+def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
     sites, _ = blobs
-    model = DEC(n_clusters=2, scope="site", pretrain_steps=100, random_state=0).fit(sites)
+    model = DEC(n_clusters=2, scope="client", pretrain_steps=100, random_state=0).fit(sites)
     assert [set(labels.tolist()) for labels in model.labels_] == [{0, 1}, {2, 3}, {4, 5}]
-    with pytest.raises(FedkinError, match="new samples have no group"):
+    with pytest.raises(FedkinError, match="new samples have no cluster"):
         model.predict(sites[0])

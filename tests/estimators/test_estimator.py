@@ -1,4 +1,4 @@
-"""What every estimator that groups samples promises, whatever its method."""
+"""What every estimator that clusters samples promises, whatever its method."""
 
 import copy
 import dataclasses
@@ -65,13 +65,13 @@ def test_the_signature_is_the_methods(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_every_sample_gets_a_group_and_so_do_new_ones(name: str) -> None:
+def test_every_sample_gets_a_cluster_and_so_do_new_ones(name: str) -> None:
     model = fitted(name)
     assert [(labels.dtype, labels.shape) for labels in model.labels_] == [(np.dtype(np.int64), (72,))] * 3
-    groups = model.predict(X)
-    assert (groups.dtype, groups.shape) == (np.int64, (108,))
-    assert {*np.concatenate(model.labels_), *groups} <= set(range(model.n_clusters_))
-    assert np.array_equal(np.concatenate(model.predict([X[:5], X[5:]])), groups)
+    clusters = model.predict(X)
+    assert (clusters.dtype, clusters.shape) == (np.int64, (108,))
+    assert {*np.concatenate(model.labels_), *clusters} <= set(range(model.n_clusters_))
+    assert np.array_equal(np.concatenate(model.predict([X[:5], X[5:]])), clusters)
     assert [entry["step"] for entry in model.history_] == list(range(1, len(model.history_) + 1))
     assert model.history_[-1]["received"] > 0
     assert model.n_features_in_ == 6

@@ -1,4 +1,4 @@
-"""Estimators that group by one message each: images of digits, half of the clients with theirs turned by a quarter."""
+"""Estimators that cluster by one message each: images of digits, half of the clients with theirs turned by a quarter."""
 
 import copy
 import doctest
@@ -45,7 +45,7 @@ def unlabelled() -> fedkin.Embedding:
     return quick(form="prototypes").fit(SAMPLES)
 
 
-def test_groups_messages_and_their_price_are_told(model: fedkin.Embedding) -> None:
+def test_clusters_messages_and_their_price_are_told(model: fedkin.Embedding) -> None:
     assert model.client_labels_.tolist() == FOUND
     assert (model.n_clusters_, len(model.models_), model.separable_) == (2, 2, True)
     assert (model.embeddings_.shape, model.embeddings_.dtype) == ((12, 200), np.uint8)
@@ -54,17 +54,17 @@ def test_groups_messages_and_their_price_are_told(model: fedkin.Embedding) -> No
     assert [entry["phase"] for entry in model.history_] == ["pre-training"] * 6 + ["embedding"] + ["training"] * 3
 
 
-def test_embeddings_are_alike_within_groups(model: fedkin.Embedding) -> None:
-    first, second = (model.embeddings_[np.array(FOUND) == group].mean(0) for group in (0, 1))
+def test_embeddings_are_alike_within_clusters(model: fedkin.Embedding) -> None:
+    first, second = (model.embeddings_[np.array(FOUND) == cluster].mean(0) for cluster in (0, 1))
     assert np.abs(first - second).mean() > 0.2
 
 
 def test_newcomers_are_placed_and_served(model: fedkin.Embedding) -> None:
     assert [model.assign(x, y) for x, y in NEWCOMERS] == [0, 1]
     x, y = NEWCOMERS[1]
-    assert model.score(x, y, group=1) > model.score(x, y, group=0)
+    assert model.score(x, y, cluster=1) > model.score(x, y, cluster=0)
     with pytest.raises(
-        FedkinError, match=r"^The data given has no labels, which a newcomer needs to find its group\.$"
+        FedkinError, match=r"^The data given has no labels, which a newcomer needs to find its cluster\.$"
     ):
         model.assign(x)
 
@@ -90,7 +90,7 @@ def test_a_budget_is_kept_and_no_flips_cost_everything() -> None:
     assert bare.client_labels_.tolist() == FOUND
 
 
-def test_messages_that_are_noise_show_no_groups() -> None:
+def test_messages_that_are_noise_show_no_clusters() -> None:
     model = quick(flip=0.5, rounds=1, pretraining_rounds=1).fit(CLIENTS)
     assert not model.separable_
     assert model.client_labels_.tolist() == [0] * 12
@@ -104,12 +104,12 @@ def test_clients_need_no_labels(unlabelled: fedkin.Embedding) -> None:
     assert [entry["phase"] for entry in unlabelled.history_] == ["pre-training"] * 6 + ["embedding"]
 
 
-@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"group": 0}])
+@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"cluster": 0}])
 @pytest.mark.parametrize("ask", ["predict", "predict_proba"])
 def test_without_labels_there_are_no_models(ask: str, whose: dict[str, int], unlabelled: fedkin.Embedding) -> None:
     with pytest.raises(FedkinError) as told:
         getattr(unlabelled, ask)(SAMPLES[0], **whose)
-    assert str(told.value) == "The clients of fit had no labels, so there are groups but no models to predict with."
+    assert str(told.value) == "The clients of fit had no labels, so there are clusters but no models to predict with."
 
 
 def test_a_pair_without_labels_is_samples_alone(unlabelled: fedkin.Embedding) -> None:
@@ -172,7 +172,7 @@ def test_a_list_among_the_defaults_is_each_estimators_own() -> None:
 
 
 @pytest.mark.parametrize("style", ["class", "client"])
-def test_ladd_groups_by_brightness(style: str) -> None:
+def test_ladd_clusters_by_brightness(style: str) -> None:
     bright = [(np.clip(IMAGES[i::8] * 0.5 + 0.5 * (i < 3), 0, 1), Y[i::8]) for i in range(6)]
     dark = (IMAGES[6::8] * 0.5, Y[6::8])
     model = fedkin.LADD(module="perceptron", rounds=1, n_clusters=2, style=style, random_state=0).fit(bright)

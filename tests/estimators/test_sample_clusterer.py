@@ -53,7 +53,7 @@ def same(first: fedkin.FedCRef, second: fedkin.FedCRef) -> bool:
 
 
 class OneSite(fedkin.FedCRef):
-    """A federation of one site, so that scikit-learn's own checks, which all have one table, can be run."""
+    """A federation of one client, so that scikit-learn's own checks, which all have one table, can be run."""
 
     def fit(self, X: Any, y: object = None) -> "OneSite":  # noqa: N803
         super().fit([X], y)
@@ -66,7 +66,7 @@ class OneSite(fedkin.FedCRef):
         return tags
 
 
-OUR_WORDS = "bad data get a sentence that names the site, not scikit-learn's own"
+OUR_WORDS = "bad data get a sentence that names the client, not scikit-learn's own"
 OTHER_SENTENCES = {
     "check_n_features_in_after_fitting": OUR_WORDS,
     "check_complex_data": OUR_WORDS,
@@ -120,7 +120,7 @@ def test_a_subclass_keeps_parameters() -> None:
     assert OneSite(rounds=3).get_params() == fedkin.FedCRef(rounds=3).get_params()
 
 
-def test_groups_are_found_across_sites(fitted: fedkin.FedCRef) -> None:
+def test_clusters_are_found_across_clients(fitted: fedkin.FedCRef) -> None:
     assert fitted.n_clusters_ == 3
     assert adjusted_rand_score(np.concatenate(TRUTH), np.concatenate(fitted.labels_)) == 1.0
     assert [labels.dtype for labels in fitted.labels_] == [np.int64] * 3
@@ -170,13 +170,13 @@ def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None
         lambda x: x.astype(np.float32),
     ],
 )
-def test_sites_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
+def test_clients_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
     model = quick().fit([kind(x) for x in SITES])
     assert same(model, fitted)
     assert np.array_equal(model.predict(kind(X)), fitted.predict(X))
 
 
-def test_sites_may_be_one_array_or_a_tuple(fitted: fedkin.FedCRef) -> None:
+def test_clients_may_be_one_array_or_a_tuple(fitted: fedkin.FedCRef) -> None:
     assert same(quick().fit(np.stack(SITES)), fitted)
     assert same(quick().fit(tuple(SITES)), fitted)
 
@@ -216,7 +216,7 @@ def test_another_seed_gives_other_models(fitted: fedkin.FedCRef) -> None:
     assert model.n_clusters_ == 3
 
 
-def test_sites_in_another_order_are_grouped_alike(fitted: fedkin.FedCRef) -> None:
+def test_clients_in_another_order_are_clustered_alike(fitted: fedkin.FedCRef) -> None:
     order = [2, 0, 1]
     labels = quick().fit([SITES[i] for i in order]).labels_
     expected = np.concatenate([fitted.labels_[i] for i in order])
@@ -230,15 +230,15 @@ def test_clones_pickles_and_copies_do_the_same(fitted: fedkin.FedCRef) -> None:
         assert np.array_equal(twin.predict(X), fitted.predict(X))
 
 
-def test_new_samples_get_the_group_of_their_kind(fitted: fedkin.FedCRef) -> None:
+def test_new_samples_get_the_cluster_of_their_kind(fitted: fedkin.FedCRef) -> None:
     new, kinds = make_blobs([9, 9, 9], n_features=8, random_state=0)
-    groups = fitted.predict(new)
-    assert (groups.dtype, groups.shape) == (np.int64, (27,))
-    assert adjusted_rand_score(kinds, groups) > 0.6
-    assert fitted.predict(new[:1]).tolist() == groups[:1].tolist()
+    clusters = fitted.predict(new)
+    assert (clusters.dtype, clusters.shape) == (np.int64, (27,))
+    assert adjusted_rand_score(kinds, clusters) > 0.6
+    assert fitted.predict(new[:1]).tolist() == clusters[:1].tolist()
     sites = fitted.predict([new[:5], new[5:]])
-    assert [site.tolist() for site in sites] == [groups[:5].tolist(), groups[5:].tolist()]
-    assert set(groups) <= set(range(fitted.n_clusters_))
+    assert [site.tolist() for site in sites] == [clusters[:5].tolist(), clusters[5:].tolist()]
+    assert set(clusters) <= set(range(fitted.n_clusters_))
 
 
 def test_columns_of_frames_are_remembered_and_compared() -> None:
@@ -249,15 +249,17 @@ def test_columns_of_frames_are_remembered_and_compared() -> None:
     with pytest.raises(FedkinError) as told:
         model.predict(frames[0][NAMES[::-1]])
     assert str(told.value) == (
-        "The data to predict has column 'f7' where the sites in fit had 'f0'; give the same columns in the same order."
+        "The data to predict has column 'f7' where the clients in fit had 'f0'; give the same columns in the same order."
     )
     with pytest.raises(FedkinError) as told:
         quick().fit([frames[0], frames[1][NAMES[::-1]]])
-    assert str(told.value) == ("Site 1 has column 'f7' where Site 0 had 'f0'; give the same columns in the same order.")
+    assert str(told.value) == (
+        "Client 1 has column 'f7' where Client 0 had 'f0'; give the same columns in the same order."
+    )
     assert not hasattr(quick().fit([pd.DataFrame(x) for x in SITES]), "feature_names_in_")
 
 
-def test_the_sites_own_clusters_are_where_it_starts() -> None:
+def test_the_clients_own_clusters_are_where_it_starts() -> None:
     named = [np.where(truth == truth.min(), 40, 9) for truth in TRUTH]
     model = quick(initial="auto", n_clusters="auto", max_iterations=1).fit(SITES, labels=named)
     assert model.n_clusters_ == 3
@@ -267,13 +269,13 @@ def test_the_sites_own_clusters_are_where_it_starts() -> None:
 
 
 @pytest.mark.parametrize("counts", [[2, 2, 1], (2, 2, 1), np.array([2, 2, 1])])
-def test_every_site_may_have_its_own_number_of_clusters(counts: Any) -> None:
+def test_every_client_may_have_its_own_number_of_clusters(counts: Any) -> None:
     model = quick(n_clusters=counts, max_iterations=1).fit(SITES)
     assert model.history_[0]["clusters"] == 5
     assert model.get_params()["n_clusters"] is counts
 
 
-def test_two_sites_and_one_site_are_enough() -> None:
+def test_two_clients_and_one_client_are_enough() -> None:
     assert len(quick().fit(SITES[:2]).labels_) == 2
     assert quick().fit(SITES[:1]).n_clusters_ == 2
 
@@ -285,7 +287,7 @@ def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str], fitted
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "Step 1 · " in shown.err
-    assert "Groups found 3" in shown.err
+    assert "Clusters found 3" in shown.err
 
 
 def test_unfitted_it_predicts_nothing() -> None:
@@ -293,11 +295,11 @@ def test_unfitted_it_predicts_nothing() -> None:
         quick().predict(X)
 
 
-SINGLE = "fit takes a list with one array per site, each (n, features) or images; got a single table."
+SINGLE = "fit takes a list with one array per client, each (n, features) or images; got a single table."
 
 
 @pytest.mark.parametrize(
-    ("sites", "sentence"),
+    ("clients", "sentence"),
     [
         (X, SINGLE),
         (X.tolist(), SINGLE),
@@ -305,15 +307,15 @@ SINGLE = "fit takes a list with one array per site, each (n, features) or images
         (torch.from_numpy(X), SINGLE),
         ([X, Y], SINGLE),
         (None, SINGLE),
-        ([], "The list of sites is empty; at least one is needed."),
-        ([X, X[:, :3]], "Site 1 has 3 features where others have 8 features; all sites need the same."),
-        ([X, X[:0]], "Site 1 is empty (shape (0, 8)); every site needs at least one sample and one feature."),
-        ([X, X * np.nan], "Site 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
-        ([X, [[1, 2], [3]]], "Site 1 is no array: its rows differ in length or type."),
-        ([X, np.full((2, 8), "a")], "Site 1 holds values of type <U1, but all must be real numbers."),
+        ([], "The list of clients is empty; at least one is needed."),
+        ([X, X[:, :3]], "Client 1 has 3 features where others have 8 features; all clients need the same."),
+        ([X, X[:0]], "Client 1 is empty (shape (0, 8)); every client needs at least one sample and one feature."),
+        ([X, X * np.nan], "Client 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
+        ([X, [[1, 2], [3]]], "Client 1 is no array: its rows differ in length or type."),
+        ([X, np.full((2, 8), "a")], "Client 1 holds values of type <U1, but all must be real numbers."),
     ],
 )
-def test_sites_that_cannot_be_used_are_refused(sites: Any, sentence: str) -> None:
+def test_clients_that_cannot_be_used_are_refused(sites: Any, sentence: str) -> None:
     with pytest.raises(FedkinError) as told:
         quick().fit(sites)
     assert str(told.value) == sentence
@@ -332,12 +334,12 @@ def test_sites_that_cannot_be_used_are_refused(sites: Any, sentence: str) -> Non
             "'n_clusters' is 'many' in FedCRef; it should be a valid integer or 'auto' or 'given'.",
         ),
         ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
-        ({"n_clusters": [2, 2]}, "n_clusters has 2 numbers for 3 sites; give one for each."),
+        ({"n_clusters": [2, 2]}, "n_clusters has 2 numbers for 3 clients; give one for each."),
         ({"n_clusters": [2, 2, 2.5]}, "n_clusters[2] is 2.5; it should be an integer of 1 or more."),
         ({"n_clusters": [2, True, 2]}, "n_clusters[1] is True; it should be an integer of 1 or more."),
         ({"n_clusters": [0, 2, 2]}, "n_clusters[0] is 0; it should be an integer of 1 or more."),
         ({"initial": "k-means"}, "'initial' is 'k-means' in FedCRef; it should be "),
-        ({"initial": "given"}, "method.initial = 'given', but site 0 brings no labels of its own."),
+        ({"initial": "given"}, "method.initial = 'given', but client 0 brings no labels of its own."),
         ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
         ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
     ],
@@ -352,9 +354,9 @@ def test_parameters_that_cannot_be_used_are_refused(options: dict[str, Any], sen
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        (TRUTH[:2], "labels has 2 arrays for 3 sites; give one for each."),
-        ([*TRUTH[:2], [0, 1]], "labels[2] is int64 of shape (2,); site 2 needs 48 integers."),
-        ([*TRUTH[:2], TRUTH[2] / 2], "labels[2] is float64 of shape (48,); site 2 needs 48 integers."),
+        (TRUTH[:2], "labels has 2 arrays for 3 clients; give one for each."),
+        ([*TRUTH[:2], [0, 1]], "labels[2] is int64 of shape (2,); client 2 needs 48 integers."),
+        ([*TRUTH[:2], TRUTH[2] / 2], "labels[2] is float64 of shape (48,); client 2 needs 48 integers."),
         ([TRUTH[0] - 1, *TRUTH[1:]], "labels[0] holds -1; every sample needs a cluster, 0 or more."),
     ],
 )
@@ -376,7 +378,7 @@ def test_labels_that_would_be_ignored_are_refused() -> None:
         (X[:, :5], "The samples have shape (5,), but the model was made for (8,)."),
         ([X, X[:, :5]], "The samples have shape (5,), but the model was made for (8,)."),
         (X[0], "The data to predict has shape (8,), but samples need (n, features) or (n, channels, height, width)."),
-        ([X, X * np.inf], "Site 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
+        ([X, X * np.inf], "Client 1 has missing or infinite values in 72 of 72 samples; all must be finite float32."),
         ([], "The data to predict has shape (0,), but samples need (n, features) or (n, channels, height, width)."),
     ],
 )

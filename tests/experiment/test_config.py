@@ -164,7 +164,7 @@ def test_targets_and_evaluation_survive_being_written(tmp_path: Path) -> None:
 
 def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
     assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
-    assert load_config("ocfl").tables["scenario"]["name"] == "label-groups"
+    assert load_config("ocfl").tables["scenario"]["name"] == "label-clusters"
     assert load_config("ocfl", ["scenario.name=iid"]).tables["scenario"]["name"] == "iid"
 
 

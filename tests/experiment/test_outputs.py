@@ -1,4 +1,4 @@
-"""What a run found, put to use: classes of new samples, groups of new clients."""
+"""What a run found, put to use: classes of new samples, clusters of new clients."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from fedkin.methods.clients.embedding.embedding_tasks import message_of
 
 OPTIONS = ["scenario.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
 HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
-"""Classes of the groups of the scenario 'label-groups'; clients are in order of group."""
+"""Classes of the clusters of the scenario 'label-clusters'; clients are in order of cluster."""
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,18 @@ def test_a_clients_samples_get_the_names_of_classes(client: int, found: Path, tm
     assert np.mean([name == truth for (_, name), truth in zip(rows, true, strict=True)]) > 0.8
 
 
-def test_clients_of_different_groups_are_served_by_different_models(found: Path, tmp_path: Path) -> None:
+def test_clients_of_different_clusters_are_served_by_different_models(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[0], labelled=False)
     texts = [outputs.predict(found, source, client=client) for client in range(6)]
     assert texts[0] == texts[1]
     assert len(set(texts)) == 3
 
 
-@pytest.mark.parametrize("group", [0, 1, 2])
-def test_a_new_client_gets_its_group(group: int, found: Path, tmp_path: Path) -> None:
-    groups = {int(client): int(label) for client, label in rows_of((found / "clients.csv").read_text())[1:]}
-    assert len(set(groups.values())) == 3
-    assert outputs.assign(found, save(tmp_path, HELD[group])) == groups[2 * group] == groups[2 * group + 1]
+@pytest.mark.parametrize("cluster", [0, 1, 2])
+def test_a_new_client_gets_its_cluster(cluster: int, found: Path, tmp_path: Path) -> None:
+    clusters = {int(client): int(label) for client, label in rows_of((found / "clients.csv").read_text())[1:]}
+    assert len(set(clusters.values())) == 3
+    assert outputs.assign(found, save(tmp_path, HELD[cluster])) == clusters[2 * cluster] == clusters[2 * cluster + 1]
 
 
 @pytest.mark.parametrize(
@@ -77,25 +77,28 @@ def test_a_new_client_gets_its_group(group: int, found: Path, tmp_path: Path) ->
     ],
 )
 def test_a_client_must_be_named(client: int | None, sentence: str, found: Path) -> None:
-    with pytest.raises(FedkinError, match=rf"has a model per group of clients and {sentence}; allowed: 0 to 5\.$"):
+    with pytest.raises(FedkinError, match=rf"has a model per cluster of clients and {sentence}; allowed: 0 to 5\.$"):
         outputs.predict(found, "digits", client=client)
 
 
-def test_a_new_client_is_served_by_the_model_of_its_group(found: Path, tmp_path: Path) -> None:
+def test_a_new_client_is_served_by_the_model_of_its_cluster(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[1])
-    group = outputs.assign(found, source)
-    assert outputs.predict(found, source, group=group) == outputs.predict(found, source, client=2)
+    cluster = outputs.assign(found, source)
+    assert outputs.predict(found, source, cluster=cluster) == outputs.predict(found, source, client=2)
 
 
 @pytest.mark.parametrize(
     ("whose", "sentence"),
     [
-        ({"group": 3}, r"has no group 3; allowed: 0 to 2\.$"),
-        ({"group": -1}, r"has no group -1; allowed: 0 to 2\.$"),
-        ({"group": 0, "client": 0}, r"^--client and --group were both given; one of them says whose model is meant\.$"),
+        ({"cluster": 3}, r"has no cluster 3; allowed: 0 to 2\.$"),
+        ({"cluster": -1}, r"has no cluster -1; allowed: 0 to 2\.$"),
+        (
+            {"cluster": 0, "client": 0},
+            r"^--client and --cluster were both given; one of them says whose model is meant\.$",
+        ),
     ],
 )
-def test_a_group_must_exist_and_be_named_alone(whose: dict[str, int], sentence: str, found: Path) -> None:
+def test_a_cluster_must_exist_and_be_named_alone(whose: dict[str, int], sentence: str, found: Path) -> None:
     with pytest.raises(FedkinError, match=sentence):
         outputs.predict(found, "digits", **whose)
 
@@ -108,20 +111,20 @@ def test_a_class_that_the_run_does_not_know_is_refused(found: Path, tmp_path: Pa
 
 def test_a_class_that_no_client_had_is_refused(tmp_path: Path) -> None:
     """The models have no output for it."""
-    (tmp_path / "sites").mkdir()
+    (tmp_path / "clients").mkdir()
     rng = np.random.default_rng(0)
     for name, labels in (("a", [0, 1]), ("b", [0, 1]), ("c", [1, 2])):
         y = np.repeat(labels, [30, 30 if labels != [1, 2] else 1])
-        np.savez(tmp_path / "sites" / f"{name}.npz", x=rng.random((len(y), 4), dtype=np.float32), y=y)
+        np.savez(tmp_path / "clients" / f"{name}.npz", x=rng.random((len(y), 4), dtype=np.float32), y=y)
     seed = next(
         seed
         for seed in range(99)
         if max(
-            int(client.y.max()) for client in load_config("ifca", _sites(tmp_path, seed)).scenario.build(seed).clients
+            int(client.y.max()) for client in load_config("ifca", _clients(tmp_path, seed)).scenario.build(seed).clients
         )
         == 1
     )
-    execute(load_config("ifca", _sites(tmp_path, seed)), tmp_path / "run")
+    execute(load_config("ifca", _clients(tmp_path, seed)), tmp_path / "run")
     np.savez(tmp_path / "new.npz", x=rng.random((5, 4), dtype=np.float32), y=np.array([1, 2, 1, 2, 1]))
     with pytest.raises(FedkinError, match=r"has the class '2', which the run does not know\.$"):
         outputs.assign(tmp_path / "run", str(tmp_path / "new.npz"))
@@ -129,9 +132,9 @@ def test_a_class_that_no_client_had_is_refused(tmp_path: Path) -> None:
     assert outputs.assign(tmp_path / "run", str(tmp_path / "new.npz")) in range(3)
 
 
-def _sites(folder: Path, seed: int) -> list[str]:
+def _clients(folder: Path, seed: int) -> list[str]:
     return [
-        "scenario.name=sites",
+        "scenario.name=files",
         f"data.source={folder / 'sites'}",
         "scenario.test_share=0.5",
         "method.rounds=1",
@@ -141,7 +144,7 @@ def _sites(folder: Path, seed: int) -> list[str]:
 
 def test_a_client_without_labels_cannot_be_assigned(found: Path, tmp_path: Path) -> None:
     source = save(tmp_path, HELD[1], labelled=False)
-    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its group; name them with"):
+    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its cluster; name them with"):
         outputs.assign(found, source)
 
 
@@ -152,11 +155,13 @@ def test_samples_of_another_shape_are_refused(found: Path) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_method_that_groups_samples_has_no_groups_of_clients(tmp_path: Path) -> None:
+def test_a_method_that_clusters_samples_has_no_clusters_of_clients(tmp_path: Path) -> None:
     execute(load_config("toy", ["scenario.name=toy"]), tmp_path / "run")
-    with pytest.raises(FedkinError, match=r"^Method 'toy' of .*run groups samples, not clients; use `fedkin predict`"):
+    with pytest.raises(
+        FedkinError, match=r"^Method 'toy' of .*run clusters samples, not clients; use `fedkin predict`"
+    ):
         outputs.assign(tmp_path / "run", "wine")
-    with pytest.raises(FedkinError, match=r"^Method 'toy' of .*run groups samples, not clients; leave --client out"):
+    with pytest.raises(FedkinError, match=r"^Method 'toy' of .*run clusters samples, not clients; leave --client out"):
         outputs.predict(tmp_path / "run", "wine", client=0)
 
 
@@ -164,25 +169,25 @@ def test_a_method_that_groups_samples_has_no_groups_of_clients(tmp_path: Path) -
 def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fourteen files of unlabelled digits, odd ones turned by a quarter; twelve of them are a folder."""
     folder = tmp_path_factory.mktemp("turned")
-    (folder / "sites").mkdir()
+    (folder / "clients").mkdir()
     for i in range(14):
         x = load("digits").x[i::14].rot90(i % 2, (2, 3))
-        np.savez(folder / ("sites" if i < 12 else ".") / f"{i:02}.npz", x=x.numpy())
+        np.savez(folder / ("clients" if i < 12 else ".") / f"{i:02}.npz", x=x.numpy())
     return folder
 
 
 @pytest.fixture(scope="module")
 def unlabelled(turned: Path) -> Path:
     """A finished run of embeddings on clients without labels."""
-    options = ["scenario.name=sites", f"data.source={turned / 'sites'}", "method.form=prototypes"]
+    options = ["scenario.name=files", f"data.source={turned / 'sites'}", "method.form=prototypes"]
     execute(load_config("embedding", [*options, "method.flip=0.02"]), turned / "run")
     return turned / "run"
 
 
 @pytest.mark.parametrize("number", [12, 13])
-def test_a_new_client_without_labels_gets_its_group(number: int, unlabelled: Path, turned: Path) -> None:
-    groups = [label for _, label, _ in rows_of((unlabelled / "clients.csv").read_text())[1:]]
-    assert groups == ["0", "1"] * 6
+def test_a_new_client_without_labels_gets_its_cluster(number: int, unlabelled: Path, turned: Path) -> None:
+    clusters = [label for _, label, _ in rows_of((unlabelled / "clients.csv").read_text())[1:]]
+    assert clusters == ["0", "1"] * 6
     assert outputs.assign(unlabelled, str(turned / f"{number}.npz")) == number % 2
 
 
@@ -200,9 +205,9 @@ def test_a_new_clients_message_is_always_the_same(unlabelled: Path, turned: Path
     assert torch.equal(*sent)
 
 
-@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"group": 0}])
-def test_groups_of_clients_without_labels_have_no_models(whose: dict[str, int], unlabelled: Path) -> None:
-    with pytest.raises(FedkinError, match=r"run had no labels, so there are groups but no models to predict with\.$"):
+@pytest.mark.parametrize("whose", [{}, {"client": 0}, {"cluster": 0}])
+def test_clusters_of_clients_without_labels_have_no_models(whose: dict[str, int], unlabelled: Path) -> None:
+    with pytest.raises(FedkinError, match=r"run had no labels, so there are clusters but no models to predict with\.$"):
         outputs.predict(unlabelled, "digits", **whose)
 
 
@@ -213,16 +218,16 @@ def test_a_new_client_is_placed_by_one_message(options: list[str], tmp_path: Pat
     name, *more = options
     more += ["scenario.name=rotation", "scenario.angles=[0,90]", "scenario.clients=12", "method.rounds=1"]
     execute(load_config(name, more), tmp_path / "run")
-    groups = [int(label) for _, label in rows_of((tmp_path / "run" / "clients.csv").read_text())[1:]]
-    assert groups in ([0, 1] * 6, [1, 0] * 6)
+    clusters = [int(label) for _, label in rows_of((tmp_path / "run" / "clients.csv").read_text())[1:]]
+    assert clusters in ([0, 1] * 6, [1, 0] * 6)
     data = load("digits")
     for turns in (0, 1):
         np.savez(tmp_path / "new.npz", x=data.x[:200].rot90(turns, (2, 3)).numpy(), y=data.y[:200].numpy())
-        assert outputs.assign(tmp_path / "run", str(tmp_path / "new.npz")) == groups[turns]
-        rows = rows_of(outputs.predict(tmp_path / "run", str(tmp_path / "new.npz"), group=groups[turns]))
+        assert outputs.assign(tmp_path / "run", str(tmp_path / "new.npz")) == clusters[turns]
+        rows = rows_of(outputs.predict(tmp_path / "run", str(tmp_path / "new.npz"), cluster=clusters[turns]))
         assert len(rows) == 201
     np.savez(tmp_path / "new.npz", x=data.x[:200].numpy())
-    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its group"):
+    with pytest.raises(FedkinError, match=r"has no labels, which a client needs to find its cluster"):
         outputs.assign(tmp_path / "run", str(tmp_path / "new.npz"))
 
 
@@ -240,6 +245,6 @@ def test_any_name_survives_a_file_of_clients(tmp_path: Path) -> None:
     names = ["plain", "with, comma", 'with "quotes"', "with\nbreak"]
     outputs.write_clients(tmp_path, torch.tensor([0, 1, -1, 0]), names)
     rows = rows_of((tmp_path / "clients.csv").read_text())
-    assert rows == [["client", "group", "name"], *([str(i), str([0, 1, -1, 0][i]), names[i]] for i in range(4))]
+    assert rows == [["client", "cluster", "name"], *([str(i), str([0, 1, -1, 0][i]), names[i]] for i in range(4))]
     outputs.write_clients(tmp_path, torch.tensor([1, 0]))
-    assert (tmp_path / "clients.csv").read_text() == "client,group\n0,1\n1,0\n"
+    assert (tmp_path / "clients.csv").read_text() == "client,cluster\n0,1\n1,0\n"

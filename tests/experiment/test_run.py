@@ -52,8 +52,8 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     assert all(sorted([*line["answered"], *map(int, line["missing"])]) == [0, 1, 2] for line in lines)
     assert any(line["missing"] for line in lines)
     assert lines[-1]["sent"] > lines[0]["sent"] > 0
-    rows = (outcome.folder / "labels" / "site-0.csv").read_text().splitlines()
-    assert rows[0] == "row,group"
+    rows = (outcome.folder / "labels" / "client-0.csv").read_text().splitlines()
+    assert rows[0] == "row,cluster"
     assert len(rows) == 7
     assert outcome.report.is_file()
 
@@ -207,7 +207,7 @@ def test_stopped_before_it_begins_it_leaves_nothing(
     """Such as by a simulation that does not start, when its nodes have said already who they are."""
 
     def stop(*_: object) -> None:
-        write_atomically(tmp_path / "new" / "run" / "sites" / "0" / "identity", "a token")
+        write_atomically(tmp_path / "new" / "run" / "clients" / "0" / "identity", "a token")
         raise error
 
     with monkeypatch.context() as patch:
@@ -222,7 +222,7 @@ def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pyte
     run(tmp_path / "whole")
 
     def stop(*_: object) -> None:
-        write_atomically(tmp_path / "run" / "sites" / "0" / "identity", "a token")
+        write_atomically(tmp_path / "run" / "clients" / "0" / "identity", "a token")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -234,7 +234,7 @@ def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pyte
             run(tmp_path / "run")
     resume(tmp_path / "run")
     found = files(tmp_path / "run")
-    assert found.pop("sites/0/identity") == b"a token"
+    assert found.pop("clients/0/identity") == b"a token"
     assert found == files(tmp_path / "whole")
 
 

@@ -48,7 +48,7 @@ def test_a_simulation_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
     fedkin(*simulated(flower))
     assert files(local) == files(flower)
     assert load_tree(flower / "checkpoint.safetensors")["clients"] == {}
-    assert len(list(flower.glob("sites/*/0/memory-*.safetensors"))) >= 4
+    assert len(list(flower.glob("clients/*/0/memory-*.safetensors"))) >= 4
     before = (flower / "report.html").read_bytes()
     (flower / "report.html").unlink()
     assert report(flower).read_bytes() == before  # needs no engine
@@ -57,12 +57,12 @@ def test_a_simulation_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
 def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     """Its nodes have been there already."""
     data = sites(tmp_path / "data", labelled=False)
-    words = ["fedavg", "--scenario", "sites", "--data", data, "--engine", "flower", "--set", "engine.workers=2"]
+    words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=2"]
     child = fedkin("run", *words, "--out", tmp_path / "runs" / "one", wait=False)
     _, told = child.communicate(timeout=600)
     *others, last = told.decode().splitlines()  # on a busy machine Ray has something to say, too
     assert child.returncode == 2
-    assert "Site 0 has no labels, which FedAvg needs" in last
+    assert "Client 0 has no labels, which FedAvg needs" in last
     assert not any("Traceback" in line for line in others)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 

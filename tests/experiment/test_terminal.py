@@ -12,7 +12,7 @@ LINE = {
     "step": 3,
     "answered": [0],
     "missing": {"1": "no reply", "4": "no reply"},
-    "values": {"groups": 4, "accuracy": 0.1, "cut": None, "sizes": [1, 2]},
+    "values": {"clusters": 4, "accuracy": 0.1, "cut": None, "sizes": [1, 2]},
     "metrics": {"accuracy": 0.98765},
     "sent": 1_234_567,
     "received": 5_000_000_000_000,
@@ -26,7 +26,7 @@ def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
         assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
         bar.step(LINE, 2.51)
     shown = capsys.readouterr()
-    assert "Step 3 · 2.5 s · Groups found 4 · Accuracy (ACC) 0.988\n" in shown.err
+    assert "Step 3 · 2.5 s · Clusters found 4 · Accuracy (ACC) 0.988\n" in shown.err
     assert shown.out == ""
 
 
@@ -73,10 +73,10 @@ def test_the_outcome_is_a_small_table(
     print_outcome(RunOutcome(Path("runs/x"), State(), [LINE], load_config("fedcref")))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert rows == [
-        "Groups found 4",
+        "Clusters found 4",
         "Accuracy (ACC) 0.988",
-        "Missing in the last step site 1, 4",
-        "Sent to the sites 1.23 MB",
+        "Missing in the last step client 1, 4",
+        "Sent to the clients 1.23 MB",
         "Received from them 5 TB",
         "Steps 3",
         "Report: runs/x/report.html",

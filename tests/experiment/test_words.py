@@ -18,13 +18,13 @@ from fedkin.experiment.words import (
 )
 
 LINE = {
-    "values": {"zeta": 3, "isolated": 4, "clusters": 9, "sizes": [1], "done": True},
-    "metrics": {"wrong": 0.031, "ARI_like": 0.5},
+    "values": {"zeta": 3, "unmatched": 4, "local_clusters": 9, "sizes": [1], "done": True},
+    "metrics": {"false_matches": 0.031, "ARI_like": 0.5},
 }
 
 
 def test_known_numbers_come_first_and_in_order_of_importance() -> None:
-    assert list(measures(LINE)) == ["isolated", "wrong", "clusters", "ARI_like", "zeta"]
+    assert list(measures(LINE)) == ["unmatched", "false_matches", "local_clusters", "ARI_like", "zeta"]
 
 
 def test_unknown_numbers_have_their_own_names() -> None:
@@ -44,15 +44,17 @@ def test_a_number_that_once_was_a_fraction_is_no_count() -> None:
     assert list(measures(lines[-1])) == []
 
 
-@pytest.mark.parametrize(("name", "text"), [("isolated", "4 of 9"), ("wrong", "3.1 %"), ("zeta", "3"), ("cut", "–")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("unmatched", "4 of 9"), ("false_matches", "3.1 %"), ("zeta", "3"), ("cut", "–")]
+)
 def test_numbers_are_written_with_unit_and_whole(name: str, text: str) -> None:
     assert written(LINE, name, measures(LINE).get(name, MEASURES["cut"])) == text
 
 
 def test_a_metric_wins_over_a_value_of_its_name() -> None:
-    line = {"values": {"accuracy": 0.1, "wrong": 0.2}, "metrics": {"accuracy": 0.9}}
+    line = {"values": {"accuracy": 0.1, "false_matches": 0.2}, "metrics": {"accuracy": 0.9}}
     assert scaled(line, "accuracy", MEASURES["accuracy"]) == 0.9
-    assert scaled(line, "wrong", MEASURES["wrong"]) == 20.0
+    assert scaled(line, "false_matches", MEASURES["false_matches"]) == 20.0
 
 
 def test_what_measures_refer_to_exists() -> None:
@@ -80,14 +82,14 @@ def line(step: int, **changes: dict) -> dict:
     return {"step": step, "values": {}, "metrics": {}, "sent": 100 * step, "received": step, **changes}
 
 
-def test_numbers_of_client_groups_come_in_order_of_importance() -> None:
+def test_numbers_of_client_clusters_come_in_order_of_importance() -> None:
     metrics = dict.fromkeys(["ami", "purity", "ari", "global_accuracy", "personal_accuracy"], 0.5)
-    known = measures(line(1, values={"loss": 1.0, "temperature": 2.0, "groups": 3, "fired": True}, metrics=metrics))
+    known = measures(line(1, values={"loss": 1.0, "temperature": 2.0, "clusters": 3, "fired": True}, metrics=metrics))
     assert list(known) == [
-        "personal_accuracy", "global_accuracy", "ari", "purity", "groups", "temperature", "loss", "ami",
+        "personal_accuracy", "global_accuracy", "ari", "purity", "clusters", "temperature", "loss", "ami",
     ]  # fmt: skip
     assert [name for name, measure in known.items() if measure.headline] == [
-        "personal_accuracy", "global_accuracy", "ari", "groups",
+        "personal_accuracy", "global_accuracy", "ari", "clusters",
     ]  # fmt: skip
 
 
@@ -109,7 +111,7 @@ def test_a_target_is_reached_by_the_first_step_that_is_there_and_not_lost_again(
         ([False, None, False, False], None),
     ],
 )
-def test_groups_were_formed_when_the_trigger_fired_first(values: list, step: int | None) -> None:
+def test_clusters_were_formed_when_the_trigger_fired_first(values: list, step: int | None) -> None:
     records = [line(at, values={"fired": value}) for at, value in enumerate(values, start=1)]
     assert formed(records) == step
     assert "fired" not in measures(*records)
@@ -137,4 +139,8 @@ def test_names_stand_in_a_sentence(names: list[str], text: str) -> None:
 
 
 def test_counts_have_their_noun() -> None:
-    assert [many(1, "group"), many(2000, "group"), many(0, "community")] == ["1 group", "2,000 groups", "0 communities"]
+    assert [many(1, "cluster"), many(2000, "cluster"), many(0, "community")] == [
+        "1 cluster",
+        "2,000 clusters",
+        "0 communities",
+    ]

@@ -1,4 +1,4 @@
-"""Components from the moments of several sites are those of all samples together."""
+"""Components from the moments of several clients are those of all samples together."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def rows(n: int = 300, width: int = 12, mean: float = 3.0) -> torch.Tensor:
     return torch.randn(n, width, generator=rng) * torch.logspace(0.5, -1, width) + mean
 
 
-def of_sites(x: torch.Tensor, sizes: tuple[int, ...] = (1, 40, 259)) -> FeatureMoments:
+def of_clients(x: torch.Tensor, sizes: tuple[int, ...] = (1, 40, 259)) -> FeatureMoments:
     first, *others = (FeatureMoments.received(moments(part, lambda own: own, 32).payload()) for part in x.split(sizes))
     return sum(others, start=first)
 
@@ -21,7 +21,7 @@ def of_sites(x: torch.Tensor, sizes: tuple[int, ...] = (1, 40, 259)) -> FeatureM
 @pytest.mark.parametrize("mean", [0.0, 3.0, 1e3])
 def test_they_equal_those_of_the_pooled_samples(mean: float):
     x = rows(mean=mean)
-    found, expected = components(of_sites(x), 5), PCA(5).fit(x.double().numpy())
+    found, expected = components(of_clients(x), 5), PCA(5).fit(x.double().numpy())
     np.testing.assert_allclose(found.variances, expected.explained_variance_ * 299 / 300, rtol=2e-4)
     np.testing.assert_allclose(np.abs(expected.components_ @ found.directions.numpy()), np.eye(5), atol=2e-3)
     np.testing.assert_allclose(found.mean, expected.mean_, rtol=1e-6, atol=1e-6)
@@ -45,7 +45,7 @@ def test_a_triangle_and_a_sum_cross():
 
 def test_standardised_features_count_alike_and_constant_ones_not_at_all():
     x = torch.cat([rows(), torch.full((300, 1), 1e5)], 1)
-    found = components(of_sites(x), 13, standardise=True)
+    found = components(of_clients(x), 13, standardise=True)
     assert len(found.variances) == 12
     torch.testing.assert_close(found.variances.sum(), torch.tensor(12.0), rtol=1e-4, atol=0)
     assert found.directions[12].abs().max() == 0.0
@@ -55,13 +55,13 @@ def test_standardised_features_count_alike_and_constant_ones_not_at_all():
 
 def test_whitened_components_vary_alike():
     x = rows()
-    found = components(of_sites(x), 4, whitening=1.0)
+    found = components(of_clients(x), 4, whitening=1.0)
     np.testing.assert_allclose(found.apply(x).var(0, correction=0), np.ones(4), rtol=1e-3)
 
 
 def test_only_what_varies_is_kept():
     x = rows(width=3) @ torch.randn(3, 9, generator=torch.Generator().manual_seed(1))
-    assert len(components(of_sites(x), 9).variances) == 3
+    assert len(components(of_clients(x), 9).variances) == 3
     same = components(moments_of(torch.ones(4, 5)), 3)
     assert same.apply(torch.ones(2, 5)).tolist() == [[0.0], [0.0]]
 

@@ -48,17 +48,17 @@ def start(strategy: Any, where: app_nodes.Fleet, rounds: int = 3) -> Any:
 
 
 @pytest.mark.parametrize("form", ["classes", "prototypes"])
-def test_embedding_finds_planted_groups(form):
+def test_embedding_finds_planted_clusters(form):
     where = grid(pictures.clients(), labelled=form == "classes")
     result = start(flower.EmbeddingStrategy(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
-    assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
+    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
     assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
     assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
-    assert len(result.arrays_by_group) == 3
+    assert len(result.arrays_by_cluster) == 3
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
 
 
-def test_ladd_finds_planted_groups():
+def test_ladd_finds_planted_clusters():
     styles = [0, 1, 0, 1, 1, 0, 0, 1]
     stripes = torch.cos(torch.arange(8) * torch.pi / 4).expand(8, 8)
     clients = []
@@ -67,7 +67,7 @@ def test_ladd_finds_planted_groups():
         client.x += 3 * (stripes if style else stripes.T)
         clients.append(client)
     result = start(flower.LADDStrategy(n_clusters=2, window=0.2), grid(clients))
-    assert planted.same_partition(list(result.groups.values()), styles)
+    assert planted.same_partition(list(result.clusters.values()), styles)
 
 
 def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:
@@ -172,7 +172,7 @@ def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
     result = flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05).start(
         grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=1, timeout=0.2, train_config=app_nodes.START
     )
-    assert planted.same_partition(list(result.groups.values()), pictures.TURNS)
+    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
     assert result.records[0]["missing"] != {}
 
 
@@ -188,7 +188,7 @@ def test_what_is_no_answer_is_missing():
     where.app._registered_funcs["query.fedkin"] = odd
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is no answer of fedkin.flower.describes" in result.records[0]["missing"][2]
-    assert where.node(2) not in result.groups
+    assert where.node(2) not in result.clusters
 
 
 def test_an_answer_nested_too_deep_is_missing():

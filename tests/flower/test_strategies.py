@@ -21,8 +21,8 @@ CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
 
 
-def sites(groups: list[int] = GROUPS) -> list[planted.Client]:
-    return planted.clients(groups, planted.OPPOSITE)
+def sites(clusters: list[int] = GROUPS) -> list[planted.Client]:
+    return planted.clients(clusters, planted.OPPOSITE)
 
 
 def network(kind: str = "linear") -> nn.Module:
@@ -75,10 +75,10 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
     first = as_records(done, done.states[0].models)
     where = grid(kind=kind)
     result = start(strategy(**options, seed=1), where, first if len(first) > 1 else first[0])
-    assert result.groups == {where.node(client): group for client, group in enumerate(done.labels)}
+    assert result.clusters == {where.node(client): cluster for client, cluster in enumerate(done.labels)}
     last = as_records(done, done.result["models"])
-    assert len(result.arrays_by_group) == len(last)
-    for got, expected in zip(result.arrays_by_group, last, strict=True):
+    assert len(result.arrays_by_cluster) == len(last)
+    for got, expected in zip(result.arrays_by_cluster, last, strict=True):
         assert list(got) == list(expected)
         assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
     assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
@@ -106,7 +106,7 @@ def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
 def test_ifca_seeds_its_models_from_one():
     where = grid()
     result = start(flower.IFCAStrategy(n_clusters=2, seed=1), where)
-    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), GROUPS)
     assert result.evaluate_metrics_clientapp[ROUNDS]["eval_acc"] == 1.0
     seeding = [message for message in where.sent if message.content["config"]["server-round"] == 0]
     kinds = [message.metadata.message_type for message in seeding]
@@ -119,7 +119,7 @@ def test_a_model_that_has_diverged_is_nobodys_choice():
     first[0] = ArrayRecord({name: torch.full(array.shape, torch.nan) for name, array in first[1].items()})
     result = start(flower.IFCAStrategy(n_clusters=2), grid(), first, rounds=2)
     assert [record["missing"] for record in result.records] == [{}, {}]
-    assert set(result.groups.values()) == {1}
+    assert set(result.clusters.values()) == {1}
 
 
 def test_training_counts_of_nodes_that_are_lost_when_asked_for_cached_models():
@@ -141,8 +141,8 @@ def test_training_counts_of_nodes_that_are_lost_when_asked_for_cached_models():
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
-    """All begin in one group, as the other is far off; whose loss is greatest is known even if training tells none."""
+def test_a_cluster_that_is_lost_is_seeded_by_the_worst(told):
+    """All begin in one cluster, as the other is far off; whose loss is greatest is known even if training tells none."""
     clients = sites()
     where = grid(clients)
     if not told:
@@ -151,8 +151,8 @@ def test_a_group_that_is_lost_is_seeded_by_the_worst(told):
     rng = torch.Generator().manual_seed(0)
     first[1] = ArrayRecord({name: 9 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
     result = start(flower.IFCAStrategy(n_clusters=2, empty="reseed"), where, first, rounds=6)
-    assert result.records[0]["groups"] == 1
-    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert result.records[0]["clusters"] == 1
+    assert planted.same_partition(list(result.clusters.values()), GROUPS)
     assert ("losses" in result.records[0]) is told
 
 
@@ -188,8 +188,8 @@ def test_a_node_of_sattlers_may_keep_a_model_of_the_past():
     assert sorted(result.own_arrays) == [where.node(one) for one in spoilt]
     own = result.arrays_of(where.node(1))
     assert own is result.own_arrays[where.node(1)]
-    assert result.arrays_of(where.node(0)) is result.arrays_by_group[result.groups[where.node(0)]]
-    spoilt_model = result.arrays_by_group[result.groups[where.node(1)]]
+    assert result.arrays_of(where.node(0)) is result.arrays_by_cluster[result.clusters[where.node(0)]]
+    spoilt_model = result.arrays_by_cluster[result.clusters[where.node(1)]]
     assert judged(own, clients[1]) < judged(spoilt_model, clients[1])
 
 
@@ -199,7 +199,7 @@ def judged(record: ArrayRecord, client: planted.Client) -> float:
     return float(torch.nn.functional.cross_entropy(module(client.x), client.y).detach())
 
 
-def test_newcomers_find_their_group():
+def test_newcomers_find_their_cluster():
     clients = sites([*GROUPS, 1, 0])
     for strategy in (flower.OCFLStrategy(), flower.IFCAStrategy(n_clusters=2, seed=1)):
         where = grid(clients)
@@ -211,8 +211,8 @@ def test_newcomers_find_their_group():
 
         where.troubles = arrive
         result = start(strategy, where, rounds=7)
-        groups = {where.partition(node): group for node, group in result.groups.items()}
-        assert planted.same_partition([groups[one] for one in range(10)], [*GROUPS, 1, 0])
+        clusters = {where.partition(node): cluster for node, cluster in result.clusters.items()}
+        assert planted.same_partition([clusters[one] for one in range(10)], [*GROUPS, 1, 0])
         assert result.nodes == [*sorted(result.nodes[:8]), where.node(8), where.node(9)]
         assert len(result.records[0]["labels"]) == 8
 
@@ -227,7 +227,7 @@ def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
 
     where.troubles = arrive
     result = start(flower.OCFLStrategy(), where, rounds=4)
-    assert set(result.groups) == {where.node(partition) for partition in range(9)}
+    assert set(result.clusters) == {where.node(partition) for partition in range(9)}
     assert "1 nodes are ignored: 1 came after the first round, which is the most." in caplog.text
 
 

@@ -24,8 +24,10 @@ def network() -> nn.Module:
     return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
-def grid(groups: list[int] = GROUPS, **more: Any) -> app_nodes.Fleet:
-    sites = [planted.client(at, planted.OPPOSITE[group], samples=12 + 12 * (at % 3)) for at, group in enumerate(groups)]
+def grid(clusters: list[int] = GROUPS, **more: Any) -> app_nodes.Fleet:
+    sites = [
+        planted.client(at, planted.OPPOSITE[cluster], samples=12 + 12 * (at % 3)) for at, cluster in enumerate(clusters)
+    ]
     return app_nodes.Fleet(app_nodes.client_app(sites, network, **more), len(sites))
 
 
@@ -49,7 +51,7 @@ def test_it_is_one_of_flowers_strategies():
     assert isinstance(flower.OCFLStrategy(), Strategy)
     result = start(flower.OCFLStrategy(), grid())
     assert isinstance(result, Result)
-    assert {"fraction_train", "grouper", "seed"} <= set(inspect.signature(flower.OCFLStrategy).parameters)
+    assert {"fraction_train", "clusterer", "seed"} <= set(inspect.signature(flower.OCFLStrategy).parameters)
     assert not {"local_epochs", "rounds", "module"} & set(inspect.signature(flower.OCFLStrategy).parameters)
 
 
@@ -88,14 +90,14 @@ def test_it_is_one_of_flowers_strategies():
         ),
         (
             lambda: start(flower.HierarchicalStrategy(), grid(), num_rounds=4),
-            "clustering_round is 5, but the number of rounds is 4, so clients would never be grouped; set it no higher "
+            "clustering_round is 5, but the number of rounds is 4, so clients would never be clustered; set it no higher "
             "than that.",
         ),
         (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),
         (lambda: start(flower.OCFLStrategy(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
         (
             lambda: flower.OCFLStrategy().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
-            "OCFLStrategy has a model for every group, so another strategy cannot wrap it; call its start().",
+            "OCFLStrategy has a model for every cluster, so another strategy cannot wrap it; call its start().",
         ),
     ],
 )
@@ -106,7 +108,9 @@ def test_what_is_not_allowed_is_told_in_a_sentence(make, sentence):
 
 
 def test_unknown_parameters_are_no_parameters():
-    with pytest.raises(TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"):
+    with pytest.raises(
+        TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"
+    ):
         flower.OCFLStrategy(fraction_fit=0.5)
 
 
@@ -178,15 +182,15 @@ def test_metrics_are_means_weighted_by_examples():
         where.node(at): at for at in range(6)
     }
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
-    assert result.evaluate_metrics_by_group[2][0] == result.evaluate_metrics_clientapp[2]
+    assert result.evaluate_metrics_by_cluster[2][0] == result.evaluate_metrics_clientapp[2]
 
 
-def test_each_group_has_metrics_of_its_own():
+def test_each_cluster_has_metrics_of_its_own():
     where = grid()
     result = start(flower.HierarchicalStrategy(clustering_round=1), where, num_rounds=2)
-    parts = result.evaluate_metrics_by_group[2]
+    parts = result.evaluate_metrics_by_cluster[2]
     shares = {0: (12 + 12 + 36) / 144, 1: (24 + 36 + 24) / 144}
-    mean = sum(parts[group]["eval_loss"] * share for group, share in shares.items())
+    mean = sum(parts[cluster]["eval_loss"] * share for cluster, share in shares.items())
     assert result.evaluate_metrics_clientapp[2]["eval_loss"] == pytest.approx(mean)
     assert parts[0]["eval_loss"] != parts[1]["eval_loss"]
 
@@ -206,7 +210,7 @@ def test_different_metrics_are_not_averaged(caplog):
     assert "Nodes replied with different metrics, which are not averaged." in caplog.text
 
 
-def test_the_server_evaluates_the_largest_group():
+def test_the_server_evaluates_the_largest_cluster():
     seen: dict[int, ArrayRecord] = {}
 
     def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -217,7 +221,7 @@ def test_the_server_evaluates_the_largest_group():
     assert list(seen) == [0, 1, 2, 3]
     assert torch.equal(app_nodes.vector(seen[0]), app_nodes.vector(app_nodes.arrays(network)))
     assert torch.equal(app_nodes.vector(seen[3]), app_nodes.vector(result.arrays))
-    assert result.arrays is result.arrays_by_group[result.groups[1007]]
+    assert result.arrays is result.arrays_by_cluster[result.clusters[1007]]
     assert set(result.evaluate_metrics_serverapp) == {0, 2, 3}
 
 
@@ -236,7 +240,7 @@ def test_nodes_that_fail_are_missing_and_the_others_go_on(caplog):
     assert result.records[0]["missing"] == {3: "no reply in 0.3 seconds"}
     assert result.records[1]["missing"] == {4: "error 5: gone"}
     assert result.records[0]["answered"] == [0, 1, 2, 4, 5]
-    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), GROUPS)
     assert "Node 1000 is left out of the evaluation: error 2: no evaluation today" in caplog.text
     assert "Node 1028: error 5: gone" in caplog.text
 
@@ -296,7 +300,7 @@ def test_ifca_needs_a_loss(given):
 def test_sattler_ends_without_a_loss(caplog):
     strategy = flower.SattlerStrategy(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
     result = start(strategy, grid(), num_rounds=5)
-    assert planted.same_partition(list(result.groups.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), GROUPS)
     assert result.own_arrays == {}
     assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
 
@@ -322,7 +326,7 @@ def test_traffic_is_counted():
     assert 6 * size < record["received"] - size < 6 * (size + 200)
 
 
-def test_a_group_of_nobody_keeps_its_model():
+def test_a_cluster_of_nobody_keeps_its_model():
     where = grid([0] * 6)
     rng = torch.Generator().manual_seed(0)
     first = [app_nodes.arrays(network)] * 2
@@ -330,8 +334,8 @@ def test_a_group_of_nobody_keeps_its_model():
     result = flower.IFCAStrategy(n_clusters=2).start(
         grid=where, initial_arrays=first, num_rounds=2, train_config=app_nodes.START
     )
-    assert set(result.groups.values()) == {0}
-    assert torch.equal(app_nodes.vector(result.arrays_by_group[1]), app_nodes.vector(first[1]))
+    assert set(result.clusters.values()) == {0}
+    assert torch.equal(app_nodes.vector(result.arrays_by_cluster[1]), app_nodes.vector(first[1]))
 
 
 def test_without_flower_one_sentence():

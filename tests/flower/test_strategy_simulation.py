@@ -39,13 +39,15 @@ def simulate(app: ClientApp, nodes: int, main: Callable[[Grid], None]) -> None:
 
 
 def partitions(result: Any) -> list[int]:
-    """The groups in order of partition, which the app tells among its metrics."""
-    groups = {int(result.train_metrics_by_node[node]["partition-id"]): group for node, group in result.groups.items()}
-    return [groups[partition] for partition in sorted(groups)]
+    """The clusters in order of partition, which the app tells among its metrics."""
+    clusters = {
+        int(result.train_metrics_by_node[node]["partition-id"]): cluster for node, cluster in result.clusters.items()
+    }
+    return [clusters[partition] for partition in sorted(clusters)]
 
 
 @pytest.mark.slow
-def test_planted_groups_are_found_in_a_simulation(tmp_path, monkeypatch):
+def test_planted_clusters_are_found_in_a_simulation(tmp_path, monkeypatch):
     monkeypatch.setenv("FLWR_HOME", str(tmp_path))
     found = []
 
@@ -143,8 +145,8 @@ def quickstart() -> ClientApp:
 
 
 @pytest.mark.slow
-def test_flowers_quickstart_finds_its_groups(tmp_path, monkeypatch):
-    """Ten nodes, two groups; OCFL and IFCA find them, the models are saved, and each serves its own nodes."""
+def test_flowers_quickstart_finds_its_clusters(tmp_path, monkeypatch):
+    """Ten nodes, two clusters; OCFL and IFCA find them, the models are saved, and each serves its own nodes."""
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
     strategies = {
         "fedavg": flower.FedAvgStrategy(),
@@ -171,12 +173,12 @@ def test_flowers_quickstart_finds_its_groups(tmp_path, monkeypatch):
 
 
 def check_saved(result: Any, folder: Path) -> None:
-    """The saved model of each group tells its own nodes' digits."""
+    """The saved model of each cluster tells its own nodes' digits."""
     result.save(folder)
-    for group in json.loads((folder / "groups.json").read_text())["groups"]:
+    for cluster in json.loads((folder / "clusters.json").read_text())["clusters"]:
         model = Net()
-        model.load_state_dict(load_file(folder / group["model"]))
-        for node in group["nodes"]:
+        model.load_state_dict(load_file(folder / cluster["model"]))
+        for node in cluster["nodes"]:
             partition = int(result.train_metrics_by_node[node]["partition-id"])
             hits = [
                 float((model(images).argmax(1) == labels).float().mean())

@@ -14,25 +14,25 @@ from fedkin.report.rings import WIDTH, arrange
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.none() | st.integers(0, 30), min_size=1, max_size=80), st.booleans())
-def test_nodes_never_overlap_and_stay_inside(groups: list[int | None], tagged: bool) -> None:
-    layout = arrange(groups, tagged)
+def test_nodes_never_overlap_and_stay_inside(clusters: list[int | None], tagged: bool) -> None:
+    layout = arrange(clusters, tagged)
     for a, b in combinations(layout.places, 2):
         assert math.hypot(a.x - b.x, a.y - b.y) >= a.room + b.room
     for place in layout.places:
         assert place.room > 1
         assert place.room <= place.x <= WIDTH - place.room
         assert place.room <= place.y <= layout.height - place.room
-    assert [label[0] for label in layout.labels] == sorted({group for group in groups if group is not None})
+    assert [label[0] for label in layout.labels] == sorted({cluster for cluster in clusters if cluster is not None})
 
 
-def test_one_group_of_three_hundred_still_has_room() -> None:
+def test_one_cluster_of_three_hundred_still_has_room() -> None:
     layout = arrange([0] * 300, tagged=False)
     assert min(place.room for place in layout.places) > 1
     assert all(0 <= place.x <= WIDTH for place in layout.places)
 
 
-def test_links_across_groups_are_dashed_and_explained() -> None:
-    nodes = [GraphNode("site 1", 0, 5, 0), GraphNode("site 2", 0, 5, 0), GraphNode("site 3", 0, 5, 1)]
+def test_links_across_clusters_are_dashed_and_explained() -> None:
+    nodes = [GraphNode("client 1", 0, 5, 0), GraphNode("client 2", 0, 5, 0), GraphNode("client 3", 0, 5, 1)]
     inside = draw_graph(GraphView("G", "", nodes, [(0, 1)]))
     across = draw_graph(GraphView("G", "", nodes, [(0, 1), (1, 2)]))
     assert "Dashed" not in inside
@@ -47,19 +47,19 @@ def test_area_follows_size() -> None:
 
 
 def test_members_are_listed_with_the_lone_ones_last() -> None:
-    nodes = [GraphNode("site 2", 1, 7, None), GraphNode("site 10", 0, 5, 4), GraphNode("site 3", 2, 6, 4)]
+    nodes = [GraphNode("client 2", 1, 7, None), GraphNode("client 10", 0, 5, 4), GraphNode("client 3", 2, 6, 4)]
     drawn = draw_graph(GraphView("G", "", nodes, [(1, 2)]))
     cells = re.findall(r"<td>([^<]*)</td>", drawn)
-    assert cells == ["2", "11", "site 10/0, site 3/2", "1", "7", "site 2/1"]
-    assert "3 local clusters in 1 groups, 1 alone, 1 associations" in drawn
+    assert cells == ["2", "11", "client 10/0, client 3/2", "1", "7", "client 2/1"]
+    assert "3 local clusters in 1 clusters, 1 alone, 1 associations" in drawn
 
 
-def test_sites_are_tagged_by_number_only_if_that_is_unambiguous() -> None:
+def test_clients_are_tagged_by_number_only_if_that_is_unambiguous() -> None:
     def tags(*sites: str) -> list[str]:
         drawn = draw_graph(GraphView("G", "", [GraphNode(site, 0, 1, 0) for site in sites], []))
         return re.findall(r'class="middle tag">([^<]*)<', drawn)
 
-    assert tags("site 1", "site 12") == ["1", "12"]
+    assert tags("client 1", "client 12") == ["1", "12"]
     assert tags("north 1", "south 1") == []
     assert tags("ant", "bee") == ["ant", "bee"]
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import ClientGroups, Mark, Timeline
-from fedkin.report.lanes import MOST_CLIENTS, WIDTH, client_groups
+from fedkin.report import ClientClusters, Mark, Timeline
+from fedkin.report.lanes import MOST_CLIENTS, WIDTH, client_clusters
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")
 
 
-def drawn(groups: list[list[int]], **changes: object) -> str:
-    table = np.array(groups)
+def drawn(clusters: list[list[int]], **changes: object) -> str:
+    table = np.array(clusters)
     names, steps = [str(i) for i in range(len(table))], list(range(1, table.shape[1] + 1))
-    return client_groups(ClientGroups(**{"clients": names, "steps": steps, "groups": table, **changes}))
+    return client_clusters(ClientClusters(**{"clients": names, "steps": steps, "clusters": table, **changes}))
 
 
 def boxes(markup: str) -> dict[str, list[tuple[float, ...]]]:
@@ -32,12 +32,12 @@ def names(markup: str) -> list[str]:
     return re.findall(r'class="end">([^<]*)<', markup)
 
 
-def test_clients_are_ordered_by_last_group_then_id_with_unknown_ones_last() -> None:
+def test_clients_are_ordered_by_last_cluster_then_id_with_unknown_ones_last() -> None:
     markup = drawn([[0, 1], [0, -1], [1, 0], [0, 1], [0, 0]])
     assert names(markup) == ["client", "2", "4", "0", "3", "1"]
 
 
-def test_a_lane_changes_colour_where_the_client_changes_group() -> None:
+def test_a_lane_changes_colour_where_the_client_changes_cluster() -> None:
     found = boxes(drawn([[0, 0, 0, 9], [-1, 9, 9, 9]]))
     assert {look: len(own) for look, own in found.items()} == {"alone": 1, "c0 m0": 1, "c1 m1": 2}
     ((left, _, width, _),) = found["c0 m0"]
@@ -49,13 +49,13 @@ def test_a_lane_changes_colour_where_the_client_changes_group() -> None:
 
 @settings(max_examples=30)
 @given(arrays(np.int64, st.tuples(st.integers(1, 50), st.integers(1, 100)), elements=st.integers(-1, 12)))
-def test_lanes_never_overlap_and_stay_inside(groups: np.ndarray) -> None:
-    markup = drawn(groups.tolist())
+def test_lanes_never_overlap_and_stay_inside(clusters: np.ndarray) -> None:
+    markup = drawn(clusters.tolist())
     height = float(re.search(r'viewBox="0 0 400 (\S+)"', markup)[1])  # type: ignore[index]
     by_row: dict[float, list[tuple[float, ...]]] = {}
     for box in (box for own in boxes(markup).values() for box in own):
         by_row.setdefault(box[1], []).append(box)
-    assert len(by_row) == len(groups)
+    assert len(by_row) == len(clusters)
     for row in by_row.values():
         row.sort()
         assert all(box[2] > 0 and box[1] + box[3] <= height for box in row)
@@ -76,13 +76,13 @@ def test_of_many_steps_some_are_drawn_the_last_one_too() -> None:
 
 
 def test_more_clients_than_a_drawing_holds_are_a_table() -> None:
-    groups = [[i % 2] for i in range(MOST_CLIENTS + 1)]
-    assert "<svg" in drawn(groups[:-1])
-    assert "<svg" not in drawn(groups)
-    assert "<table" in drawn(groups)
+    clusters = [[i % 2] for i in range(MOST_CLIENTS + 1)]
+    assert "<svg" in drawn(clusters[:-1])
+    assert "<svg" not in drawn(clusters)
+    assert "<table" in drawn(clusters)
 
 
-def test_the_table_tells_members_hidden_groups_and_scores() -> None:
+def test_the_table_tells_members_hidden_clusters_and_scores() -> None:
     markup = drawn([[1], [0], [0], [0], [-1], [0]], hidden=["A", "A", "B", "B", "B", "B"], scores={0: 0.9})
     assert re.findall(r"<td>([^<]*)</td>", markup) == [
         "4", "3 B, 1 A", "0.900", "1–3, 5",
@@ -102,7 +102,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_pointing_tells_when_a_client_was_where() -> None:
-    assert 'data-tip="client 0, hidden group B\nround 1: not known\nround 2–3: group 4"' in drawn(
+    assert 'data-tip="client 0, hidden cluster B\nround 1: not known\nround 2–3: cluster 4"' in drawn(
         [[-1, 4, 4]], hidden=["B"]
     )
 
@@ -110,26 +110,28 @@ def test_pointing_tells_when_a_client_was_where() -> None:
 def test_what_happened_is_a_line_before_the_step_it_concerns() -> None:
     table = np.array([[0, 0, 1, 1]])
     marks = [Mark(1, "at once"), Mark(3, "drift"), Mark(3, "moved", True), Mark(4, "moved", True), Mark(9, "later")]
-    markup = client_groups(ClientGroups(["0"], [1, 2, 3, 4], table), Timeline(marks=marks))
+    markup = client_clusters(ClientClusters(["0"], [1, 2, 3, 4], table), Timeline(marks=marks))
     lines = re.findall(r'd="M(\S+) \S+V\S+" class="(mark[^"]*)"', markup)
     assert [look for _, look in lines] == ["mark", "mark dashed"]
     assert float(lines[0][0]) == pytest.approx(boxes(markup)["c1 m0"][0][0], abs=0.5)
     assert "Vertical lines" in markup
-    assert "Vertical lines" not in client_groups(ClientGroups(["0"], [1, 2, 3, 4], table), Timeline(marks=marks[:1]))
+    assert "Vertical lines" not in client_clusters(
+        ClientClusters(["0"], [1, 2, 3, 4], table), Timeline(marks=marks[:1])
+    )
 
 
-def test_a_first_group_is_no_change_of_group() -> None:
+def test_a_first_cluster_is_no_change_of_cluster() -> None:
     markup = drawn([[-1, 0, 0], [-1, 0, 1], [-1, -1, 1]])
-    assert "1 clients are then in another group" in markup
-    assert "Grey: in no group yet." in markup
+    assert "1 clients are then in another cluster" in markup
+    assert "Grey: in no cluster yet." in markup
 
 
 def test_nothing_yet_is_said() -> None:
-    assert "No groups yet." in client_groups(ClientGroups([], [], np.zeros((0, 0), int)))
+    assert "No clusters yet." in client_clusters(ClientClusters([], [], np.zeros((0, 0), int)))
 
 
 def test_shapes_must_fit() -> None:
-    with pytest.raises(FedkinError, match=r"client × step table of groups has shape \(1, 2\) where \(1, 1\)"):
+    with pytest.raises(FedkinError, match=r"client × step table of clusters has shape \(1, 2\) where \(1, 1\)"):
         drawn([[0, 1]], steps=[1])
-    with pytest.raises(FedkinError, match="row of hidden groups"):
+    with pytest.raises(FedkinError, match="row of hidden clusters"):
         drawn([[0, 1]], hidden=["A", "B"])

@@ -4,21 +4,21 @@ import re
 
 import numpy as np
 
-from fedkin.report import GroupTable, Profiles
+from fedkin.report import ClusterTable, Profiles
 from fedkin.report.markup_tables import count_table, profile_table
 
 
 def test_counts_are_cells_shaded_by_size_with_totals() -> None:
-    drawn = count_table(GroupTable(["a", "b"], [0, 5], np.array([[0, 100], [1, 49]])))
+    drawn = count_table(ClusterTable(["a", "b"], [0, 5], np.array([[0, 100], [1, 49]])))
     assert re.findall(r'<td class="(h\d+)">(\d+)<', drawn) == [("h0", "0"), ("h10", "100"), ("h1", "1"), ("h5", "49")]
     assert re.findall(r'<td class="total">(\d+)<', drawn) == ["100", "50"]
     assert re.findall(r"<td>(\d+)<", drawn) == ["1", "149", "150"]
 
 
 def test_an_empty_count_table_is_drawn() -> None:
-    named = GroupTable(["0 (a.csv)"], [0], np.array([[1]]), keys=["0"])
+    named = ClusterTable(["0 (a.csv)"], [0], np.array([[1]]), keys=["0"])
     assert '<tr data-site="0"><th scope="row">0 (a.csv)</th>' in count_table(named)
-    assert "<table" in count_table(GroupTable([], [], np.zeros((0, 0), int)))
+    assert "<table" in count_table(ClusterTable([], [], np.zeros((0, 0), int)))
 
 
 def test_profiles_shade_both_sides_and_leave_unknown_cells_bare() -> None:

@@ -45,10 +45,10 @@ def test_text_can_be_read_by_day_and_by_night(scheme: str, text: str, ground: st
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("group", range(8))
-def test_lines_and_dots_stand_out_from_what_they_are_drawn_on(scheme: str, group: int) -> None:
+@pytest.mark.parametrize("cluster", range(8))
+def test_lines_and_dots_stand_out_from_what_they_are_drawn_on(scheme: str, cluster: int) -> None:
     named = colours()[scheme]
-    assert contrast(named[f"g{group}"], named["surface"]) >= 3 - 0.05
+    assert contrast(named[f"g{cluster}"], named["surface"]) >= 3 - 0.05
 
 
 def test_every_verdict_has_a_sign_besides_its_colour() -> None:

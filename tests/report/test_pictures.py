@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedkin.report import GroupPictures
+from fedkin.report import ClusterPictures
 from fedkin.report.pictures import picture_cards, sprite
 
 
@@ -36,11 +36,11 @@ def test_large_images_are_reduced_without_changing_their_shape() -> None:
 
 def test_many_colour_pictures_stay_small() -> None:
     noise = np.random.default_rng(0).random((13, 96, 96, 3))
-    groups = [GroupPictures(group, 12, 3, noise[0], noise[1:]) for group in range(60)]
-    assert len(picture_cards(groups)) < 1_400_000
+    clusters = [ClusterPictures(cluster, 12, 3, noise[0], noise[1:]) for cluster in range(60)]
+    assert len(picture_cards(clusters)) < 1_400_000
 
 
-def test_a_group_without_members_shows_its_mean() -> None:
-    card = picture_cards([GroupPictures(0, 1, 1, np.ones((2, 2)), np.zeros((0, 2, 2)))])
+def test_a_cluster_without_members_shows_its_mean() -> None:
+    card = picture_cards([ClusterPictures(0, 1, 1, np.ones((2, 2)), np.zeros((0, 2, 2)))])
     assert card.count("<i ") == 1
-    assert "1 sample from 1 site" in card
+    assert "1 sample from 1 client" in card

@@ -11,11 +11,11 @@ PLACES = np.array([[0.0, 0.0], [4.0, 1.0], [2.0, 2.0]])
 GROUPS = np.array([0, 0, 3])
 
 
-def test_samples_are_drawn_by_group_and_by_class():
+def test_samples_are_drawn_by_cluster_and_by_class():
     drawn = sample_map(SampleMap(PLACES, GROUPS, np.array([1, 0, 2]), ["cat", "<dog>"], "Three samples."))
     assert drawn.count("<svg") == 2
     assert drawn.count("<circle") == 6
-    for words in ("Three samples.", "Group 0", "Group 3", "cat", "&lt;dog&gt;", "Class 2"):
+    for words in ("Three samples.", "Cluster 0", "Cluster 3", "cat", "&lt;dog&gt;", "Class 2"):
         assert words in drawn
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import Curve, GraphNode, GraphView, GroupPictures, GroupTable, Profiles
+from fedkin.report import Curve, GraphNode, GraphView, ClusterPictures, ClusterTable, Profiles
 
 
 def test_a_series_must_be_as_long_as_its_steps() -> None:
@@ -19,13 +19,13 @@ def test_an_edge_must_join_nodes_of_the_graph(edge: tuple[int, int]) -> None:
 
 
 def test_arrays_must_have_the_shape_their_names_say() -> None:
-    with pytest.raises(FedkinError, match=r"site × group table has shape \(2, 1\) where \(1, 2\)"):
-        GroupTable(["a"], [0, 1], np.zeros((2, 1), int))
-    with pytest.raises(FedkinError, match="keys of the site × group table"):
-        GroupTable(["a"], [0], np.zeros((1, 1), int), keys=["a", "b"])
+    with pytest.raises(FedkinError, match=r"client × cluster table has shape \(2, 1\) where \(1, 2\)"):
+        ClusterTable(["a"], [0, 1], np.zeros((2, 1), int))
+    with pytest.raises(FedkinError, match="keys of the client × cluster table"):
+        ClusterTable(["a"], [0], np.zeros((1, 1), int), keys=["a", "b"])
     with pytest.raises(FedkinError, match="profile table"):
         Profiles(["a"], [0, 1], np.zeros((1, 2)))
-    with pytest.raises(FedkinError, match="member pictures of group 3"):
-        GroupPictures(3, 1, 1, np.zeros((4, 4)), np.zeros((2, 4, 5)))
-    with pytest.raises(FedkinError, match="mean picture of group 3"):
-        GroupPictures(3, 1, 1, np.zeros((4, 4, 1)), np.zeros((2, 4, 4, 1)))
+    with pytest.raises(FedkinError, match="member pictures of cluster 3"):
+        ClusterPictures(3, 1, 1, np.zeros((4, 4)), np.zeros((2, 4, 5)))
+    with pytest.raises(FedkinError, match="mean picture of cluster 3"):
+        ClusterPictures(3, 1, 1, np.zeros((4, 4, 1)), np.zeros((2, 4, 4, 1)))

@@ -18,7 +18,7 @@ from fedkin.report import (
     Curve,
     GraphNode,
     GraphView,
-    GroupTable,
+    ClusterTable,
     Mark,
     PagePart,
     PageView,
@@ -67,9 +67,9 @@ class Page(HTMLParser):
 
 PAGES = {
     "nothing": render(RunView(title="Nothing")),
-    "one group": render(full_view(1)),
+    "one cluster": render(full_view(1)),
     "run": render(full_view()),
-    "sixty groups": render(full_view(60)),
+    "sixty clusters": render(full_view(60)),
     "no results": render_page(PageView("Nothing")),
     "comparison": render_page(comparison()),
     "reproduction": render_page(reproduction()),
@@ -104,7 +104,7 @@ def test_every_part_of_the_view_is_told_in_words() -> None:
     for told in [
         "A run",
         "What it found.",
-        "across 3 sites",
+        "across 3 clients",
         "Higher is better.",
         "Tied.",
         "Together.",
@@ -117,7 +117,7 @@ def test_every_part_of_the_view_is_told_in_words() -> None:
         "Two phases.",
     ]:
         assert told in words
-    for told in ["Site 2 was missing once.", "method.epochs", "5 samples from 1 site", "Group 2", "weight"]:
+    for told in ["Client 2 was missing once.", "method.epochs", "5 samples from 1 client", "Cluster 2", "weight"]:
         assert told in words
 
 
@@ -184,7 +184,7 @@ def test_names_cannot_break_out_of_the_page() -> None:
         summary=[(bad, bad, bad)],
         curves=[Curve(bad, bad, [0], {bad: [1.0]}, x_label=bad)],
         graphs=[GraphView(bad, bad, [GraphNode(bad, 0, 1, 0), GraphNode(bad, 1, 1, None)], [(0, 1)])],
-        table=GroupTable([bad], [0], np.array([[1]]), bad),
+        table=ClusterTable([bad], [0], np.array([[1]]), bad),
         profiles=Profiles([bad], [0], np.array([[1.0]]), bad),
         findings=[bad],
         bars=[Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)],
@@ -200,9 +200,9 @@ def test_names_cannot_break_out_of_the_page() -> None:
     assert bad in [a.get("data-site") for _, a in page.elements]
 
 
-def test_sixty_groups_and_three_hundred_nodes_stay_small() -> None:
-    nodes = [GraphNode(f"site {s}", q, 50, q) for s in range(100) for q in range(3)]
-    edges = [(a, b) for a in range(300) for b in range(a) if nodes[a].group == nodes[b].group][:5000]
+def test_sixty_clusters_and_three_hundred_nodes_stay_small() -> None:
+    nodes = [GraphNode(f"client {s}", q, 50, q) for s in range(100) for q in range(3)]
+    edges = [(a, b) for a in range(300) for b in range(a) if nodes[a].cluster == nodes[b].cluster][:5000]
     view = replace(full_view(60), graphs=[GraphView("Many", "", nodes, edges)] * 2)
     assert len(render(view).encode()) < 700_000
 

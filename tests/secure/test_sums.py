@@ -76,9 +76,9 @@ def test_sums_come_out_weighted_and_of_numbers_too():
     assert fed.exchange == 3  # keys are asked for once
 
 
-def test_groups_have_sums_of_their_own_and_two_are_too_few():
+def test_clusters_have_sums_of_their_own_and_two_are_too_few():
     fed = federation()
-    found = ask(fed, groups={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
+    found = ask(fed, clusters={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
     assert list(found) == [7]
     assert_sum(found[7], [0, 2, 4])
     assert fed.missing == dict.fromkeys([1, 3], "fewer than 3 clients to sum over")
@@ -133,9 +133,9 @@ def test_without_those_who_are_lost_the_others_are_asked_again(lost):
     assert fed.missing == {}
 
 
-def test_a_group_that_lost_somebody_does_not_hold_up_the_other():
+def test_a_cluster_that_lost_somebody_does_not_hold_up_the_other():
     fed = Watched(sites(6), workers=1, failures=[(2, 0)])
-    found = ask(fed, groups=dict(enumerate([0, 1, 0, 1, 0, 1])))
+    found = ask(fed, clusters=dict(enumerate([0, 1, 0, 1, 0, 1])))
     assert list(found) == [1]
     assert found[1].clients == [1, 3, 5]
     assert fed.missing == {0: "lost on purpose", **dict.fromkeys([2, 4], "fewer than 3 clients to sum over")}
@@ -170,7 +170,7 @@ def test_numbers_unfit_for_a_sum_are_missing_by_name():
     }
 
 
-def test_a_site_that_lost_its_memory_is_left_out_once_and_asked_for_its_new_key():
+def test_a_client_that_lost_its_memory_is_left_out_once_and_asked_for_its_new_key():
     fed = federation()
     ask(fed)
     fed.clients[3].state.clear()
@@ -179,8 +179,8 @@ def test_a_site_that_lost_its_memory_is_left_out_once_and_asked_for_its_new_key(
     assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
 
 
-def test_sites_refuse_to_be_uncovered():
-    """Whatever a server asks: no sum of two, and none in which masks of one site cannot hide another's."""
+def test_clients_refuse_to_be_uncovered():
+    """Whatever a server asks: no sum of two, and none in which masks of one client cannot hide another's."""
     fed = Watched(sites(), workers=1)
     ask(fed)
     request, client = fed.seen[-1][2], fed.clients[0]
@@ -197,17 +197,17 @@ def test_sites_refuse_to_be_uncovered():
 
 
 def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
-    """As at a site of its own, which knows of the server's method by this name alone."""
+    """As at a client of its own, which knows of the server's method by this name alone."""
     script = """
 import sys, torch
 from fedkin.core import Client
 from fedkin.secure.sum_tasks import masked, send_key
-sites = [Client(i, torch.zeros(4, 2)) for i in range(3)]
-keys = torch.stack([reply["key"] for reply in send_key.run(sites, [{}] * 3)])
+clients = [Client(i, torch.zeros(4, 2)) for i in range(3)]
+keys = torch.stack([reply["key"] for reply in send_key.run(clients, [{}] * 3)])
 terms = [{"name": "classes", "shape": [], "factor": None}]
 request = {"payload": {}, "terms": terms, "ids": [0, 1, 2], "keys": keys, "tag": torch.zeros(16).byte()}
 assert "fedkin.methods" not in sys.modules
-replies = masked.run(sites, [request | {"task": "fedkin.methods.clients.client_tasks.describe"}] * 3)
+replies = masked.run(clients, [request | {"task": "fedkin.methods.clients.client_tasks.describe"}] * 3)
 assert sum(reply["masked"] for reply in replies).tolist() == [0]
 """
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -230,7 +230,10 @@ def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, mon
     ask(fed)
     terms = [{"name": "x", "shape": [], "factor": None}]
     request = fed.seen[-1][2] | {"task": "trusted_here.tell", "terms": terms}
-    with only(["fedkin"]), pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this site does not"):
+    with (
+        only(["fedkin"]),
+        pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
+    ):
         masked.run([fed.clients[0]], [request])
     assert "trusted_here" not in sys.modules
     with only(["fedkin", "trusted_here"]):
@@ -259,7 +262,7 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
 
 def test_a_sum_of_all_has_an_end():
     fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
-    sentence = r"^Site 3 gave nothing to a sum in 20 attempts \(lost on purpose\); nothing can begin\.$"
+    sentence = r"^Client 3 gave nothing to a sum in 20 attempts \(lost on purpose\); nothing can begin\.$"
     with pytest.raises(FedkinError, match=sentence):
         sums_of_all(fed, tell, {"add": 0.5}, TERMS)
 

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import fedkin
+from fedkin.core.version import __version__
 
 app = typer.Typer(
     name="fedkin",
@@ -28,7 +28,7 @@ Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=Fa
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        print(f"fedkin {fedkin.__version__}")
+        print(f"fedkin {__version__}")
         raise typer.Exit
 
 

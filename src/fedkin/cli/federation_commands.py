@@ -9,11 +9,11 @@ import typer
 
 from fedkin.cli.app import app, stop
 
-group = typer.Typer(help="Make what a real federation needs; Flower runs it.", no_args_is_help=True)
-app.add_typer(group, name="federation")
+cluster = typer.Typer(help="Make what a real federation needs; Flower runs it.", no_args_is_help=True)
+app.add_typer(cluster, name="federation")
 
 
-@group.command()
+@cluster.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.", show_default=False)],
     experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.")] = "kin-graph",
@@ -33,7 +33,7 @@ def init(
     print(f"Wrote {folder}; {folder / 'README.md'} says how to start.")
 
 
-@group.command()
+@cluster.command()
 def key(path: Annotated[Path, typer.Argument(help="File for the private key.", show_default=False)]) -> None:
     """Make a site's key; the server registers its public half."""
     _needs_flower()

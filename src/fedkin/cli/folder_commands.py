@@ -1,4 +1,4 @@
-"""Commands about runs that are there: their reports, costs and records, and what can be asked of their groups."""
+"""Commands about runs that are there: their reports, costs and records, and what can be asked of their clusters."""
 
 from __future__ import annotations
 
@@ -74,15 +74,17 @@ def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
-    client: Annotated[int | None, typer.Option(help="Whose samples, where a method groups clients.")] = None,
-    group: Annotated[int | None, typer.Option(help="The group of a new client instead, see `fedkin assign`.")] = None,
+    client: Annotated[int | None, typer.Option(help="Whose samples, where a method clusters clients.")] = None,
+    cluster: Annotated[
+        int | None, typer.Option(help="The cluster of a new client instead, see `fedkin assign`.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
-    """Tell the group, or the predicted class, of new samples. CSV; a class is by the model of a client or a group."""
+    """Tell the cluster, or the predicted class, of new samples. CSV; a class is by the model of a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.outputs import predict as predicted
 
-    text = predicted(folder, data, label, client, group)
+    text = predicted(folder, data, label, client, cluster)
     if out:
         write_atomically(out, text)
     else:
@@ -95,7 +97,7 @@ def assign(
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
 ) -> None:
-    """Tell the group of a client that a run has never seen. Its samples are labelled where the method needs it."""
-    from fedkin.experiment.outputs import assign as group_of
+    """Tell the cluster of a client that a run has never seen. Its samples are labelled where the method needs it."""
+    from fedkin.experiment.outputs import assign as cluster_of
 
-    print(group_of(folder, data, label))
+    print(cluster_of(folder, data, label))

@@ -23,7 +23,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Names with commas between them, or all that suit.")] = "all",
     budget: Annotated[str, typer.Option(help="Time for all runs together, such as 90s, 10m or 2h.")] = "10m",
     question: Annotated[str, typer.Option(help="What belongs together: samples, clients or auto.")] = "auto",
-    clusters: Annotated[int | None, typer.Option(help="How many groups there are, if that is known.")] = None,
+    clusters: Annotated[int | None, typer.Option(help="How many clusters there are, if that is known.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each method.")] = 3,
     seed: Annotated[int | None, typer.Option(help="Of who holds what, and of the first runs; by default 0.")] = None,
     by: Annotated[str, typer.Option(help="What ranks: score, which needs no truth, or truth.")] = "score",

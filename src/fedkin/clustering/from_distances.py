@@ -1,4 +1,4 @@
-"""Ways to group clients by a matrix of distances between their updates; the clustering itself is scikit-learn's."""
+"""Ways to cluster clients by a matrix of distances between their updates; the clustering itself is scikit-learn's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from fedkin.core.seeds import draw_seed
 
-Grouper = Literal["hdbscan", "meanshift", "affinity", "kmeans"]
+Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans"]
 Similarity = Literal["corrected", "paper"]
-Noise = Literal["group", "nearest"]
+Noise = Literal["cluster", "nearest"]
 
 
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
@@ -31,7 +31,7 @@ def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int
 def meanshift(distances: Tensor) -> list[int]:
     """Mean shift on the rows of the matrix, its bandwidth from the 0.3 quantile of their distances.
 
-    Of six rows or fewer that quantile is the row itself, at distance 0, so that these are one group.
+    Of six rows or fewer that quantile is the row itself, at distance 0, so that these are one cluster.
     """
     rows = distances.numpy()
     bandwidth = estimate_bandwidth(rows, quantile=0.3)
@@ -44,7 +44,7 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
     """Affinity propagation, damping 0.5, the median similarity as preference.
 
     "corrected" propagates minus the distances. "paper" hands the distances over as if they were similarities, as the
-    authors' code does, so that clients seek those least like them. Where it does not converge, groups are those of its
+    authors' code does, so that clients seek those least like them. Where it does not converge, clusters are those of its
     last iteration, and all are one if that has no exemplar.
     """
     given = -distances if similarity == "corrected" else distances
@@ -56,23 +56,23 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
 
 
 def hdbscan(distances: Tensor, share: float, noise: Noise) -> list[int]:
-    """HDBSCAN on the distances; no group smaller than `share` of the clients, nor than 2.
+    """HDBSCAN on the distances; no cluster smaller than `share` of the clients, nor than 2.
 
-    Clients it calls noise become one group of their own, as in the paper, or ("nearest") join the group whose members
-    are nearest on average. If all are noise, they are one group.
+    Clients it calls noise become one cluster of their own, as in the paper, or ("nearest") join the cluster whose members
+    are nearest on average. If all are noise, they are one cluster.
     """
     size = max(2, round(share * len(distances)))
     if len(distances) < size:
         return [0] * len(distances)
     labels = np.asarray(HDBSCAN(min_cluster_size=size, metric="precomputed", copy=True).fit_predict(distances.numpy()))
-    groups = np.unique(labels[labels >= 0])
-    if not len(groups):
+    clusters = np.unique(labels[labels >= 0])
+    if not len(clusters):
         return [0] * len(labels)
     lone = labels < 0
-    if noise == "group":
-        return _plain(np.where(lone, len(groups), labels))
-    means = np.stack([distances.numpy()[:, labels == group].mean(1) for group in groups], axis=1)
-    return _plain(np.where(lone, groups[means.argmin(1)], labels))
+    if noise == "cluster":
+        return _plain(np.where(lone, len(clusters), labels))
+    means = np.stack([distances.numpy()[:, labels == cluster].mean(1) for cluster in clusters], axis=1)
+    return _plain(np.where(lone, clusters[means.argmin(1)], labels))
 
 
 def _plain(labels: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""k-means on tensors: scikit-learn's, and Lloyd's algorithm at a site, which holds no copy of its samples."""
+"""k-means on tensors: scikit-learn's, and Lloyd's algorithm at a client, which holds no copy of its samples."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def k_means(
     ----------
     points : Tensor
         float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one; few points
-        that may be so, such as centres of many sites, should come as float64.
+        that may be so, such as centres of many clients, should come as float64.
     start : int or Tensor
         How many clusters to find from k-means++ seeds; or float32 ``(k, width)``, centres to start from.
     rng : torch.Generator
@@ -78,7 +78,7 @@ def k_means(
 def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
     """Lloyd's algorithm, reading points a few at a time.
 
-    scikit-learn's copies them all, which leaves memory in pieces when hundreds of sites have their turn.
+    scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn.
 
     Parameters
     ----------

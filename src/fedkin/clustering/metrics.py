@@ -1,6 +1,6 @@
 """How well found labels agree with true ones.
 
-The scores of partitions take labels for names, so how groups are called does not matter; `accuracy` and `macro_f1` are
+The scores of partitions take labels for names, so how clusters are called does not matter; `accuracy` and `macro_f1` are
 for classifiers, whose labels mean the same as the true ones.
 """
 
@@ -161,7 +161,7 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
     """Share of samples that carry the most frequent class of their cluster.
 
     It is 1 whenever every cluster holds a single class, since several clusters may stand for one; it is how the paper
-    behind `gradient-loss` judges groups of clients.
+    behind `gradient-loss` judges clusters of clients.
 
     Returns
     -------
@@ -211,19 +211,19 @@ def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
     return float(np.mean(2 * hits / np.bincount(codes)))
 
 
-def pooled(per_site: Sequence[ArrayLike]) -> Labels:
-    """The labels of all sites as one int64 array, sites in order.
+def pooled(per_client: Sequence[ArrayLike]) -> Labels:
+    """The labels of all clients as one int64 array, clients in order.
 
-    Labels must be global, the same number meaning the same group everywhere.
+    Labels must be global, the same number meaning the same cluster everywhere.
 
     Raises
     ------
     FedkinError
-        If there is no site, or a site's labels are not integers.
+        If there is no client, or a client's labels are not integers.
     """
-    if not per_site:
-        raise FedkinError("There are no sites to pool labels of.")
-    return np.concatenate([_integers(f"site {index}", labels) for index, labels in enumerate(per_site)])
+    if not per_client:
+        raise FedkinError("There are no clients to pool labels of.")
+    return np.concatenate([_integers(f"client {index}", labels) for index, labels in enumerate(per_client)])
 
 
 def _contingency(truth: ArrayLike, labels: ArrayLike) -> tuple[Labels, Labels, Labels]:

@@ -26,7 +26,7 @@ class Tree:
     merges : int64 (leaves - 1, 2)
         Nodes that merge, lowest merge first; nodes below ``leaves`` are leaves, merge i makes node ``leaves + i``.
     heights : float64 (leaves - 1,)
-        Non-decreasing, in SciPy's convention: a merge at height h adds h^2 / 2 to the sum of squares inside groups.
+        Non-decreasing, in SciPy's convention: a merge at height h adds h^2 / 2 to the sum of squares inside clusters.
     sizes : int64 (2 leaves - 1,)
         Points of every node.
     """
@@ -40,31 +40,31 @@ class Tree:
         return len(self.heights) + 1
 
     def sums_of_squares(self) -> Floats:
-        """Sum of squares inside groups when merges 0..i-1 are done, for i in 0..leaves-1."""
+        """Sum of squares inside clusters when merges 0..i-1 are done, for i in 0..leaves-1."""
         return np.concatenate([[0.0], np.cumsum(self.heights**2 / 2)])
 
     def calinski_harabasz(self) -> Floats:
-        """The index of every cut, ``(leaves,)``, entry i for ``leaves - i`` groups; NaN where it is not defined.
+        """The index of every cut, ``(leaves,)``, entry i for ``leaves - i`` clusters; NaN where it is not defined.
 
-        As in scikit-learn it is 1 where groups have no spread. Not defined for one group, nor for as many as points.
+        As in scikit-learn it is 1 where clusters have no spread. Not defined for one cluster, nor for as many as points.
         """
         within = self.sums_of_squares()
-        groups = self.leaves - np.arange(self.leaves)
+        clusters = self.leaves - np.arange(self.leaves)
         n = self.leaves
         with np.errstate(divide="ignore", invalid="ignore"):
-            index = (within[-1] - within) / (groups - 1) / (within / (n - groups))
+            index = (within[-1] - within) / (clusters - 1) / (within / (n - clusters))
         index[within == 0.0] = 1.0
-        index[(groups < 2) | (groups >= n)] = np.nan
+        index[(clusters < 2) | (clusters >= n)] = np.nan
         return np.asarray(index)
 
     def too_small(self, min_size: int) -> Integers:
-        """How many groups of every cut have fewer than `min_size` points; entries as in `calinski_harabasz`."""
+        """How many clusters of every cut have fewer than `min_size` points; entries as in `calinski_harabasz`."""
         small = (self.sizes < min_size).astype(np.int64)
         change = small[self.leaves :] - small[self.merges].sum(1)
         return np.asarray(np.concatenate([[0], np.cumsum(change)]) + small[: self.leaves].sum())
 
     def labels(self, done: int) -> Integers:
-        """Groups ``(n,)`` of the points when the first `done` merges are done."""
+        """Clusters ``(n,)`` of the points when the first `done` merges are done."""
         above = self._parents()
         above[above >= self.leaves + done] = -1
         return self._gathered(above)
@@ -72,16 +72,16 @@ class Tree:
     def splits(self, min_size: int) -> Integers:
         """Merges of two nodes that both have `min_size` points or more, greatest height first.
 
-        Reading the tree from the top, these are where a group divides; every other merge only takes points off one that
+        Reading the tree from the top, these are where a cluster divides; every other merge only takes points off one that
         stands.
         """
         stand = (self.sizes[self.merges] >= min_size).all(1)
         return np.flatnonzero(stand)[::-1]
 
     def divided(self, splits: Integers, min_size: int) -> Integers:
-        """Groups ``(n,)`` after `splits`, which must be the greatest of `Tree.splits`; one more than splits.
+        """Clusters ``(n,)`` after `splits`, which must be the greatest of `Tree.splits`; one more than splits.
 
-        Points that come off a group in pieces too small to stand, on the way down to a split, have -1.
+        Points that come off a cluster in pieces too small to stand, on the way down to a split, have -1.
         """
         broken = np.zeros(2 * self.leaves - 1, dtype=bool)  # a split is here or below
         broken[self.leaves + splits] = True

@@ -1,4 +1,4 @@
-"""One site of a federation, as a task sees it."""
+"""One client of a federation, as a task sees it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torch import Tensor
 from fedkin.core.noise import Noise, Secret
 
 LASTING = "lasting_"
-"""How names in a client's state begin that a site keeps even when a run goes back to an earlier step."""
+"""How names in a client's state begin that a client keeps even when a run goes back to an earlier step."""
 
 
 @dataclass
 class Client:
-    """A site's data and its private memory.
+    """A client's data and its private memory.
 
     Attributes
     ----------
     id : int
-        Stable number of the site, ``0..n-1``; never a transport's node id.
+        Stable number of the client, ``0..n-1``; never a transport's node id.
     x : Tensor
         float32, ``(n, features)`` or ``(n, channels, height, width)``.
     y : Tensor or None
-        int64 ``(n,)`` labels the site itself holds and may use; ``None`` where data are unlabelled.
+        int64 ``(n,)`` labels the client itself holds and may use; ``None`` where data are unlabelled.
     state : dict of str to Tensor
-        What tasks remember between exchanges. It never leaves the site. When a run is taken up at an earlier step, so
+        What tasks remember between exchanges. It never leaves the client. When a run is taken up at an earlier step, so
         is this, but for names that begin with ``lasting_``, such as accounts of what was given away.
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
@@ -38,8 +38,8 @@ class Client:
     secret : callable
         So many bytes that nobody else can guess; derived by the local engine, for the same reason.
     reserve : callable
-        Whether a run may spend this much on the site, a mu of Gaussian differential privacy, over all its exchanges; if
-        so, a site with a budget of its own has written it down. Others let a run spend anything.
+        Whether a run may spend this much on the client, a mu of Gaussian differential privacy, over all its exchanges; if
+        so, a client with a budget of its own has written it down. Others let a run spend anything.
     """
 
     id: int

@@ -14,7 +14,7 @@ class FedkinError(ValueError):
 
 
 class RefusalError(FedkinError):
-    """About what a site will not do, however often it is asked."""
+    """About what a client will not do, however often it is asked."""
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:

@@ -182,15 +182,15 @@ class Federation(ABC):
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
         for i, reason in self.missing.items():
             if isinstance(reason, Refusal):
-                raise FedkinError(f"Site {i} refuses, and nothing can begin without it: {reason}")
-            raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
+                raise FedkinError(f"Client {i} refuses, and nothing can begin without it: {reason}")
+            raise FedkinError(f"Client {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
         return replies
 
     def refresh(self) -> None:  # noqa: B027
         """Bring `clients` up to date, where they are copies of those that do the work."""
 
     def pause(self, attempt: int) -> None:  # noqa: B027
-        """Called before sites that did not reply are asked again, for the `attempt`-th time; an engine may wait."""
+        """Called before clients that did not reply are asked again, for the `attempt`-th time; an engine may wait."""
 
     def all(self, **payload: object) -> dict[int, Payload]:
         """One payload for every client present, shared by reference inside a process."""

@@ -15,7 +15,7 @@ LOCK = ".fedkin.lock"
 
 
 class FileError(FedkinError):
-    """About a file of this machine. The sentence may tell its path or content, which a site keeps from a server."""
+    """About a file of this machine. The sentence may tell its path or content, which a client keeps from a server."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

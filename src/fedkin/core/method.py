@@ -78,11 +78,11 @@ def has_device(method: type[Any]) -> bool:
 
 @runtime_checkable
 class Concluding(Protocol):
-    """A method whose sites are told something at its end, such as the groups of their samples.
+    """A method whose clients are told something at its end, such as the clusters of their samples.
 
     Its last step calls `conclude`, and so does a run that ends early because its target is reached.
     """
 
     def conclude(self, fed: Federation, state: Any) -> None:
-        """Tell every site what `state` has come to."""
+        """Tell every client what `state` has come to."""
         ...

@@ -1,4 +1,4 @@
-"""What may cross between a site and the federation: named tensors and plain values.
+"""What may cross between a client and the federation: named tensors and plain values.
 
 `pack` splits such a tree into tensors (for safetensors) and JSON; `unpack` is its inverse. Messages,
 checkpoints and saved models all go through this pair, so nothing in fedkin is ever unpickled.

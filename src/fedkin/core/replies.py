@@ -1,4 +1,4 @@
-"""What a reply must hold to be used: sites may be of another version, broken, or worse."""
+"""What a reply must hold to be used: clients may be of another version, broken, or worse."""
 
 from __future__ import annotations
 

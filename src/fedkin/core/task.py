@@ -22,7 +22,7 @@ class Task:
     """A named function of many clients at once.
 
     ``run(clients, payloads)`` returns one reply per client. A client's reply must not depend on who else is in the
-    list: a real site calls it with lists of one, the local engine with as many as work fastest together.
+    list: a real client calls it with lists of one, the local engine with as many as work fastest together.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class Task:
     may_hold : mapping of str to shape or callable
         The same for what it may hold.
     may_be_empty : bool
-        Whether a reply may also hold nothing, from a site that has nothing to tell.
+        Whether a reply may also hold nothing, from a client that has nothing to tell.
     moves_data : bool
-        Whether samples leave the site by it, as for a yardstick; then it is done in simulations only.
+        Whether samples leave the client by it, as for a yardstick; then it is done in simulations only.
     accounted : bool
-        Whether its replies tell of samples what `Client.reserve` allows for and nothing else; a site with a budget of
+        Whether its replies tell of samples what `Client.reserve` allows for and nothing else; a client with a budget of
         privacy does no other task.
     """
 
@@ -58,7 +58,7 @@ class Task:
 
     @staticmethod
     def named(name: str) -> Task:
-        """The task registered under `name`; how a remote site finds what it is asked to do."""
+        """The task registered under `name`; how a remote client finds what it is asked to do."""
         return _TASKS[name]
 
 
@@ -119,5 +119,5 @@ def known_task(name: str) -> Task:
         if isinstance(error, FedkinError):
             raise
         raise FedkinError(
-            f"Task '{name}' is not known here; site and server need the same version of fedkin."
+            f"Task '{name}' is not known here; client and server need the same version of fedkin."
         ) from error

@@ -35,5 +35,5 @@ def named_module(name: str) -> ModuleType:
     """
     packages = _packages.get()
     if packages is not None and name.split(".")[0] not in packages:
-        raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, so this site does not run it.")
+        raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, so this client does not run it.")
     return import_module(name)

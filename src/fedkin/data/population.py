@@ -35,8 +35,8 @@ class Drift:
     change : callable
         ``(client, x, y) -> (x, y)``, for training and test samples alike. They may be scaled by then, so it must give
         the same before and after an affine scaling per column or channel, as turning images and relabelling do.
-    groups : Tensor
-        int64 ``(n,)``, the hidden group of each client from then on.
+    clusters : Tensor
+        int64 ``(n,)``, the hidden cluster of each client from then on.
     happened : bool
         Whether the population that holds this is the one after the change.
     """
@@ -44,7 +44,7 @@ class Drift:
     step: int
     clients: Tensor
     change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
-    groups: Tensor
+    clusters: Tensor
     happened: bool = False
 
 
@@ -64,12 +64,12 @@ class Population:
     features : list of str
         Column names of a table; empty where there are none.
     names : list of str
-        What the sites call themselves, such as their file's name; empty where ids are all there is.
+        What the clients call themselves, such as their file's name; empty where ids are all there is.
     tests : list of (Tensor, Tensor)
         Per client, held-out samples (float32) and classes (int64) of its own distribution, of which there may be none
         at a client with hardly any samples; an empty list where nothing is held out. For the evaluator alone.
-    groups : Tensor or None
-        int64 ``(n,)``, the hidden group of each client; for the evaluator alone.
+    clusters : Tensor or None
+        int64 ``(n,)``, the hidden cluster of each client; for the evaluator alone.
     common_test : (Tensor, Tensor) or None
         The data set's official test split, untouched, in scenarios that leave images and labels as they are.
     drift : Drift or None
@@ -87,7 +87,7 @@ class Population:
     features: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     tests: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    groups: Tensor | None = None
+    clusters: Tensor | None = None
     common_test: tuple[Tensor, Tensor] | None = None
     drift: Drift | None = None
     arrivals: Tensor | None = None

@@ -55,7 +55,7 @@ def init(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give a new one.")
-    federated = ["data.source=federation", "scenario.name=sites", "engine.name=flower", f"engine.sites={sites}"]
+    federated = ["data.source=federation", "scenario.name=files", "engine.name=flower", f"engine.sites={sites}"]
     config = load_config(experiment, [*federated, *settings])
     check_federated(config)
     host = in_ascii(host)

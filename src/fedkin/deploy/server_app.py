@@ -143,12 +143,12 @@ def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
 
 
 def _share(run: Run, found: dict[str, Any], client: int) -> Payload:
-    """What a site gets: its group's model, where there is one; of samples' groups it knows already."""
+    """What a site gets: its cluster's model, where there is one; of samples' clusters it knows already."""
     if not isinstance(run.method, ClientMethod) or not found["module"]:
         return {}
     own = {
-        "group": int(found["labels"][client]),
-        "n_groups": found["n_groups"],
+        "cluster": int(found["labels"][client]),
+        "n_clusters": found["n_clusters"],
         "labels": torch.zeros(1, dtype=torch.int64),
         "models": run.method.model_of(found, client)[None],
         "module": found["module"],

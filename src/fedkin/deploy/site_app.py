@@ -23,20 +23,20 @@ def client_app() -> ClientApp:
 
 
 def keep(site: Site, request: Request, payload: Payload) -> None:
-    """Write a site's results into ``results/<run>`` of its folder: its samples' groups, and its group's model.
+    """Write a site's results into ``results/<run>`` of its folder: its samples' clusters, and its cluster's model.
 
     `fedkin predict` works with that folder as with a run's.
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
     from fedkin.data.preparing.scaling import Scaling
-    from fedkin.experiment.outputs import csv_of_groups, write_result
+    from fedkin.experiment.outputs import csv_of_clusters, write_result
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
-        groups = (memory.state() or {}).get("groups")
-    if groups is not None:
-        write_atomically(folder / LABELS, csv_of_groups(groups))
+        clusters = (memory.state() or {}).get("clusters")
+    if clusters is not None:
+        write_atomically(folder / LABELS, csv_of_clusters(clusters))
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         write_result(folder, payload["method"], payload["result"], Scaling.from_tree(payload["scaling"]), alone)

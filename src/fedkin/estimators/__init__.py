@@ -2,7 +2,7 @@
 
 An estimator's parameters are its method's hyper-parameters, with the same names and defaults, plus `scaling`,
 `random_state` and `verbose`. A new method needs three lines and a docstring, in `samples` if it clusters the samples of
-unlabelled sites, in `clients` if it groups clients that hold labelled ones, by one message each in `one_shot`.
+unlabelled clients, in `clients` if it clusters clients that hold labelled ones, by one message each in `one_shot`.
 """
 
 from fedkin.estimators.centroid_estimators import FFCM, FuzzyCMeans, KFed, KMeans

@@ -1,4 +1,4 @@
-"""Estimators that group clients: ``fit`` takes a list of ``(x, y)``, one pair per client."""
+"""Estimators that cluster clients: ``fit`` takes a list of ``(x, y)``, one pair per client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEW = "The data given"
 
 
 class ClientClusterer(Estimator):
-    """Base of estimators that group clients with labelled samples and train a model for each group.
+    """Base of estimators that cluster clients with labelled samples and train a model for each cluster.
 
     Parameters
     ----------
@@ -49,16 +49,16 @@ class ClientClusterer(Estimator):
     Attributes
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
-        Group of each client; -1 where it was never asked, or not since its group was divided.
+        Cluster of each client; -1 where it was never asked, or not since its cluster was divided.
     models_ : list of nn.Module
-        One per group, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits. They are
+        One per cluster, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits. They are
         copies: what is done to them does not change what `predict` says.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
-        Number of groups; of methods that are told it, those included that no client chose.
+        Number of clusters; of methods that are told it, those included that no client chose.
     history_ : list of dict
-        One entry per round: loss, groups, labels and so on, with bytes sent and received so far.
+        One entry per round: loss, clusters, labels and so on, with bytes sent and received so far.
     scaling_ : Scaling
         How samples were scaled.
     result_ : dict
@@ -73,7 +73,7 @@ class ClientClusterer(Estimator):
     _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName}
 
     def fit(self, clients: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
-        """Find the groups, and train their models.
+        """Find the clusters, and train their models.
 
         Parameters
         ----------
@@ -108,8 +108,8 @@ class ClientClusterer(Estimator):
         self._remember_more(outcome)
         return self
 
-    def predict(self, x: ArrayLike, client: int | None = None, group: int | None = None) -> NDArray[Any]:
-        """Class of new samples, by the model of a client or of a group.
+    def predict(self, x: ArrayLike, client: int | None = None, cluster: int | None = None) -> NDArray[Any]:
+        """Class of new samples, by the model of a client or of a cluster.
 
         Parameters
         ----------
@@ -117,8 +117,8 @@ class ClientClusterer(Estimator):
             As in `fit`.
         client : int, optional
             A client of `fit`, by its position in the list. With "Sattler" it may have a cached model of its own choice.
-        group : int, optional
-            A group, such as `assign` gives to a newcomer. Where there is one group only, neither need be given.
+        cluster : int, optional
+            A cluster, such as `assign` gives to a newcomer. Where there is one cluster only, neither need be given.
 
         Returns
         -------
@@ -128,29 +128,29 @@ class ClientClusterer(Estimator):
         Raises
         ------
         FedkinError
-            If the samples cannot be used, or there is no such client or group.
+            If the samples cannot be used, or there is no such client or cluster.
         """
         check_is_fitted(self, "result_")
-        labels: NDArray[Any] = self.classes_[self._logits(x, client, group).argmax(1).numpy()]
+        labels: NDArray[Any] = self.classes_[self._logits(x, client, cluster).argmax(1).numpy()]
         return labels
 
-    def predict_proba(self, x: ArrayLike, client: int | None = None, group: int | None = None) -> NDArray[np.float64]:
+    def predict_proba(self, x: ArrayLike, client: int | None = None, cluster: int | None = None) -> NDArray[np.float64]:
         """Probability of each class of `classes_`, ``(n, n_classes)``; parameters and errors as in `predict`."""
         check_is_fitted(self, "result_")
-        probabilities: NDArray[np.float64] = self._logits(x, client, group).double().softmax(1).numpy()
+        probabilities: NDArray[np.float64] = self._logits(x, client, cluster).double().softmax(1).numpy()
         return probabilities
 
-    def score(self, x: ArrayLike, y: ArrayLike, client: int | None = None, group: int | None = None) -> float:
+    def score(self, x: ArrayLike, y: ArrayLike, client: int | None = None, cluster: int | None = None) -> float:
         """Share of samples whose label is predicted, in [0, 1]; parameters and errors as in `predict`."""
-        predicted = self.predict(x, client, group)
+        predicted = self.predict(x, client, cluster)
         labels = read_labels(y, len(predicted), _NEW)
         check_kind(labels, self.classes_, _NEW)
         return float((predicted == labels).mean())
 
     def assign(self, x: ArrayLike, y: ArrayLike | None = None) -> int:
-        """Group of a newcomer, from its labelled samples.
+        """Cluster of a newcomer, from its labelled samples.
 
-        By the loss of every group's model on them; or, with OCFL, Sattler and Hierarchical, by training as the clients
+        By the loss of every cluster's model on them; or, with OCFL, Sattler and Hierarchical, by training as the clients
         did when they were divided, and comparing its update with theirs; or, with Embedding and LADD, by one message
         such as the clients sent. The model itself does not change.
 
@@ -184,7 +184,7 @@ class ClientClusterer(Estimator):
     def _labels(self, y: Any, samples: int) -> Tensor:
         """A newcomer's labels as numbers."""
         if y is None:
-            raise FedkinError(f"{_NEW} has no labels, which a newcomer needs to find its group.")
+            raise FedkinError(f"{_NEW} has no labels, which a newcomer needs to find its cluster.")
         return encoded(read_labels(y, samples, _NEW), self.classes_, _NEW)
 
     def _classifier(self) -> Classifier:
@@ -194,28 +194,28 @@ class ClientClusterer(Estimator):
         self._check_known_columns(x, _NEW)
         return self.scaling_.apply(as_tensor(x, _NEW))
 
-    def _logits(self, x: Any, client: int | None, group: int | None) -> Tensor:
-        model, samples = self._model(client, group), self._samples(x)
+    def _logits(self, x: Any, client: int | None, cluster: int | None) -> Tensor:
+        model, samples = self._model(client, cluster), self._samples(x)
         with self._on_device():
             return self._classifier().logits(model, samples)
 
-    def _model(self, client: int | None, group: int | None) -> Tensor:
+    def _model(self, client: int | None, cluster: int | None) -> Tensor:
         """The vector of the model that is asked for."""
         models: Tensor = self.result_["models"]
         if not self.result_["module"]:
-            raise FedkinError("The clients of fit had no labels, so there are groups but no models to predict with.")
-        if client is None and group is None and len(models) == 1:
-            group = 0
-        if (client is None) == (group is None):
+            raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
+        if client is None and cluster is None and len(models) == 1:
+            cluster = 0
+        if (client is None) == (cluster is None):
             raise FedkinError(
-                f"Say whose model is to be used, by client= or by group=; there are {len(models)} groups."
+                f"Say whose model is to be used, by client= or by cluster=; there are {len(models)} clusters."
             )
         if client is None:
-            return models[_position(group, len(models), "group")]
+            return models[_position(cluster, len(models), "cluster")]
         client = _position(client, len(self.client_labels_), "client")
         if self.client_labels_[client] < 0:
             raise FedkinError(
-                f"The group of client {client} is not known; find it with assign(x, y) and give it as group=."
+                f"The cluster of client {client} is not known; find it with assign(x, y) and give it as cluster=."
             )
         model: Tensor = self._method.model_of(self.result_, client)
         return model
@@ -228,7 +228,7 @@ class ClientClusterer(Estimator):
 
 
 class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
-    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no groups.
+    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters.
 
     See `ClientClusterer` for what all these estimators have in common, and
     `fedkin.methods.clients.client_method.ClientMethod` for how clients train: rounds, epochs, optimiser and so on.
@@ -236,14 +236,14 @@ class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
 
 
 class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
-    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no groups.
+    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters.
 
     See `ClientClusterer`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
     """
 
 
 class Local(ClientClusterer, method=fedavg.LocalMethod):
-    """Every client alone: a group and a model for each. A bound to compare others with.
+    """Every client alone: a cluster and a model for each. A bound to compare others with.
 
     See `ClientClusterer`, and `fedkin.methods.clients.client_method.ClientMethod` for its parameters.
     """
@@ -264,7 +264,7 @@ class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
 
 
 class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
-    """Find groups of clients once, as soon as their updates begin to part, and how many (Zuziak et al.).
+    """Find clusters of clients once, as soon as their updates begin to part, and how many (Zuziak et al.).
 
     See `ClientClusterer` for what all these estimators have in common, and `fedkin.methods.clients.ocfl.OCFLMethod` for
     all parameters.
@@ -287,14 +287,14 @@ class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
 
 
 class Sattler(ClientClusterer, method=sattler.SattlerMethod):
-    """Cut groups of clients in two, again and again, where one model no longer suits all (Sattler et al. 2020).
+    """Cut clusters of clients in two, again and again, where one model no longer suits all (Sattler et al. 2020).
 
     See `ClientClusterer`, and `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
     """
 
 
 class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
-    """Group clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
 
     See `ClientClusterer`, and `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
     """

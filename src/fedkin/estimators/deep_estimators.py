@@ -8,28 +8,28 @@ from fedkin.methods.samples.ccfc import ccfc
 
 
 class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
-    """Let samples choose among normalising flows that all sites train together (Chung, Lee, Ramchandran 2022).
+    """Let samples choose among normalising flows that all clients train together (Chung, Lee, Ramchandran 2022).
 
     See `fedkin.methods.samples.uifca.UIFCAMethod` for all parameters. The most useful ones:
 
     Parameters
     ----------
     n_clusters : int
-        Groups to find.
+        Clusters to find.
     cluster_rounds : int
         How often samples choose.
     rounds : int
         Rounds of communication after each choice.
     local_steps : int
-        Optimiser steps of a group at a site, in a round.
+        Optimiser steps of a cluster at a client, in a round.
     learning_rate : float
         Of Adam.
     width : int
         Units of a flow's hidden layers.
     start : {"centroids", "random"}
-        What samples choose by at first: centroids of all sites, or flows drawn at random.
+        What samples choose by at first: centroids of all clients, or flows drawn at random.
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
     random_state : int, RandomState or None
         Same number, same result.
     device : str
@@ -40,40 +40,40 @@ class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per site: the group of every sample.
+        One per client: the cluster of every sample.
     n_clusters_ : int
-        Number of groups.
+        Number of clusters.
     result_ : dict
         The flows, ``models`` ``(n_clusters_, size)``, and what they take.
     history_ : list of dict
-        One entry per round: samples in each group, how many samples moved, loss, bytes sent and received.
+        One entry per round: samples in each cluster, how many samples moved, loss, bytes sent and received.
 
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
     >>> small = dict(cluster_rounds=2, rounds=1, local_steps=20, learning_rate=0.01, width=16)
-    >>> model = fedkin.UIFCA(n_clusters=3, **small, random_state=0).fit(sites)
+    >>> model = fedkin.UIFCA(n_clusters=3, **small, random_state=0).fit(clients)
     >>> [len(set(labels)) for labels in model.labels_]
     [2, 2, 2]
     """
 
 
 class DEC(LatentClusterer, method=dec.DECMethod):
-    """Deep embedded clustering of all samples together or of every site's alone (Xie, Girshick, Farhadi 2016).
+    """Deep embedded clustering of all samples together or of every client's alone (Xie, Girshick, Farhadi 2016).
 
     A yardstick: by default **the data are moved** to one place. See `fedkin.methods.samples.dec.DECMethod` for
     all parameters. The most useful ones:
 
     Parameters
     ----------
-    scope : {"all", "site"}
-        Cluster samples of all sites together, or each site's alone. Then groups of different sites have nothing to do
+    scope : {"all", "client"}
+        Cluster samples of all clients together, or each client's alone. Then clusters of different clients have nothing to do
         with each other and different numbers, and `predict` has none for new samples.
     n_clusters : int
-        Clusters of all samples, or of every site's.
+        Clusters of all samples, or of every client's.
     pretrain_steps : int
         Steps of the autoencoder that comes first.
     scaling : {"auto", "standard", "none"}
@@ -86,9 +86,9 @@ class DEC(LatentClusterer, method=dec.DECMethod):
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per site: the group of every sample.
+        One per client: the cluster of every sample.
     n_clusters_ : int
-        Number of groups; with ``scope="site"`` those of all sites together.
+        Number of clusters; with ``scope="client"`` those of all clients together.
     result_ : dict
         ``encoder`` and ``centroids``, with ``scope="all"``.
     history_ : list of dict
@@ -99,36 +99,36 @@ class DEC(LatentClusterer, method=dec.DECMethod):
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.DEC(n_clusters=3, pretrain_steps=150, random_state=0).fit(sites)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.DEC(n_clusters=3, pretrain_steps=150, random_state=0).fit(clients)
     >>> [len(set(labels)) for labels in model.labels_]
     [2, 2, 2]
     """
 
 
 class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
-    """k-means or fuzzy c-means of synthetic samples from each site's generative network (SDA-FC; Yan et al. 2024).
+    """k-means or fuzzy c-means of synthetic samples from each client's generative network (SDA-FC; Yan et al. 2024).
 
-    **Synthetic samples leave the sites, and can resemble or repeat real ones.** Where no copies of samples may leave a
-    site, use another method.
+    **Synthetic samples leave the clients, and can resemble or repeat real ones.** Where no copies of samples may leave a
+    client, use another method.
 
     See `fedkin.methods.samples.sda_fc.SDAFCMethod` for all parameters. The most useful ones:
 
     Parameters
     ----------
     n_clusters : int
-        Groups to find.
-    grouping : {"kmeans", "fuzzy"}
+        Clusters to find.
+    clustering : {"kmeans", "fuzzy"}
         How the server clusters the synthetic samples.
     epochs : int
-        Of a site's networks. Sites with few samples need more.
+        Of a client's networks. Clients with few samples need more.
     synthetic_samples : int or None
-        That a site makes; by default as many as it has.
+        That a client makes; by default as many as it has.
     capacity : float
         Units and channels of the networks, as a share of the paper's. Less is faster. At 0.25, networks of digits
         often failed to learn; larger ones have not been measured.
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
     random_state : int, RandomState or None
         Same number, same result.
     device : str
@@ -139,9 +139,9 @@ class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per site: the group of every sample.
+        One per client: the cluster of every sample.
     n_clusters_ : int
-        Number of groups found.
+        Number of clusters found.
     result_ : dict
         ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
     history_ : list of dict
@@ -152,18 +152,18 @@ class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.SDAFC(n_clusters=3, epochs=10, random_state=0).fit(sites)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.SDAFC(n_clusters=3, epochs=10, random_state=0).fit(clients)
     >>> model.n_clusters_
     3
     """
 
 
 class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
-    """A deep clustering network of synthetic samples from each site's generative network (PPFC-GAN; Yan et al. 2022).
+    """A deep clustering network of synthetic samples from each client's generative network (PPFC-GAN; Yan et al. 2022).
 
-    **Synthetic samples leave the sites, and can resemble or repeat real ones.** Where no copies of samples may leave a
-    site, use another method.
+    **Synthetic samples leave the clients, and can resemble or repeat real ones.** Where no copies of samples may leave a
+    client, use another method.
 
     See `fedkin.methods.samples.ppfc_gan.PPFCGANMethod` for all parameters, and `SDAFC` for attributes. The most
     useful ones:
@@ -171,7 +171,7 @@ class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
     Parameters
     ----------
     n_clusters : int
-        Groups to find.
+        Clusters to find.
     pretrain_epochs, cluster_epochs : int
         Of the server's network: of reconstruction alone, and then with the clusters.
     epochs, synthetic_samples, capacity, scaling, random_state, device, verbose
@@ -182,9 +182,9 @@ class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
     >>> options = {"epochs": 10, "pretrain_epochs": 10, "cluster_epochs": 10}
-    >>> model = fedkin.PPFCGAN(n_clusters=3, random_state=0, **options).fit(sites)
+    >>> model = fedkin.PPFCGAN(n_clusters=3, random_state=0, **options).fit(clients)
     >>> model.n_clusters_
     3
     """
@@ -198,13 +198,13 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
     Parameters
     ----------
     n_clusters : int
-        Groups to find.
+        Clusters to find.
     pretrain_rounds, cluster_rounds : int
-        Rounds of learning by views, and by clusters. More samples in batches and more rounds make better groups.
+        Rounds of learning by views, and by clusters. More samples in batches and more rounds make better clusters.
     batch_size : int
-        Sites with few samples need smaller batches, or more rounds.
+        Clients with few samples need smaller batches, or more rounds.
     model_weight : float
-        How much sites are held to the common network.
+        How much clients are held to the common network.
     latent : int
         Numbers in a representation.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
@@ -212,7 +212,7 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
     precision : {"float32", "bfloat16"}
         "bfloat16" is faster on some processors that have instructions for it.
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
     random_state : int, RandomState or None
         Same number, same result.
     device : str
@@ -223,9 +223,9 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per site: the group of every sample.
+        One per client: the cluster of every sample.
     n_clusters_ : int
-        Number of groups; with ``standalone=True`` those of all sites together.
+        Number of clusters; with ``standalone=True`` those of all clients together.
     result_ : dict
         The network, its ``models``, and the ``centroids`` of what it makes of samples.
     history_ : list of dict
@@ -236,9 +236,9 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
     >>> small = dict(pretrain_rounds=4, cluster_rounds=2, batch_size=32, latent=16, projector_units=32)
-    >>> model = fedkin.CCFC(n_clusters=3, **small, random_state=0).fit(sites)
+    >>> model = fedkin.CCFC(n_clusters=3, **small, random_state=0).fit(clients)
     >>> model.n_clusters_
     3
     """

@@ -61,7 +61,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """Base of all estimators: a method's hyper-parameters as scikit-learn's parameters, and the loop of its steps."""
 
     _method: ClassVar[type[Any]]
-    _members: ClassVar[str] = "sites"
+    _members: ClassVar[str] = "clients"
     """What `fit` takes a list of, for sentences."""
     _kinds: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
@@ -109,7 +109,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.history_ = outcome.history
         self.scaling_ = outcome.scaling
         self.result_ = outcome.result
-        self.n_clusters_ = int(outcome.result["n_groups"])
+        self.n_clusters_ = int(outcome.result["n_clusters"])
         self.n_features_in_ = clients[0].x[0].numel()
         self.__dict__.pop("feature_names_in_", None)
         if columns:

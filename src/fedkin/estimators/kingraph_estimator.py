@@ -21,31 +21,31 @@ FeaturesOrName = str | nn.Module | Callable[[Tensor], Any]
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
-    """Find the groups across sites, and how many there are, by a graph of their small clusters.
+    """Find the clusters across clients, and how many there are, by a graph of their small clusters.
 
-    Nothing need be set. Each site sends sums of its samples' features, how neighbours differ, and means and sizes of
+    Nothing need be set. Each client sends sums of its samples' features, how neighbours differ, and means and sizes of
     many small clusters. See `fedkin.methods.samples.kingraph.kingraph.KinGraphMethod` for all parameters. The most useful
     ones:
 
     Parameters
     ----------
     n_clusters : int or "auto"
-        Groups to find; "auto" finds out how many there are.
+        Clusters to find; "auto" finds out how many there are.
     features : str, torch.nn.Module or callable
         What samples are compared by: a name of `fedkin.features.extractors`; "auto", which is "gradients" for images and
         the columns themselves for tables; or a trained module or function that turns float32 ``(n, *shape)`` into ``(n,
         width)``, such as `transform` of another estimator. Every fit copies a module as it is then, and uses it in
         evaluation mode. They are given scaled samples: with `transform` of one that scales by itself, set `scaling` to
         "none".
-    small_clusters, least_members : int
-        Most small clusters of a site, and least samples in one: 5, and where samples are few, far more is found with 2
+    micro_clusters, least_members : int
+        Most small clusters of a client, and least samples in one: 5, and where samples are few, far more is found with 2
         or 1, if so little cover will do.
     tell_nodes : bool or "auto"
-        Whether all sites are told all small clusters, and the nearest vote on each sample; "auto" if these are few.
+        Whether all clients are told all small clusters, and the nearest vote on each sample; "auto" if these are few.
     epsilon : float or None
-        Differential privacy of all that leaves a site. It takes many samples; see the method.
+        Differential privacy of all that leaves a client. It takes many samples; see the method.
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that sites send.
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
     random_state : int, RandomState or None
         Same number, same result.
     verbose : bool
@@ -54,11 +54,11 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per site: the group of every sample.
+        One per client: the cluster of every sample.
     n_clusters_ : int
-        Number of groups found.
+        Number of clusters found.
     result_ : dict
-        Among others ``centroids`` ``(m, d)``, ``counts`` and ``groups`` ``(m,)`` of the graph's nodes.
+        Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
     history_ : list of dict
         Three entries: what was found of the components, of differences and of the graph, with the bytes that crossed.
 
@@ -67,8 +67,8 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> sites = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.KinGraph(random_state=0).fit(sites)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.KinGraph(random_state=0).fit(clients)
     >>> model.n_clusters_
     3
     """
@@ -76,7 +76,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
     _kinds: ClassVar[dict[str, Any]] = {"features": FeaturesOrName}
 
     def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
-        """As of all estimators; warns (`UserWarning`) if there are too few small clusters to tell groups apart."""
+        """As of all estimators; warns (`UserWarning`) if there are too few small clusters to tell clusters apart."""
         clients, columns = self._clients(X)
         extractor = extractor_of(self.features)
         options = self._hyper_parameters()

@@ -1,4 +1,4 @@
-"""Estimators that group clients before training, by one message from each."""
+"""Estimators that cluster clients before training, by one message from each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fedkin.methods.clients.embedding import embedding
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
-    """Group clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+    """Cluster clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
     See `ClientClusterer` for what all these estimators have in common, and
     `fedkin.methods.clients.embedding.embedding.EmbeddingMethod` and `fedkin.methods.clients.one_shot.one_shot.OneShotMethod` for all
     parameters. The first to try.
 
     With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
-    without labels are groups; `models_` and `classes_` are empty, and `predict` refuses.
+    without labels are clusters; `models_` and `classes_` are empty, and `predict` refuses.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
         What one whole message costs of a client's privacy at most, by pure differential privacy; infinite without
         flips. Training, of the encoder too, is not covered by it.
     separable_ : bool
-        False where messages show no groups; all clients are in one then.
+        False where messages show no clusters; all clients are in one then.
 
     Examples
     --------
@@ -51,14 +51,14 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
         return perhaps_labelled(clients) if self.form == "prototypes" else super()._pairs(clients)
 
     def _remember_more(self, outcome: FitOutcome) -> None:
-        told = next(entry["grouping"] for entry in outcome.history if "grouping" in entry)
+        told = next(entry["clustering"] for entry in outcome.history if "clustering" in entry)
         self.embeddings_ = cast(embedding.EmbeddingState, outcome.state).messages.numpy().copy()
         self.epsilon_ = float(told["epsilon"])
         self.separable_ = bool(told["separable"])
 
 
 class LADD(ClientClusterer, method=ladd.LADDMethod):
-    """Group clients before training, by the style of their images: amplitudes of low frequencies (Shenaj et al. 2023).
+    """Cluster clients before training, by the style of their images: amplitudes of low frequencies (Shenaj et al. 2023).
 
     See `ClientClusterer`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters. A baseline: styles are sent
     as they are.

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=State)
 
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     """Everything a run needs to go on, as an `owned` tree: the method's state, the exchange counter and traffic, and
-    (local engine) what the clients remember; other sites keep that on their own disks.
+    (local engine) what the clients remember; other clients keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     tree = {

@@ -38,8 +38,8 @@ def world_of(config: Config, folder: Path, told: Told, to_work: bool = True) -> 
         yield from _worlds(config, folder, told, to_work)
 
 
-def forget_sites(folder: Path) -> None:
-    """Take away what simulated sites have left in a run's folder."""
+def forget_clients(folder: Path) -> None:
+    """Take away what simulated clients have left in a run's folder."""
     from fedkin.experiment.simulated_clients import SITES
 
     shutil.rmtree(folder / SITES, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a run found, as files: labels for every site, the models, and their way back for new samples."""
+"""What a run found, as files: labels for every client, the models, and their way back for new samples."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetens
 
 
 def write_labels(folder: Path, clients: Iterable[Client]) -> None:
-    """Write ``labels/site-<id>.csv``, the group of every row, for each site that holds one in ``state["groups"]``."""
+    """Write ``labels/site-<id>.csv``, the cluster of every row, for each client that holds one in ``state["clusters"]``."""
     for client in clients:
-        if (groups := client.state.get("groups")) is not None:
-            write_atomically(folder / "labels" / f"site-{client.id}.csv", csv_of_groups(groups))
+        if (clusters := client.state.get("clusters")) is not None:
+            write_atomically(folder / "labels" / f"client-{client.id}.csv", csv_of_clusters(clusters))
 
 
-def csv_of_groups(groups: Tensor) -> str:
-    """CSV text with the columns ``row`` and ``group``, from int64 `groups` of shape (n,)."""
-    return "row,group\n" + "".join(f"{row},{group}\n" for row, group in enumerate(groups.tolist()))
+def csv_of_clusters(clusters: Tensor) -> str:
+    """CSV text with the columns ``row`` and ``cluster``, from int64 `clusters` of shape (n,)."""
+    return "row,cluster\n" + "".join(f"{row},{cluster}\n" for row, cluster in enumerate(clusters.tolist()))
 
 
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> None:
-    """Write ``clients.csv``, the group of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any."""
-    groups = labels.tolist()
-    columns = [("client", *range(len(groups))), ("group", *groups)]
+    """Write ``clients.csv``, the cluster of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any."""
+    clusters = labels.tolist()
+    columns = [("client", *range(len(clusters))), ("cluster", *clusters)]
     if names:
         columns.append(("name", *names))
     write_atomically(folder / "clients.csv", _csv(zip(*columns, strict=True)))
@@ -55,13 +55,13 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> No
 def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Scaling, population: Population) -> None:
     """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
 
-    ``result.json`` also names the sites, in order of id, and the classes, where there are names.
+    ``result.json`` also names the clients, in order of id, and the classes, where there are names.
     """
     tree = {
         "method": method,
         "scaling": scaling.tree(),
         "result": result,
-        "sites": population.names,
+        "clients": population.names,
         "classes": population.classes,
     }
     tensors, text = pack(owned(tree))
@@ -119,7 +119,7 @@ def load_found(folder: Path) -> SavedResult:
 
 
 def predict(
-    folder: Path, source: str, label: str | None = None, client: int | None = None, group: int | None = None
+    folder: Path, source: str, label: str | None = None, client: int | None = None, cluster: int | None = None
 ) -> str:
     """New samples by the models that the run in `folder` found, as CSV text.
 
@@ -131,14 +131,14 @@ def predict(
         New samples: a name or path, see `fedkin.data.reading.sources.load`.
     label : str, optional
         Their column of labels, which is left out, where the usual names do not tell.
-    client, group : int, optional
-        Whose samples they are, where a method has a model per group of clients: a client of the run, or the group of a
+    client, cluster : int, optional
+        Whose samples they are, where a method has a model per cluster of clients: a client of the run, or the cluster of a
         client that was not there, as `assign` tells it.
 
     Returns
     -------
     str
-        Columns ``row`` and ``group``; or ``row`` and ``class``, where a method groups clients.
+        Columns ``row`` and ``cluster``; or ``row`` and ``class``, where a method clusters clients.
 
     Raises
     ------
@@ -148,36 +148,44 @@ def predict(
     found = load_found(folder)
     if issubclass(found.method, ClientMethod):
         if not found.result["module"]:
-            raise FedkinError(f"Clients of {folder} had no labels, so there are groups but no models to predict with.")
-        whose = {"group": _known_group(found, group)} if group is not None else {"client": _known_client(found, client)}
-        if None not in (client, group):
-            raise FedkinError("--client and --group were both given; one of them says whose model is meant.")
+            raise FedkinError(
+                f"Clients of {folder} had no labels, so there are clusters but no models to predict with."
+            )
+        whose = (
+            {"cluster": _known_cluster(found, cluster)}
+            if cluster is not None
+            else {"client": _known_client(found, client)}
+        )
+        if None not in (client, cluster):
+            raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
         predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), **whose)
         return _csv_of_classes(predicted, found.classes)
-    for option, value in (("--client", client), ("--group", group)):
+    for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
-            raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; leave {option} out.")
+            raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
-        raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to groups.")
-    return csv_of_groups(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
+        raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
+    return csv_of_clusters(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
-    """The group of a client that the run in `folder` has never seen, by its samples in `source`.
+    """The cluster of a client that the run in `folder` has never seen, by its samples in `source`.
 
     They need labels, unless the run described clients without: by prototypes of codes, or by one style of all samples.
 
     Raises
     ------
     FedkinError
-        If the run has no result or its method does not group clients, `folder` is a site's share of one, or the data
+        If the run has no result or its method does not cluster clients, `folder` is a client's share of one, or the data
         do not fit or lack labels it needs.
     """
     found = load_found(folder)
     if not issubclass(found.method, ClientMethod):
-        raise FedkinError(f"Method '{found.name}' of {folder} groups samples, not clients; use `fedkin predict`.")
-    if "group" in found.result:
-        raise FedkinError(f"{folder} is a site's share, the model of one group; assign with the run's folder instead.")
+        raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; use `fedkin predict`.")
+    if "cluster" in found.result:
+        raise FedkinError(
+            f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
+        )
     data = load(source, label)
     y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
     newcomer = Client.newcomer(found.scaling.apply(data.x), y, derive_generator(0, "assign"))
@@ -187,7 +195,9 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
     """Labels of a new client as the run numbers classes."""
     if data.y is None:
-        raise FedkinError(f"'{source}' has no labels, which a client needs to find its group; name them with --label.")
+        raise FedkinError(
+            f"'{source}' has no labels, which a client needs to find its cluster; name them with --label."
+        )
     return _in_order_of(found.classes[: found.result["module"]["classes"]], data.y, data.classes, source)
 
 
@@ -200,21 +210,23 @@ def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source
     return torch.tensor([number.get(name, -1) for name in classes])[y]  # -1 where a class has no sample
 
 
-def _known_group(found: SavedResult, group: int) -> int:
-    groups = len(found.result["models"])
-    if not 0 <= group < groups:
-        raise FedkinError(f"{found.folder} has no group {group}; allowed: 0 to {groups - 1}.")
-    return group
+def _known_cluster(found: SavedResult, cluster: int) -> int:
+    clusters = len(found.result["models"])
+    if not 0 <= cluster < clusters:
+        raise FedkinError(f"{found.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
+    return cluster
 
 
 def _known_client(found: SavedResult, client: int | None) -> int:
     clients = len(found.result["labels"])
     if client is None or not 0 <= client < clients:
         given = "no --client was given" if client is None else f"client {client} does not exist"
-        raise FedkinError(f"{found.folder} has a model per group of clients and {given}; allowed: 0 to {clients - 1}.")
+        raise FedkinError(
+            f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}."
+        )
     if int(found.result["labels"][client]) < 0:
         raise FedkinError(
-            f"The group of client {client} in {found.folder} is not known, for it has not answered since groups were "
+            f"The cluster of client {client} in {found.folder} is not known, for it has not answered since clusters were "
             "formed or divided."
         )
     return client

@@ -5,7 +5,7 @@ after every step), and at the end ``labels/site-<id>.csv``, ``result.json`` with
 ``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
 file but ``timing.jsonl``: the seconds each step took, and all clients together computed in it; its step 0 is what came
 before the first step, scaling and the method's init. With the engine ``flower`` a client's private files are in
-``sites/<id>``, where ``identity`` is random, too. While a process works in the folder, ``.fedkin.lock`` is there.
+``clients/<id>``, where ``identity`` is random, too. While a process works in the folder, ``.fedkin.lock`` is there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import settle, snapshot
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.evaluation import evaluator_for, informed, latents_of
-from fedkin.experiment.opening import forget_sites, world_of
+from fedkin.experiment.opening import forget_clients, world_of
 from fedkin.experiment.outputs import RESULT, write_clients, write_encoder, write_labels, write_result
 from fedkin.experiment.tracking import NOTES, Trackers, check_installed
 from fedkin.experiment.views import view_of
@@ -164,7 +164,7 @@ def report(folder: Path) -> Path:
 
 
 class Run:
-    """The loop. Building one scales the sites' data; `finish` does the rest.
+    """The loop. Building one scales the clients' data; `finish` does the rest.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def _clear(folder: Path) -> None:
     """Take away what a run that has not come to its first step wrote into its folder, which was empty."""
     for name in (CONFIG, TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
-    forget_sites(folder)
+    forget_clients(folder)
 
 
 def _checkpoint(path: Path) -> dict[str, Any] | None:

@@ -51,7 +51,7 @@ class EngineSection(BaseModel):
 
 
 class EvaluationSection(BaseModel):
-    """Section ``[evaluation]``: models are tried on test samples every so many steps, groups are judged in each.
+    """Section ``[evaluation]``: models are tried on test samples every so many steps, clusters are judged in each.
 
     `map` is how the report lays samples out in the plane.
     """

@@ -22,7 +22,7 @@ from fedkin.experiment.config import Config, config_of
 if TYPE_CHECKING:
     from flwr.app import Context
 
-SITES = "sites"
+SITES = "clients"
 _RUN = "0"
 """A folder holds one run only, so its token need not tell it from others."""
 
@@ -40,7 +40,7 @@ def simulated(
     population : Population
         What it makes here; its clients are brought up to date by `Federation.refresh`, for the evaluator.
     folder : Path
-        The run's; client i's private folder is ``sites/i`` in it.
+        The run's; client i's private folder is ``clients/i`` in it.
     on_progress : callable
         Called with (clients done, clients asked) as an exchange goes on.
 
@@ -58,7 +58,7 @@ def simulated(
     from fedkin.engines.flower.simulation import simulated_grid
 
     count, engine = len(population.clients), config.engine
-    app = client_app(_Sites(config.tables, folder.resolve()), _keep_nothing)
+    app = client_app(_Clients(config.tables, folder.resolve()), _keep_nothing)
     workers = cores() if engine.workers == "auto" else engine.workers
     with simulated_grid(app, count, min(workers, count)) as grid:
         roster = Roster(grid)
@@ -84,8 +84,8 @@ class _Seen(Federation):
 
 
 @dataclass(frozen=True)
-class _Sites:
-    """The site that a simulated node stands for; goes to Ray's processes as it is."""
+class _Clients:
+    """The client that a simulated node stands for; goes to Ray's processes as it is."""
 
     tables: dict[str, Any]
     folder: Path
@@ -138,7 +138,7 @@ def _name(client: int) -> str:
 
 
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
-    """The run writes down everything; it can see its sites."""
+    """The run writes down everything; it can see its clients."""
 
 
 def _check(config: Config, population: Population) -> None:

@@ -109,17 +109,17 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
         return [("Steps", "0")]
     last = outcome.records[-1]
     rows = _headlines(last) + _moments(outcome)
-    rows += [("Missing in the last step", "site " + ", ".join(last["missing"]))] if last["missing"] else []
-    rows += [("Sent to the sites", size(last["sent"])), ("Received from them", size(last["received"]))]
+    rows += [("Missing in the last step", "client " + ", ".join(last["missing"]))] if last["missing"] else []
+    rows += [("Sent to the clients", size(last["sent"])), ("Received from them", size(last["received"]))]
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
     return [*rows, ("Steps", steps), *_time(outcome)]
 
 
 def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """When groups were formed, and when the target was reached, if there is anything to tell."""
+    """When clusters were formed, and when the target was reached, if there is anything to tell."""
     rows = []
     if (when := formed(outcome.records)) is not None:
-        rows.append(("Groups formed", f"round {when}"))
+        rows.append(("Clusters formed", f"round {when}"))
     target = outcome.config.target
     if target.metric is not None and target.reach is not None:
         title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title

@@ -30,7 +30,7 @@ class Measure:
     unit : Unit
         How it is written; with "percent" the number itself is a share.
     total : str
-        Name of the number it is a part of, such as the isolated clusters of all.
+        Name of the number it is a part of, such as the unmatched clusters of all.
     beside : str
         Name of a number that is drawn in the same chart, and told in the same breath.
     headline, chart : bool
@@ -48,19 +48,19 @@ class Measure:
 
 MEASURES = {
     "personal_accuracy": Measure(
-        "Personal accuracy", "mean over clients of their group's model on their own test samples", "share"
+        "Personal accuracy", "mean over clients of their cluster's model on their own test samples", "share"
     ),
     "global_accuracy": Measure(
-        "Global accuracy", "mean over clients of their group's model on the test samples common to all", "share"
+        "Global accuracy", "mean over clients of their cluster's model on the test samples common to all", "share"
     ),
     "ari": Measure(
-        "Agreement (ARI)", "of the groups found with the hidden truth: 1 is the same, 0 is chance", "share"
+        "Agreement (ARI)", "of the clusters found with the hidden truth: 1 is the same, 0 is chance", "share"
     ),
     "drifted_right": Measure(
-        "Drifted clients in their group", "share of them in the group of those that now see as they do", "percent"
+        "Drifted clients in their cluster", "share of them in the cluster of those that now see as they do", "percent"
     ),
     "newcomers_right": Measure(
-        "Newcomers in their group", "share of them in the group of those that see as they do", "percent"
+        "Newcomers in their cluster", "share of them in the cluster of those that see as they do", "percent"
     ),
     "drifted_accuracy": Measure(
         "Accuracy of drifted clients", "personal accuracy, mean over the clients that drift, before and after", "share",
@@ -71,16 +71,16 @@ MEASURES = {
         beside="personal_accuracy", headline=False,
     ),
     "purity": Measure(
-        "Purity", "share of clients that belong to the most frequent hidden group of theirs", "share", headline=False
+        "Purity", "share of clients that belong to the most frequent hidden cluster of theirs", "share", headline=False
     ),
-    "groups": Measure("Groups found", "over all sites together", "count", beside="target", chart=False),
+    "clusters": Measure("Clusters found", "over all clients together", "count", beside="target", chart=False),
     "communities": Measure(
-        "Communities", "sets of kin local clusters of different sites", "count", beside="target", headline=False
+        "Communities", "sets of kin local clusters of different clients", "count", beside="target", headline=False
     ),
     "temperature": Measure(
-        "Temperature", "how far the clients' updates point apart; clients are grouped once it rises", headline=False
+        "Temperature", "how far the clients' updates point apart; clients are clustered once it rises", headline=False
     ),
-    "splits": Measure("Splits", "times that a group was divided", "count", headline=False, chart=False),
+    "splits": Measure("Splits", "times that a cluster was divided", "count", headline=False, chart=False),
     "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
     "reconstruction": Measure(
         "Reconstruction error", "mean squared, of the clients' autoencoder in pre-training", headline=False
@@ -97,81 +97,81 @@ MEASURES = {
         headline=False,
     ),
     "homogeneity": Measure(
-        "Homogeneity", "how far each group found holds one hidden group only, and each hidden group lies in one",
+        "Homogeneity", "how far each cluster found holds one hidden cluster only, and each hidden cluster lies in one",
         "share", beside="completeness", headline=False,
     ),
     "completeness": Measure(
-        "Completeness", "how far each hidden group lies in one group only", "share", headline=False, chart=False
+        "Completeness", "how far each hidden cluster lies in one cluster only", "share", headline=False, chart=False
     ),
     "ami": Measure(
-        "Agreement (AMI)", "mutual information of the groups found and the hidden ones, above chance", "share",
+        "Agreement (AMI)", "mutual information of the clusters found and the hidden ones, above chance", "share",
         headline=False,
     ),
-    "isolated": Measure("Left alone", "local clusters that found no kin at any other site", "count", total="clusters"),
+    "unmatched": Measure("Left alone", "local clusters that found no kin at any other client", "count", total="local_clusters"),
     "accuracy": Measure(
-        "Accuracy (ACC)", "share of samples in a local cluster of their own class, mean over sites", "share"
+        "Accuracy (ACC)", "share of samples in a local cluster of their own class, mean over clients", "share"
     ),
-    "wrong": Measure(
+    "false_matches": Measure(
         "Wrongly joined", "share of the associations that join local clusters of different classes", "percent"
     ),
     "synthetic_samples": Measure(
-        "Synthetic samples", "made by the sites' generative networks, and sent to the server", "count", chart=False
+        "Synthetic samples", "made by the clients' generative networks, and sent to the server", "count", chart=False
     ),
     "generator_loss": Measure(
-        "Generator's loss", "mean over sites, with that of the discriminator", beside="discriminator_loss",
+        "Generator's loss", "mean over clients, with that of the discriminator", beside="discriminator_loss",
         headline=False,
     ),
-    "discriminator_loss": Measure("Discriminator's loss", "mean over sites", headline=False, chart=False),
+    "discriminator_loss": Measure("Discriminator's loss", "mean over clients", headline=False, chart=False),
     "components": Measure(
         "Components", "principal components of the features that samples are compared by", "count", headline=False,
         chart=False,
     ),
     "start": Measure(
-        "First site", "whose local centroids the server began with", "count", headline=False, chart=False
+        "First client", "whose local centroids the server began with", "count", headline=False, chart=False
     ),
-    "of_one_site": Measure(
-        "Held by one site", "of a sample's group, by the site that has most of it; near 100 % groups follow sites",
+    "largest_client_share": Measure(
+        "Held by one client", "of a sample's cluster, by the client that has most of it; near 100 % clusters follow clients",
         "percent", chart=False,
     ),
     "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
     "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
-    "small_clusters": Measure("Small clusters", "sent by all sites together", "count", headline=False, chart=False),
+    "micro_clusters": Measure("Small clusters", "sent by all clients together", "count", headline=False, chart=False),
     "resolution": Measure(
-        "Resolution", "share of chance's links below which groups stay apart", headline=False, chart=False
+        "Resolution", "share of chance's links below which clusters stay apart", headline=False, chart=False
     ),
     "stability": Measure(
-        "Stability", "agreement of the groups with those found without some of the nodes, 1 for the same", "share",
+        "Stability", "agreement of the clusters with those found without some of the nodes, 1 for the same", "share",
         headline=False, chart=False,
     ),
     "modularity": Measure(
-        "Modularity", "share of the graph's links within groups, above chance", "share", headline=False, chart=False
+        "Modularity", "share of the graph's links within clusters, above chance", "share", headline=False, chart=False
     ),
     "explained": Measure(
         "Variance kept", "by the principal components, of that of the features", "percent", headline=False,
         chart=False,
     ),
     "active": Measure(
-        "Active sites", "sites that still refined their clusters; the others rest", "count", headline=False
+        "Active clients", "clients that still refined their clusters; the others rest", "count", headline=False
     ),
     "agreement": Measure(
-        "Unmoved samples", "samples of the active sites that kept their local cluster", "percent", headline=False
+        "Unmoved samples", "samples of the active clients that kept their local cluster", "percent", headline=False
     ),
     "nmi": Measure(
-        "Agreement (NMI)", "mutual information of the groups found and the hidden truth, 1 for the same", "share",
+        "Agreement (NMI)", "mutual information of the clusters found and the hidden truth, 1 for the same", "share",
         beside="kappa",
     ),
     "kappa": Measure(
-        "Agreement (kappa)", "of each sample's class with the class its group stands for, above chance", "share",
+        "Agreement (kappa)", "of each sample's class with the class its cluster stands for, above chance", "share",
         headline=False, chart=False,
     ),
     "pooled_accuracy": Measure(
-        "Accuracy over all sites", "share of samples whose group stands for their class", "share",
+        "Accuracy over all clients", "share of samples whose cluster stands for their class", "share",
         headline=False, chart=False,
     ),
-    "target": Measure("True classes", "classes that two or more sites hold", "count", headline=False, chart=False),
-    "clusters": Measure("Local clusters", "of all sites together", "count", headline=False, chart=False),
+    "target": Measure("True classes", "classes that two or more clients hold", "count", headline=False, chart=False),
+    "local_clusters": Measure("Local clusters", "of all clients together", "count", headline=False, chart=False),
     "associations": Measure("Associations", "pairs of kin local clusters", "count", headline=False, chart=False),
-    "cut": Measure("Cut", "largest average share of losses within a group", headline=False, chart=False),
+    "cut": Measure("Cut", "largest average share of losses within a cluster", headline=False, chart=False),
 }  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def warnings_of(records: Iterable[RecordLine]) -> list[str]:
 
 
 def formed(records: Sequence[RecordLine]) -> int | None:
-    """The step at which a method's trigger fired and groups were formed, by the value ``fired``.
+    """The step at which a method's trigger fired and clusters were formed, by the value ``fired``.
 
     That is the first record in which it is true, or the number of the step where it is a number itself.
     """
@@ -265,7 +265,7 @@ def size(count: float) -> str:
 
 
 def many(count: int, noun: str) -> str:
-    """A count with its noun, as in "1 group" and "2 groups"."""
+    """A count with its noun, as in "1 cluster" and "2 clusters"."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 

@@ -32,7 +32,7 @@ def extract(name: str, x: Tensor) -> Tensor:
         directions and cells, see `fedkin.features.gradients.gradients`. "scattering": moduli of wavelets, and of their
         wavelets, see `fedkin.features.scattering.scattering`. A name that was registered. Or a dotted path
         ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
-        process, and so it must return the same at every site and in every process.
+        process, and so it must return the same at every client and in every process.
     x : Tensor
         float32 ``(n, *shape)``.
 

@@ -1,6 +1,6 @@
-"""Principal components of samples that nobody may see together: from sums that sites send.
+"""Principal components of samples that nobody may see together: from sums that clients send.
 
-A site sends how many samples it has, the sum of their features and the sum of outer products about its own mean. The
+A client sends how many samples it has, the sum of their features and the sum of outer products about its own mean. The
 server adds these up as if the samples had been pooled (Chan, Golub and LeVeque 1983), which stays exact where a mean is
 far larger than what varies around it.
 """
@@ -34,7 +34,7 @@ Features = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class FeatureMoments:
-    """What a site sends of its features.
+    """What a client sends of its features.
 
     Attributes
     ----------

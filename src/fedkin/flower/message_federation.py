@@ -167,14 +167,14 @@ class GridFederation(Federation):
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged = self._judged(models)
         chosen = {i: client_tasks.least(found) for i, found in judged.items() if not isinstance(found, str)}
-        starts = {client: models[client][group] for client, group in chosen.items()}
+        starts = {client: models[client][cluster] for client, cluster in chosen.items()}
         self.traffic.sent += sum(model.nbytes for model in starts.values())
         trained = dict(self._trained(starts))
         for client, found in judged.items():
             reply = found if isinstance(found, str) else trained[client]
             if not isinstance(reply, str):
                 loss = reply["loss"] if self.told_loss else float(found[chosen[client]])
-                reply = reply | {"group": chosen[client], "loss": loss}
+                reply = reply | {"cluster": chosen[client], "loss": loss}
             yield client, reply
 
     def _judged(self, models: Mapping[int, Tensor]) -> dict[int, Tensor | str]:

@@ -30,8 +30,8 @@ class Loop:
 
     Parameters
     ----------
-    strategy : GroupStrategy
-    method : GroupMethod
+    strategy : ClusterStrategy
+    method : ClusterMethod
     fed : GridFederation
     evaluate_fn : callable or None
         See `ClusterStrategy.start`.
@@ -84,7 +84,7 @@ class Loop:
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(record.missing))
         for client, reason in record.missing.items():
             log.warning("\t│\t> Node %d: %s", nodes[client], reason)
-        log.info("\t├──> %d groups of %s nodes", values["groups"], values["sizes"])
+        log.info("\t├──> %d clusters of %s nodes", values["clusters"], values["sizes"])
 
     def _count_training(self, number: int, record: Record) -> None:
         """Take in the metrics of the clients whose training was used."""
@@ -97,22 +97,22 @@ class Loop:
             self.result.train_metrics_clientapp[number] = total
 
     def _evaluate(self, number: int, state: ClientMethodState) -> None:
-        """Have some nodes evaluate their group's model, and the server the largest group's."""
+        """Have some nodes evaluate their cluster's model, and the server the largest cluster's."""
         models, labels = list(state.models), state.labels.tolist()
         asked = self._sample({i: labels[i] for i in self.fed.present if labels[i] >= 0}, number)
-        found = self.fed.evaluate({client: models[group] for client, group in asked.items()})
+        found = self.fed.evaluate({client: models[cluster] for client, cluster in asked.items()})
         aggregate = self.strategy.evaluate_metrics_aggr_fn
         total = self._aggregated(aggregate, found)
         if total is not None:
             log.info("\t├──> Evaluation: %s", dict(total))
             self.result.evaluate_metrics_clientapp[number] = total
-            groups = sorted({asked[client] for client in found})
-            parts = {k: self._aggregated(aggregate, {i: found[i] for i in found if asked[i] == k}) for k in groups}
-            self.result.evaluate_metrics_by_group[number] = {k: one for k, one in parts.items() if one is not None}
+            clusters = sorted({asked[client] for client in found})
+            parts = {k: self._aggregated(aggregate, {i: found[i] for i in found if asked[i] == k}) for k in clusters}
+            self.result.evaluate_metrics_by_cluster[number] = {k: one for k, one in parts.items() if one is not None}
         self._evaluate_here(number, models[self._largest(state)])
 
     def _sample(self, labels: Mapping[int, int], number: int) -> dict[int, int]:
-        """Clients that evaluate in this round, and their groups."""
+        """Clients that evaluate in this round, and their clusters."""
         count = max(int(self.strategy.fraction_evaluate * len(labels)), self.strategy.min_evaluate_nodes)
         drawn = torch.randperm(len(labels), generator=self.fed.rng("evaluate", number))[:count]
         clients = list(labels)
@@ -136,7 +136,7 @@ class Loop:
             self.result.evaluate_metrics_serverapp[number] = found
 
     def _largest(self, state: ClientMethodState) -> int:
-        """The group with most nodes; the first, if none is known."""
+        """The cluster with most nodes; the first, if none is known."""
         labels = state.labels[: len(self.fed.nodes)]
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
@@ -146,9 +146,9 @@ class Loop:
         nodes, layout = self.fed.nodes, self.fed.layout
         self.result.nodes = list(nodes)
         labels = dict(zip(nodes, found["labels"].tolist(), strict=False))
-        self.result.groups = {node: group for node, group in labels.items() if group >= 0}
-        self.result.arrays_by_group = [layout.record(model) for model in found["models"]]
-        self.result.arrays = self.result.arrays_by_group[self._largest(state)]
+        self.result.clusters = {node: cluster for node, cluster in labels.items() if cluster >= 0}
+        self.result.arrays_by_cluster = [layout.record(model) for model in found["models"]]
+        self.result.arrays = self.result.arrays_by_cluster[self._largest(state)]
         chosen = [int(client) for client in found.get("choices", {})]
         self.result.own_arrays = {nodes[i]: layout.record(self.method.model_of(found, i)) for i in chosen}
         return self.result

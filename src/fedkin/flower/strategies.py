@@ -20,21 +20,21 @@ _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
 
 class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
-    """One model for all nodes (McMahan et al. 2017), to compare groups with: the same rounds, without any.
+    """One model for all nodes (McMahan et al. 2017), to compare clusters with: the same rounds, without any.
 
     See `ClusterStrategy` for all parameters.
     """
 
 
 class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
-    """One model for all nodes, an adaptive optimiser at the server (Reddi et al. 2021); no groups.
+    """One model for all nodes, an adaptive optimiser at the server (Reddi et al. 2021); no clusters.
 
     See `ClusterStrategy`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
     """
 
 
 class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
-    """Find groups once, as soon as the nodes' updates begin to part, and how many (Zuziak et al.).
+    """Find clusters once, as soon as the nodes' updates begin to part, and how many (Zuziak et al.).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.ocfl.OCFLMethod` for its parameters.
@@ -42,16 +42,16 @@ class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
 
 
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
-    """Cut groups in two, again and again, where one model no longer suits all (Sattler et al. 2020).
+    """Cut clusters in two, again and again, where one model no longer suits all (Sattler et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes that were in a group
+    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes that were in a cluster
     that was cut also evaluate the models of its past, once, after the last round. See `ClusterStrategy`, and
     `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
     """
 
 
 class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
-    """Group nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+    """Cluster nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
@@ -94,7 +94,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
 
 
 class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
-    """Group nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+    """Cluster nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
     pre-training and the one of messages come before the first round. Bits tell little because they are remembered as
@@ -106,7 +106,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
 
 
 class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
-    """Group nodes before training, by the style of their images (Shenaj et al. 2023).
+    """Cluster nodes before training, by the style of their images (Shenaj et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are. See
     `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.

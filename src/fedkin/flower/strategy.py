@@ -67,7 +67,7 @@ log = logging.getLogger("flwr")
 
 
 class ClusterStrategy(Strategy):
-    """Base of the strategies that find groups of nodes and train a model for each.
+    """Base of the strategies that find clusters of nodes and train a model for each.
 
     It is started as Flower's own are, with an app that trains and evaluates the arrays it is sent. Underneath runs the
     same method as in fedkin's other engines; a task that it has for clients becomes the messages that FedAvg would
@@ -168,7 +168,7 @@ class ClusterStrategy(Strategy):
 
     def summary(self) -> None:
         """Log what the strategy is told."""
-        log.info("\t├──> Groups by: %s", {name: value for name, value in self.options.items() if value is not None})
+        log.info("\t├──> Clusters by: %s", {name: value for name, value in self.options.items() if value is not None})
         log.info(
             "\t├──> Nodes: train %.2f (at least %d) | evaluate %.2f (at least %d) | available %d",
             self.fraction_train,
@@ -196,7 +196,7 @@ class ClusterStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> ClusterResult:
-        """Find the groups and train their models.
+        """Find the clusters and train their models.
 
         Parameters
         ----------
@@ -210,12 +210,12 @@ class ClusterStrategy(Strategy):
         train_config, evaluate_config : ConfigRecord, optional
             What the app is told with every message; ``server-round`` is added.
         evaluate_fn : callable, optional
-            ``(round, arrays) -> MetricRecord or None``, called with the largest group's model before and after every
+            ``(round, arrays) -> MetricRecord or None``, called with the largest cluster's model before and after every
             round.
 
         Returns
         -------
-        GroupResult
+        ClusterResult
 
         Raises
         ------
@@ -277,7 +277,7 @@ class ClusterStrategy(Strategy):
 
     def _refuse(self) -> NoReturn:
         raise FedkinError(
-            f"{type(self).__name__} has a model for every group, so another strategy cannot wrap it; call its start()."
+            f"{type(self).__name__} has a model for every cluster, so another strategy cannot wrap it; call its start()."
         )
 
 

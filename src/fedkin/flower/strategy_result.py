@@ -1,4 +1,4 @@
-"""What a strategy came to: Flower's own result, with a model for each group."""
+"""What a strategy came to: Flower's own result, with a model for each cluster."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from fedkin.core.files import write_atomically
 
 @dataclass(repr=False)
 class ClusterResult(Result):
-    """Groups of nodes and their models; where one model is expected, that of the group with most nodes.
+    """Clusters of nodes and their models; where one model is expected, that of the cluster with most nodes.
 
     Attributes
     ----------
     arrays : ArrayRecord
-        The largest group's model.
-    arrays_by_group : list of ArrayRecord
-        One for each group.
-    groups : dict of int to int
-        Group of each node, by node id; a node whose group is not known, because it never answered, is absent.
+        The largest cluster's model.
+    arrays_by_cluster : list of ArrayRecord
+        One for each cluster.
+    clusters : dict of int to int
+        Cluster of each node, by node id; a node whose cluster is not known, because it never answered, is absent.
     own_arrays : dict of int to ArrayRecord
-        Models of nodes that are served better by another than their group's, which Sattler alone offers.
+        Models of nodes that are served better by another than their cluster's, which Sattler alone offers.
     nodes : list of int
         Node ids in the order in which `records` number them.
     records : list of dict
         One for each step: ``round``, 0 before training; ``answered`` and ``missing``, and why; ``sent`` and
         ``received``, bytes of arrays and numbers so far; and what the method tells. Clients are numbers in `nodes`.
-    evaluate_metrics_by_group : dict of int to dict of int to MetricRecord
-        By round and group, as `evaluate_metrics_clientapp` has them over all nodes.
+    evaluate_metrics_by_cluster : dict of int to dict of int to MetricRecord
+        By round and cluster, as `evaluate_metrics_clientapp` has them over all nodes.
     train_metrics_by_node : dict of int to MetricRecord
         What each node said last of its training, by node id. An app that tells its ``partition-id`` can be known by it.
     """
 
-    arrays_by_group: list[ArrayRecord] = field(default_factory=list)
-    groups: dict[int, int] = field(default_factory=dict)
+    arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
+    clusters: dict[int, int] = field(default_factory=dict)
     own_arrays: dict[int, ArrayRecord] = field(default_factory=dict)
     nodes: list[int] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
-    evaluate_metrics_by_group: dict[int, dict[int, MetricRecord]] = field(default_factory=dict)
+    evaluate_metrics_by_cluster: dict[int, dict[int, MetricRecord]] = field(default_factory=dict)
     train_metrics_by_node: dict[int, MetricRecord] = field(default_factory=dict)
 
-    def members(self, group: int) -> list[int]:
-        """Ids of the nodes in `group`, in order."""
-        return sorted(node for node, its in self.groups.items() if its == group)
+    def members(self, cluster: int) -> list[int]:
+        """Ids of the nodes in `cluster`, in order."""
+        return sorted(node for node, its in self.clusters.items() if its == cluster)
 
     def arrays_of(self, node: int) -> ArrayRecord:
-        """The model that serves `node`: its own choice, its group's, or the largest group's if that is not known."""
+        """The model that serves `node`: its own choice, its cluster's, or the largest cluster's if that is not known."""
         if node in self.own_arrays:
             return self.own_arrays[node]
-        return self.arrays_by_group[self.groups[node]] if node in self.groups else self.arrays
+        return self.arrays_by_cluster[self.clusters[node]] if node in self.clusters else self.arrays
 
     def save(self, folder: str | Path) -> None:
-        """Write every model as a safetensors file, ``group-<k>.safetensors``, and who has which in ``groups.json``.
+        """Write every model as a safetensors file, ``cluster-<k>.safetensors``, and who has which in ``clusters.json``.
 
         Raises
         ------
@@ -66,17 +66,17 @@ class ClusterResult(Result):
             If the folder cannot be written.
         """
         folder = Path(folder)
-        groups = {f"group-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_group)}
+        clusters = {f"cluster-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_cluster)}
         own = {f"node-{node}.safetensors": arrays for node, arrays in self.own_arrays.items()}
-        for name, arrays in {**groups, **own}.items():
+        for name, arrays in {**clusters, **own}.items():
             write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
         told = {
-            "groups": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(groups)],
+            "clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)],
             "own models": {str(node): f"node-{node}.safetensors" for node in self.own_arrays},
         }
-        write_atomically(folder / "groups.json", json.dumps(told, indent=2) + "\n")
+        write_atomically(folder / "clusters.json", json.dumps(told, indent=2) + "\n")
 
     def __repr__(self) -> str:
-        """Groups first, then as Flower shows a result."""
-        lines = [f"\tGroup {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_group))]
-        return "\n".join(["Groups:", *lines, "", super().__repr__()])
+        """Clusters first, then as Flower shows a result."""
+        lines = [f"\tCluster {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_cluster))]
+        return "\n".join(["Clusters:", *lines, "", super().__repr__()])

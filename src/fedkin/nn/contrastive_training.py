@@ -1,6 +1,6 @@
-"""Training of one site's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
+"""Training of one client's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
 
-Equations are those of the paper: (1) and (2) draw samples of one cluster together, (4) to (7) hold a site's network to
+Equations are those of the paper: (1) and (2) draw samples of one cluster together, (4) to (7) hold a client's network to
 the common one. The batch is what a cluster's samples are taken from; a cluster of which it has only one is left out of
 the first, and the mean is over those that are left.
 """
@@ -32,7 +32,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class ContrastiveTraining:
-    """How a site trains in one round.
+    """How a client trains in one round.
 
     Attributes
     ----------

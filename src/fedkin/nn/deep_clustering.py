@@ -1,4 +1,4 @@
-"""Deep Embedded Clustering of one site's data (Xie, Girshick, Farhadi 2016).
+"""Deep Embedded Clustering of one client's data (Xie, Girshick, Farhadi 2016).
 
 An autoencoder learns a short code, k-means places centroids in it, and encoder and centroids are then trained so that
 soft assignments come close to a sharpened version of themselves.

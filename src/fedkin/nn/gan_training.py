@@ -1,4 +1,4 @@
-"""Training of one site's generative adversarial network (Goodfellow et al. 2014), as SDA-FC trains it."""
+"""Training of one client's generative adversarial network (Goodfellow et al. 2014), as SDA-FC trains it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What both networks of a site are made from; plain values.
+    """What both networks of a client are made from; plain values.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Discriminator(Architecture):
 
 @dataclass(frozen=True)
 class Adversaries:
-    """Both architectures of a blueprint, to train and sample any site's models with."""
+    """Both architectures of a blueprint, to train and sample any client's models with."""
 
     generator: Generator
     discriminator: Discriminator

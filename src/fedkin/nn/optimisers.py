@@ -34,7 +34,7 @@ class AdamMoments:
 
     @classmethod
     def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
-        """A copy of those that a site's `state` holds, or new ones."""
+        """A copy of those that a client's `state` holds, or new ones."""
         if _NAMES[0] not in state:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
@@ -44,12 +44,12 @@ class AdamMoments:
         self.mean, self.square, self.steps = (part.to(device) for part in (self.mean, self.square, self.steps))
 
     def keep(self, state: MutableMapping[str, Tensor]) -> None:
-        """Write them into a site's `state`."""
+        """Write them into a client's `state`."""
         state.update(zip(_NAMES, (self.mean, self.square, self.steps), strict=True))
 
     @staticmethod
     def forget(state: MutableMapping[str, Tensor]) -> None:
-        """Take them out of a site's `state`, if they are there."""
+        """Take them out of a client's `state`, if they are there."""
         for name in _NAMES:
             state.pop(name, None)
 

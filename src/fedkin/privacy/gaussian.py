@@ -6,7 +6,7 @@ together GDP with the root of the sum of squares of their mu (their corollary 3.
 delta)-differential privacy for every epsilon with delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)
 (corollary 2.13; Balle and Wang 2018, theorem 8). Nothing is lost by bounds.
 
-Noise hides nothing from who can draw it, too: at real sites it comes from a secret, see `fedkin.core.noise`; in
+Noise hides nothing from who can draw it, too: at real clients it comes from a secret, see `fedkin.core.noise`; in
 simulations it follows from the run's seed. Rounding in floating point is not accounted for (Mironov 2012).
 """
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkin.report.markup import element, group_mark, listed, sheet, text
+from fedkin.report.markup import cluster_mark, element, listed, sheet, text
 from fedkin.report.numbers import plain
 from fedkin.report.run_view import ClientEvent
 
 
 def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
-    """One row per change: when, what, the groups if it is about them, and the clients."""
+    """One row per change: when, what, the clusters if it is about them, and the clients."""
     heads = (x_label, "what happened", "from", "to", "clients", "which")
     rows = []
     for change in changes:
         name = element("th", plain(change.step), scope="row")
-        cells = (text(change.what), _group(change.before), _group(change.after), str(len(change.clients)))
+        cells = (text(change.what), _cluster(change.before), _cluster(change.after), str(len(change.clients)))
         rows.append(element("tr", name, *(element("td", cell) for cell in (*cells, text(listed(change.clients))))))
     head = element("thead", element("tr", *(element("th", text(head), scope="col") for head in heads)))
     table = element("table", head, element("tbody", *rows), class_="numbers members changes")
     return sheet(table, "What changed when")
 
 
-def _group(group: int | None) -> str:
-    return "" if group is None else group_mark(group, str(group))
+def _cluster(cluster: int | None) -> str:
+    return "" if cluster is None else cluster_mark(cluster, str(cluster))

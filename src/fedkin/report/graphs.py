@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import element, folded, group_class, group_mark, sheet, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, element, folded, sheet, short, text
 from fedkin.report.rings import WIDTH, RingLayout, arrange
 from fedkin.report.run_view import GraphNode, GraphView
 
@@ -14,7 +14,7 @@ MOST_TAGS = 120
 
 
 def draw_graph(graph: GraphView) -> str:
-    """A figure with the graph; nodes' areas follow their samples, groups are named, not only coloured."""
+    """A figure with the graph; nodes' areas follow their samples, clusters are named, not only coloured."""
     heading = element("h3", text(graph.title)) + element("p", text(graph.caption))
     drawing = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
     return element("figure", element("figcaption", heading), drawing, _members(graph), class_="card")
@@ -22,21 +22,21 @@ def draw_graph(graph: GraphView) -> str:
 
 def _drawing(graph: GraphView) -> str:
     tags = _tags(graph)
-    layout = arrange([node.group for node in graph.nodes], tagged=bool(tags))
+    layout = arrange([node.cluster for node in graph.nodes], tagged=bool(tags))
     parts = [_edges(graph, layout), _nodes(graph, layout)]
     for tag, place in zip(tags, layout.places, strict=False):
         parts.append(element("text", text(tag), x=place.tag_x, y=place.tag_y + 3, class_="middle tag"))
-    parts += [element("text", f"Group {group}", x=x, y=y, class_="middle name") for group, x, y in layout.labels]
+    parts += [element("text", f"Cluster {cluster}", x=x, y=y, class_="middle name") for cluster, x, y in layout.labels]
     if layout.alone is not None:
-        count = sum(node.group is None for node in graph.nodes)
+        count = sum(node.cluster is None for node in graph.nodes)
         parts.append(element("path", d=f"M0 {short(layout.alone)}H{WIDTH:g}", class_="grid"))
         parts.append(element("text", f"Alone: {count}", x=0, y=layout.alone + 17, class_="name"))
     box = f"0 0 {WIDTH:g} {short(layout.height)}"
     key = "A dot is a local cluster, its area the number of samples, a line an association."
     if tags:
-        key += " Beside each dot: its site."
-    if any(graph.nodes[a].group != graph.nodes[b].group for a, b in graph.edges):
-        key += " Dashed: between two groups."
+        key += " Beside each dot: its client."
+    if any(graph.nodes[a].cluster != graph.nodes[b].cluster for a, b in graph.edges):
+        key += " Dashed: between two clusters."
     drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", tabindex=0, aria_label=_in_words(graph))
     return drawing + element("p", key, class_="key")
 
@@ -46,65 +46,67 @@ def _nodes(graph: GraphView, layout: RingLayout) -> str:
     circles = []
     for node, place in zip(graph.nodes, layout.places, strict=True):
         radius = max(SMALLEST_NODE, place.room * math.sqrt(max(node.size, 0) / largest))
-        look = f"node {group_class(node.group)}"
+        look = f"node {cluster_class(node.cluster)}"
         circles.append(
-            element("circle", cx=place.x, cy=place.y, r=radius, class_=look, data_site=node.site, data_tip=_tip(node))
+            element(
+                "circle", cx=place.x, cy=place.y, r=radius, class_=look, data_client=node.client, data_tip=_tip(node)
+            )
         )
     return "".join(circles)
 
 
 def _edges(graph: GraphView, layout: RingLayout) -> str:
-    """One path for the links inside each group and one, dashed, for those across; thousands of links stay small."""
+    """One path for the links inside each cluster and one, dashed, for those across; thousands of links stay small."""
     paths: dict[int | None, list[str]] = {}
     for a, b in graph.edges:
-        group = graph.nodes[a].group if graph.nodes[a].group == graph.nodes[b].group else None
+        cluster = graph.nodes[a].cluster if graph.nodes[a].cluster == graph.nodes[b].cluster else None
         start, end = layout.places[a], layout.places[b]
-        paths.setdefault(group, []).append(f"M{short(start.x)} {short(start.y)}L{short(end.x)} {short(end.y)}")
+        paths.setdefault(cluster, []).append(f"M{short(start.x)} {short(start.y)}L{short(end.x)} {short(end.y)}")
     width = f"{min(1.5, 16 / math.sqrt(max(len(graph.edges), 1))):.2f}"
     inside = [
-        element("path", d="".join(paths[group]), class_=f"edges {group_class(group)}", stroke_width=width)
-        for group in sorted(key for key in paths if key is not None)
+        element("path", d="".join(paths[cluster]), class_=f"edges {cluster_class(cluster)}", stroke_width=width)
+        for cluster in sorted(key for key in paths if key is not None)
     ]
     return "".join(inside) + (element("path", d="".join(paths[None]), class_="across") if None in paths else "")
 
 
 def _tags(graph: GraphView) -> list[str]:
-    """A short name of every node's site, such as '12' for 'site 12', or nothing where there are none or no room."""
+    """A short name of every node's client, such as '12' for 'client 12', or nothing where there are none or no room."""
     if len(graph.nodes) > MOST_TAGS:
         return []
-    matches = [re.fullmatch(r"(\D*)(\d{1,3})", node.site) for node in graph.nodes]
+    matches = [re.fullmatch(r"(\D*)(\d{1,3})", node.client) for node in graph.nodes]
     numbered = [match for match in matches if match]
     if len(numbered) == len(matches) and len({match[1] for match in numbered}) == 1:
         return [match[2] for match in numbered]
-    names = [node.site for node in graph.nodes]
+    names = [node.client for node in graph.nodes]
     return names if max(map(len, names)) <= 3 else []
 
 
 def _tip(node: GraphNode) -> str:
-    where = "alone" if node.group is None else f"in group {node.group}"
-    return f"{node.site}, local cluster {node.cluster}\n{node.size} samples, {where}"
+    where = "alone" if node.cluster is None else f"in cluster {node.cluster}"
+    return f"{node.client}, local cluster {node.cluster}\n{node.size} samples, {where}"
 
 
 def _in_words(graph: GraphView) -> str:
-    groups = {node.group for node in graph.nodes} - {None}
-    alone = sum(node.group is None for node in graph.nodes)
+    clusters = {node.cluster for node in graph.nodes} - {None}
+    alone = sum(node.cluster is None for node in graph.nodes)
     return (
-        f"{graph.title}: {len(graph.nodes)} local clusters in {len(groups)} groups, {alone} alone, "
+        f"{graph.title}: {len(graph.nodes)} local clusters in {len(clusters)} clusters, {alone} alone, "
         f"{len(graph.edges)} associations. The table below lists the members."
     )
 
 
 def _members(graph: GraphView) -> str:
-    by_group: dict[int | None, list[GraphNode]] = {}
+    by_cluster: dict[int | None, list[GraphNode]] = {}
     for node in graph.nodes:
-        by_group.setdefault(node.group, []).append(node)
+        by_cluster.setdefault(node.cluster, []).append(node)
     rows = []
-    for group in sorted(by_group, key=lambda key: (key is None, key or 0)):
-        nodes = by_group[group]
-        listed = ", ".join(f"{node.site}/{node.cluster}" for node in nodes)
-        name = "alone" if group is None else group_mark(group, str(group))
+    for cluster in sorted(by_cluster, key=lambda key: (key is None, key or 0)):
+        nodes = by_cluster[cluster]
+        listed = ", ".join(f"{node.client}/{node.cluster}" for node in nodes)
+        name = "alone" if cluster is None else cluster_mark(cluster, str(cluster))
         cells = [str(len(nodes)), str(sum(node.size for node in nodes)), text(listed)]
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
-    heads = [element("th", head, scope="col") for head in ("group", "local clusters", "samples", "site/cluster")]
+    heads = [element("th", head, scope="col") for head in ("cluster", "local clusters", "samples", "client/cluster")]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers members")
     return folded("The members", sheet(table, f"{graph.title}: the members")) if rows else ""

@@ -38,14 +38,14 @@ def short(number: float) -> str:
     return f"{round(number, 1):g}"
 
 
-def group_mark(group: int, name: str = "") -> str:
-    """A small coloured mark for a group, followed by `name`; the name is what tells groups apart, colour only helps."""
-    return element("span", class_=f"dot {group_class(group)}", aria_hidden="true") + text(name)
+def cluster_mark(cluster: int, name: str = "") -> str:
+    """A small coloured mark for a cluster, followed by `name`; the name is what tells clusters apart, colour only helps."""
+    return element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name)
 
 
-def group_class(group: int | None) -> str:
-    """The classes that give a group one of 8 colours and one of 3 marks."""
-    return "alone" if group is None else f"c{group % 8} m{group // 8 % 3}"
+def cluster_class(cluster: int | None) -> str:
+    """The classes that give a cluster one of 8 colours and one of 3 marks."""
+    return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.report.markup import element, group_mark, sheet, text
-from fedkin.report.run_view import GroupTable, Profiles
+from fedkin.report.markup import cluster_mark, element, sheet, text
+from fedkin.report.run_view import ClusterTable, Profiles
 
 LEVELS = 10
 DIVERGING_LEVELS = 5
 
 
-def count_table(table: GroupTable) -> str:
-    """Sites by groups, shaded by samples, with totals."""
+def count_table(table: ClusterTable) -> str:
+    """Clients by clusters, shaded by samples, with totals."""
     counts = np.asarray(table.counts)
     largest = max(int(counts.max(initial=0)), 1)
     rows = []
-    for site, key, row in zip(table.sites, table.keys or table.sites, counts, strict=True):
+    for client, key, row in zip(table.clients, table.keys or table.clients, counts, strict=True):
         cells = [f'<td class="h{-(-LEVELS * int(count) // largest)}">{int(count)}</td>' for count in row]
-        name = element("th", text(site), scope="row")
-        rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_site=key))
+        name = element("th", text(client), scope="row")
+        rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_client=key))
     totals = [element("td", str(int(total))) for total in [*counts.sum(axis=0), counts.sum()]]
     foot = element("tfoot", element("tr", element("th", "all", scope="row"), *totals))
-    head = _head("site", table.groups, element("th", "all", scope="col", class_="total"))
+    head = _head("client", table.clusters, element("th", "all", scope="col", class_="total"))
     body = element("table", head, element("tbody", *rows), foot, class_="heat")
-    return element("p", text(table.caption)) + sheet(body, "Samples by site and group")
+    return element("p", text(table.caption)) + sheet(body, "Samples by client and cluster")
 
 
 def profile_table(profiles: Profiles) -> str:
-    """Features by groups, shaded by the distance of a group's mean from the overall mean, on either side."""
+    """Features by clusters, shaded by the distance of a cluster's mean from the overall mean, on either side."""
     means = np.asarray(profiles.means, dtype=float)
     known = np.abs(means[np.isfinite(means)])
     largest = float(known.max(initial=0.0)) or 1.0
@@ -38,12 +38,12 @@ def profile_table(profiles: Profiles) -> str:
         element("tr", element("th", text(feature), scope="row"), *(_deviation(value, largest) for value in column))
         for feature, column in zip(profiles.features, means.T, strict=True)
     ]
-    body = element("table", _head("feature", profiles.groups), element("tbody", *rows), class_="heat")
-    return element("p", text(profiles.caption)) + sheet(body, "Mean of every feature by group")
+    body = element("table", _head("feature", profiles.clusters), element("tbody", *rows), class_="heat")
+    return element("p", text(profiles.caption)) + sheet(body, "Mean of every feature by cluster")
 
 
-def _head(corner: str, groups: Sequence[int], *more: str) -> str:
-    columns = [element("th", group_mark(group), element("span", str(group)), scope="col") for group in groups]
+def _head(corner: str, clusters: Sequence[int], *more: str) -> str:
+    columns = [element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in clusters]
     return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
 
 

@@ -71,9 +71,9 @@
     const away = stop => Math.abs(stop.dataset.x - place);
     return [...chart.querySelectorAll(".stop")].reduce((best, stop) => away(stop) < away(best) ? stop : best);
   };
-  const mark = site => {
-    graphs.forEach(graph => graph.classList.toggle("kin", site !== undefined));
-    document.querySelectorAll(".node").forEach(node => node.classList.toggle("same", node.dataset.site === site));
+  const mark = client => {
+    graphs.forEach(graph => graph.classList.toggle("kin", client !== undefined));
+    document.querySelectorAll(".node").forEach(node => node.classList.toggle("same", node.dataset.site === client));
   };
   // A finger that moves keeps the element it first touched as its target, so that is looked for again.
   const follow = event => {

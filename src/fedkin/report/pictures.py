@@ -1,4 +1,4 @@
-"""What each group looks like: its mean and some members, one PNG sprite per group."""
+"""What each cluster looks like: its mean and some members, one PNG sprite per cluster."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedkin.report.markup import element, group_mark
-from fedkin.report.run_view import GroupPictures
+from fedkin.report.markup import cluster_mark, element
+from fedkin.report.run_view import ClusterPictures
 
 LARGEST_TILE = 64
 BUDGET = 900_000  # numbers in all tiles of a page together; keeps the page near one megabyte at worst
 
 
-def picture_cards(groups: Sequence[GroupPictures]) -> str:
-    """A card per group with its mean, large, and members, small."""
-    side = _tile_side(groups)
-    return element("div", *(_card(group, side) for group in groups), class_="groups")
+def picture_cards(clusters: Sequence[ClusterPictures]) -> str:
+    """A card per cluster with its mean, large, and members, small."""
+    side = _tile_side(clusters)
+    return element("div", *(_card(cluster, side) for cluster in clusters), class_="clusters")
 
 
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
@@ -50,18 +50,18 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _card(group: GroupPictures, side: int) -> str:
-    count = len(group.members)
+def _card(cluster: ClusterPictures, side: int) -> str:
+    count = len(cluster.members)
     tiles = [_tile(at, count) for at in range(count + 1)]
-    height, width = group.mean.shape[:2]
-    label = f"Group {group.group}: its mean image, then {count} of its members"
+    height, width = cluster.mean.shape[:2]
+    label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
     strip = element(
         "div", *tiles,
         class_="strip", role="img", aria_label=label,
-        style=f"--sprite:url({sprite(group.mean, group.members, side)});--tiles:{count + 1};--shape:{width}/{height}",
+        style=f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}",
     )  # fmt: skip
-    title = element("h3", group_mark(group.group, f"Group {group.group}"))
-    facts = element("p", f"{_many(group.size, 'sample')} from {_many(group.sites, 'site')}")
+    title = element("h3", cluster_mark(cluster.cluster, f"Cluster {cluster.cluster}"))
+    facts = element("p", f"{_many(cluster.size, 'sample')} from {_many(cluster.clients, 'client')}")
     return element("figure", element("figcaption", title, facts), strip, class_="card")
 
 
@@ -69,9 +69,9 @@ def _tile(at: int, count: int) -> str:
     return element("i", style=f"--at:{100 * at / max(count, 1):.6g}%")
 
 
-def _tile_side(groups: Sequence[GroupPictures]) -> int:
+def _tile_side(clusters: Sequence[ClusterPictures]) -> int:
     """The longest side at which all tiles together stay within the budget."""
-    tiles = sum((1 + len(group.members)) * (3 if group.mean.ndim == 3 else 1) for group in groups)
+    tiles = sum((1 + len(cluster.members)) * (3 if cluster.mean.ndim == 3 else 1) for cluster in clusters)
     return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))
 
 

@@ -1,4 +1,4 @@
-"""Samples as dots in the plane, as inline SVG: once by group and once by class."""
+"""Samples as dots in the plane, as inline SVG: once by cluster and once by class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import element, group_class, group_mark, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, element, short, text
 from fedkin.report.page import gallery
 from fedkin.report.run_view import SampleMap
 
@@ -16,9 +16,9 @@ SIDE, MARGIN = 400.0, 8.0
 
 
 def sample_map(drawn: SampleMap) -> str:
-    """A figure by group, and beside it one by class where classes are known."""
+    """A figure by cluster, and beside it one by class where classes are known."""
     places = _scaled(drawn.places)
-    figures = [_figure("By group found", places, drawn.groups, lambda group: f"Group {group}")]
+    figures = [_figure("By cluster found", places, drawn.clusters, lambda cluster: f"Cluster {cluster}")]
     if drawn.truth is not None:
         figures.append(_figure("By true class", places, drawn.truth, lambda label: _class_name(drawn, label)))
     return element("p", text(drawn.caption)) + gallery(*figures, columns=2)
@@ -33,7 +33,7 @@ def _figure(
 ) -> str:
     present = [int(label) for label in np.unique(labels)]
     layers = "".join(
-        element("g", *_dots(places[labels == label]), class_=f"cloud {group_class(label)}", data_tip=name(label))
+        element("g", *_dots(places[labels == label]), class_=f"cloud {cluster_class(label)}", data_tip=name(label))
         for label in present
     )
     shares = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
@@ -41,7 +41,7 @@ def _figure(
         "svg", layers,
         class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {shares}.",
     )  # fmt: skip
-    entries = [element("li", group_mark(label, name(label))) for label in present]
+    entries = [element("li", cluster_mark(label, name(label))) for label in present]
     heading = element("figcaption", element("h3", text(title)))
     return element("figure", heading, drawing, element("ul", *entries, class_="legend"), class_="card")
 

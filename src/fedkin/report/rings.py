@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand: one ring per group, rings on shelves in order of group, lone nodes below."""
+"""Where the nodes of a graph stand: one ring per cluster, rings on shelves in order of cluster, lone nodes below."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class RingLayout:
-    """Places by node, labels as (group, x, y), where the lone nodes' part begins, and the height of it all."""
+    """Places by node, labels as (cluster, x, y), where the lone nodes' part begins, and the height of it all."""
 
     places: list[Place]
     labels: list[tuple[int, float, float]]
@@ -40,15 +40,15 @@ class RingLayout:
     height: float
 
 
-def arrange(groups: Sequence[int | None], tagged: bool) -> RingLayout:
-    """Place nodes by group, as widely spaced as fits about a square; `tagged` leaves room for a word at each node."""
-    layouts = (_arrange(groups, spacing, tagged) for spacing in SPACINGS)
-    return next((layout for layout in layouts if layout.height <= HEIGHT), _arrange(groups, SPACINGS[-1], tagged))
+def arrange(clusters: Sequence[int | None], tagged: bool) -> RingLayout:
+    """Place nodes by cluster, as widely spaced as fits about a square; `tagged` leaves room for a word at each node."""
+    layouts = (_arrange(clusters, spacing, tagged) for spacing in SPACINGS)
+    return next((layout for layout in layouts if layout.height <= HEIGHT), _arrange(clusters, SPACINGS[-1], tagged))
 
 
 @dataclass(frozen=True)
 class _Ring:
-    group: int
+    cluster: int
     members: list[int] = field(repr=False)
     spacing: float
     tagged: bool
@@ -87,27 +87,27 @@ class _Ring:
         return Place(x + self.radius * across, y + self.radius * down, self.node, x + out * across, y + out * down)
 
 
-def _arrange(groups: Sequence[int | None], spacing: float, tagged: bool) -> RingLayout:
-    present = sorted({group for group in groups if group is not None})
-    members = {group: [at for at, own in enumerate(groups) if own == group] for group in present}
+def _arrange(clusters: Sequence[int | None], spacing: float, tagged: bool) -> RingLayout:
+    present = sorted({cluster for cluster in clusters if cluster is not None})
+    members = {cluster: [at for at, own in enumerate(clusters) if own == cluster] for cluster in present}
     places: dict[int, Place] = {}
     labels: list[tuple[int, float, float]] = []
     top = 4.0
-    for row in _shelves([_Ring(group, members[group], spacing, tagged) for group in present]):
+    for row in _shelves([_Ring(cluster, members[cluster], spacing, tagged) for cluster in present]):
         floor = top + max(ring.height for ring in row)
         spare = (WIDTH - sum(ring.width for ring in row)) / len(row)
         left = 0.0
         for ring in row:
             x, y = left + (spare + ring.width) / 2, floor - LABEL - ring.reach
             places |= {at: ring.place(turn, x, y) for turn, at in enumerate(ring.members)}
-            labels.append((ring.group, x, floor - 7))
+            labels.append((ring.cluster, x, floor - 7))
             left += ring.width + spare
         top = floor + GAP
-    alone = [at for at, own in enumerate(groups) if own is None]
+    alone = [at for at, own in enumerate(clusters) if own is None]
     lone_places, bottom = _lone(len(alone), spacing, tagged, top + 27)
     places |= dict(zip(alone, lone_places, strict=True))
     start = top if alone else None
-    return RingLayout([places[at] for at in range(len(groups))], labels, start, bottom if alone else top - GAP + 4)
+    return RingLayout([places[at] for at in range(len(clusters))], labels, start, bottom if alone else top - GAP + 4)
 
 
 def _lone(count: int, spacing: float, tagged: bool, top: float) -> tuple[list[Place], float]:

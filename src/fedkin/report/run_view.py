@@ -1,6 +1,6 @@
 """What a report shows, in plain Python and numpy values; free of any method's specifics.
 
-Groups are numbered as in a model's labels. A group keeps its colour and mark wherever it appears in one report, so
+Clusters are numbered as in a model's labels. A cluster keeps its colour and mark wherever it appears in one report, so
 numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures`,
 `RunView.profiles` and `RunView.map`.
 """
@@ -155,7 +155,7 @@ class Bars:
 
 
 class ClientEvent(NamedTuple):
-    """What happened to some clients at a step; `before` and `after` are groups, ``None`` where it is not about them."""
+    """What happened to some clients at a step; `before` and `after` are clusters, ``None`` where it is not about them."""
 
     step: float
     what: str
@@ -165,12 +165,12 @@ class ClientEvent(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """A local cluster in a graph: its site, its number there, its samples, and its group (``None``: it is alone)."""
+    """A local cluster in a graph: its client, its number there, its samples, and its cluster (``None``: it is alone)."""
 
-    site: str
-    cluster: int
+    client: str
+    local_cluster: int
     size: int
-    group: int | None
+    cluster: int | None
 
 
 @dataclass(frozen=True)
@@ -191,36 +191,36 @@ class GraphView:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupTable:
-    """Samples by site and group.
+class ClusterTable:
+    """Samples by client and cluster.
 
     Attributes
     ----------
-    sites : sequence of str
+    clients : sequence of str
         Rows.
-    groups : sequence of int
+    clusters : sequence of int
         Columns.
-    counts : ndarray of int, shape (sites, groups)
+    counts : ndarray of int, shape (clients, clusters)
     caption : str
     keys : sequence of str
-        The sites as nodes of graphs name them, where rows have longer names; pointing at one shows the other.
+        The clients as nodes of graphs name them, where rows have longer names; pointing at one shows the other.
     """
 
-    sites: Sequence[str]
-    groups: Sequence[int]
+    clients: Sequence[str]
+    clusters: Sequence[int]
     counts: NDArray[np.integer[Any]]
     caption: str = ""
     keys: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        _check_shape("site × group table", self.counts.shape, (len(self.sites), len(self.groups)))
+        _check_shape("client × cluster table", self.counts.shape, (len(self.clients), len(self.clusters)))
         if self.keys:
-            _check_shape("keys of the site × group table", (len(self.keys),), (len(self.sites),))
+            _check_shape("keys of the client × cluster table", (len(self.keys),), (len(self.clients),))
 
 
 @dataclass(frozen=True, eq=False)
-class ClientGroups:
-    """The group of each client at every step.
+class ClientClusters:
+    """The cluster of each client at every step.
 
     Attributes
     ----------
@@ -228,12 +228,12 @@ class ClientGroups:
         Short names in order of id.
     steps : sequence of float
         Increasing.
-    groups : ndarray of int, shape (clients, steps)
-        -1 where a client's group is not known.
+    clusters : ndarray of int, shape (clients, steps)
+        -1 where a client's cluster is not known.
     hidden : sequence of str
-        Name of the hidden group of each client; empty if there are none.
+        Name of the hidden cluster of each client; empty if there are none.
     scores : mapping of int to float
-        How well each of the last groups does, as `score` says; groups may be absent.
+        How well each of the last clusters does, as `score` says; clusters may be absent.
     caption, score : str
         What to see; the heading of `scores`.
     x_label : str
@@ -242,7 +242,7 @@ class ClientGroups:
 
     clients: Sequence[str]
     steps: Sequence[float]
-    groups: NDArray[np.integer[Any]]
+    clusters: NDArray[np.integer[Any]]
     hidden: Sequence[str] = ()
     scores: Mapping[int, float] = field(default_factory=dict)
     caption: str = ""
@@ -250,57 +250,57 @@ class ClientGroups:
     x_label: str = "round"
 
     def __post_init__(self) -> None:
-        _check_shape("client × step table of groups", self.groups.shape, (len(self.clients), len(self.steps)))
+        _check_shape("client × step table of clusters", self.clusters.shape, (len(self.clients), len(self.steps)))
         if self.hidden:
-            _check_shape("row of hidden groups", (len(self.hidden),), (len(self.clients),))
+            _check_shape("row of hidden clusters", (len(self.hidden),), (len(self.clients),))
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPictures:
-    """What a group of images looks like.
+class ClusterPictures:
+    """What a cluster of images looks like.
 
     Attributes
     ----------
-    group, size, sites : int
-        Its number, its samples, and the sites that hold some.
+    cluster, size, clients : int
+        Its number, its samples, and the clients that hold some.
     mean : ndarray of float, shape (H, W) or (H, W, 3)
         Mean image, in [0, 1].
     members : ndarray of float, shape (m, H, W) or (m, H, W, 3)
         Some members, in [0, 1]; 11 or 16 fill a card.
     """
 
-    group: int
+    cluster: int
     size: int
-    sites: int
+    clients: int
     mean: NDArray[np.floating[Any]]
     members: NDArray[np.floating[Any]]
 
     def __post_init__(self) -> None:
         colours = (3,) if self.mean.ndim == 3 else ()
-        _check_shape(f"mean picture of group {self.group}", self.mean.shape, (*self.mean.shape[:2], *colours))
-        _check_shape(f"member pictures of group {self.group}", self.members.shape[1:], self.mean.shape)
+        _check_shape(f"mean picture of cluster {self.cluster}", self.mean.shape, (*self.mean.shape[:2], *colours))
+        _check_shape(f"member pictures of cluster {self.cluster}", self.members.shape[1:], self.mean.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """What a group of table rows looks like: the mean of every standardised feature.
+    """What a cluster of table rows looks like: the mean of every standardised feature.
 
     Attributes
     ----------
     features : sequence of str
-    groups : sequence of int
-    means : ndarray of float, shape (groups, features)
+    clusters : sequence of int
+    means : ndarray of float, shape (clusters, features)
         In standard deviations from the mean of all samples; NaN where unknown.
     caption : str
     """
 
     features: Sequence[str]
-    groups: Sequence[int]
+    clusters: Sequence[int]
     means: NDArray[np.floating[Any]]
     caption: str = ""
 
     def __post_init__(self) -> None:
-        _check_shape("profile table", self.means.shape, (len(self.groups), len(self.features)))
+        _check_shape("profile table", self.means.shape, (len(self.clusters), len(self.features)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +311,7 @@ class SampleMap:
     ----------
     places : ndarray of float, shape (n, 2)
         Finite.
-    groups : ndarray of int, shape (n,)
+    clusters : ndarray of int, shape (n,)
     truth : ndarray of int, shape (n,), or None
         Their classes, where they are known, as positions in `classes`.
     classes : sequence of str
@@ -320,15 +320,15 @@ class SampleMap:
     """
 
     places: NDArray[np.floating[Any]]
-    groups: NDArray[np.integer[Any]]
+    clusters: NDArray[np.integer[Any]]
     truth: NDArray[np.integer[Any]] | None
     classes: Sequence[str]
     caption: str = ""
 
     def __post_init__(self) -> None:
-        _check_shape("map of samples", self.places.shape, (len(self.groups), 2))
+        _check_shape("map of samples", self.places.shape, (len(self.clusters), 2))
         if self.truth is not None:
-            _check_shape("classes of a map of samples", self.truth.shape, (len(self.groups),))
+            _check_shape("classes of a map of samples", self.truth.shape, (len(self.clusters),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +343,7 @@ class RunView:
     summary : sequence of (label, value, explanation)
         Headline numbers in words.
     findings : sequence of str
-        Sentences: how groups were found.
+        Sentences: how clusters were found.
     bars : sequence of Bars
         What they were read off.
     changes : sequence of Change
@@ -361,9 +361,9 @@ class RunView:
     summary: Sequence[tuple[str, str, str]] = ()
     curves: Sequence[Curve] = ()
     graphs: Sequence[GraphView] = ()
-    clients: ClientGroups | None = None
-    table: GroupTable | None = None
-    pictures: Sequence[GroupPictures] = ()
+    clients: ClientClusters | None = None
+    table: ClusterTable | None = None
+    pictures: Sequence[ClusterPictures] = ()
     profiles: Profiles | None = None
     map: SampleMap | None = None
     findings: Sequence[str] = ()

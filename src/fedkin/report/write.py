@@ -12,7 +12,7 @@ from fedkin.report.bars import bar_chart
 from fedkin.report.change_lists import change_table
 from fedkin.report.charts import line_chart
 from fedkin.report.graphs import draw_graph
-from fedkin.report.lanes import client_groups
+from fedkin.report.lanes import client_clusters
 from fedkin.report.markup import folded
 from fedkin.report.markup_tables import count_table, profile_table, settings_table
 from fedkin.report.page import Section, commands, gallery, headlines, page, paragraphs, sentences
@@ -73,26 +73,26 @@ def _sections(view: RunView) -> Iterator[Section]:
     if view.graphs:
         yield Section("associations", "Who is kin", gallery(*map(draw_graph, view.graphs), columns=2))
     if view.clients:
-        yield Section("clients", "Which clients belong together", client_groups(view.clients, view.timeline))
+        yield Section("clients", "Which clients belong together", client_clusters(view.clients, view.timeline))
     if view.findings:
         yield Section(
-            "grouping", "How the groups were found", paragraphs(view.findings) + "".join(map(bar_chart, view.bars))
+            "clustering", "How the clusters were found", paragraphs(view.findings) + "".join(map(bar_chart, view.bars))
         )
     if view.changes:
         unit = view.clients.x_label if view.clients else "step"
         yield Section("changes", "What changed when", change_table(view.changes, unit))
     if view.pictures:
-        yield Section("pictures", "What the groups look like", picture_cards(view.pictures))
+        yield Section("pictures", "What the clusters look like", picture_cards(view.pictures))
     if view.map:
         yield Section("map", "Where the samples lie", sample_map(view.map))
     if view.profiles:
-        yield Section("profiles", "What sets the groups apart", profile_table(view.profiles))
+        yield Section("profiles", "What sets the clusters apart", profile_table(view.profiles))
     if view.curves:
         charts = gallery(*(line_chart(curve, view.timeline) for curve in view.curves), columns=3)
         caption = [view.timeline.caption] if view.timeline.caption else []
         yield Section("curves", "Step by step", paragraphs(caption) + charts)
     if view.table:
-        yield Section("table", "Sites and groups", count_table(view.table))
+        yield Section("table", "Clients and clusters", count_table(view.table))
     if view.notes:
         yield Section("notes", "Notes", sentences(view.notes))
     yield from _settings(view.settings, "Every setting of this run")

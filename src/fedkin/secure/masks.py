@@ -1,6 +1,6 @@
 """Numbers that are hidden by masks which cancel in their sum (Bonawitz et al. 2017, without recovery of dropouts).
 
-Values become whole numbers modulo 2^64, in which sums are exact whatever their order. Any two sites share a secret
+Values become whole numbers modulo 2^64, in which sums are exact whatever their order. Any two clients share a secret
 through their keys (X25519). A stream of AES in counter mode is grown from it, which the one of lower id adds and the
 other subtracts.
 """

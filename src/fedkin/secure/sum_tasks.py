@@ -1,4 +1,4 @@
-"""What sites do for a secure sum: tell their public key, and hide what they give behind masks."""
+"""What clients do for a secure sum: tell their public key, and hide what they give behind masks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
 LEAST = 3
 """Clients of a sum at least; in a sum of two, each learns what the other gave."""
 OTHER_KEY = "its key is another"
-"""What a site says that has lost its memory; it is asked for its new key the next time."""
+"""What a client says that has lost its memory; it is asked for its new key the next time."""
 _PRIVATE = "sums_key"
 """Where a client's state has its private key, uint8 ``(32,)``."""
 

@@ -94,12 +94,12 @@ def summed(
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    groups: Mapping[int, int] | None = None,
+    clusters: Mapping[int, int] | None = None,
     attempts: int = _ATTEMPTS,
 ) -> dict[int, Sum]:
-    """Have clients do `task`, and learn the sums of what they would have replied, for each group of them.
+    """Have clients do `task`, and learn the sums of what they would have replied, for each cluster of them.
 
-    Masks cancel only if all clients of a group reply. Where some do not, the others are asked again, from the start, so
+    Masks cancel only if all clients of a cluster reply. Where some do not, the others are asked again, from the start, so
     `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
 
     Parameters
@@ -111,34 +111,34 @@ def summed(
         What each is sent for it.
     terms : sequence of Term
         What is summed of the replies.
-    groups : mapping of int to int, optional
-        The group of each client; by default all are in group 0.
+    clusters : mapping of int to int, optional
+        The cluster of each client; by default all are in cluster 0.
     attempts : int
-        How often a group is asked at most.
+        How often a cluster is asked at most.
 
     Returns
     -------
     dict of int to Sum
-        By group, in order; without groups that came to no sum.
+        By cluster, in order; without clusters that came to no sum.
     """
     missing = _ask_keys(fed, payloads)
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
-        waiting.setdefault(groups[client] if groups else 0, []).append(client)
+        waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
     found: dict[int, Sum] = {}
     for _ in range(attempts):
-        for group in [group for group, clients in waiting.items() if len(clients) < LEAST]:
-            missing |= dict.fromkeys(waiting.pop(group), f"fewer than {LEAST} clients to sum over")
+        for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < LEAST]:
+            missing |= dict.fromkeys(waiting.pop(cluster), f"fewer than {LEAST} clients to sum over")
         if not waiting:
             break
         sums = _exchange(fed, task, payloads, terms, waiting)
         missing |= fed.missing
-        for group, sum_ in sums.items():
-            if sum_.clients == waiting[group]:
-                found[group] = sum_
-                del waiting[group]
+        for cluster, sum_ in sums.items():
+            if sum_.clients == waiting[cluster]:
+                found[cluster] = sum_
+                del waiting[cluster]
             else:
-                waiting[group] = sum_.clients
+                waiting[cluster] = sum_.clients
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
     fed.missing = dict(sorted(missing.items()))
     return dict(sorted(found.items()))
@@ -159,7 +159,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         if found and found.clients == fed.present:
             return found.totals
     client, reason = next(item for item in fed.missing.items() if item[1] != _OTHERS_LOST)
-    raise FedkinError(f"Site {client} gave nothing to a sum in {_PATIENCE} attempts ({reason}); nothing can begin.")
+    raise FedkinError(f"Client {client} gave nothing to a sum in {_PATIENCE} attempts ({reason}); nothing can begin.")
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
@@ -178,26 +178,26 @@ def _exchange(
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    groups: Mapping[int, Sequence[int]],
+    clusters: Mapping[int, Sequence[int]],
 ) -> dict[int, Sum]:
-    """Ask all clients of `groups` once; sums of what came, to be believed where everybody answered."""
+    """Ask all clients of `clusters` once; sums of what came, to be believed where everybody answered."""
     length = sum(prod(term.shape) for term in terms)
-    totals = {group: np.zeros(length, np.uint64) for group in groups}
-    answered: dict[int, list[int]] = {group: [] for group in groups}
-    group_of = {client: group for group, clients in groups.items() for client in clients}
+    totals = {cluster: np.zeros(length, np.uint64) for cluster in clusters}
+    answered: dict[int, list[int]] = {cluster: [] for cluster in clusters}
+    cluster_of = {client: cluster for cluster, clients in clusters.items() for client in clients}
     useless = {}
-    for client, reply in fed.stream(masked, _requests(fed, task, payloads, terms, groups)):
+    for client, reply in fed.stream(masked, _requests(fed, task, payloads, terms, clusters)):
         reason = _uselessness(reply, length)
         if reason is None:
-            totals[group_of[client]] += reply["masked"].numpy().view(np.uint64)
-            answered[group_of[client]].append(client)
+            totals[cluster_of[client]] += reply["masked"].numpy().view(np.uint64)
+            answered[cluster_of[client]].append(client)
         else:
             useless[client] = reason
             if reason == OTHER_KEY:
                 del fed.keys[client]
     fed.missing = dict(sorted((fed.missing | useless).items()))
-    sums = {group: decode(torch.from_numpy(total.view(np.int64))) for group, total in totals.items()}
-    return {group: Sum(answered[group], _cut(sums[group], terms)) for group in groups}
+    sums = {cluster: decode(torch.from_numpy(total.view(np.int64))) for cluster, total in totals.items()}
+    return {cluster: Sum(answered[cluster], _cut(sums[cluster], terms)) for cluster in clusters}
 
 
 def _requests(
@@ -205,11 +205,11 @@ def _requests(
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    groups: Mapping[int, Sequence[int]],
+    clusters: Mapping[int, Sequence[int]],
 ) -> dict[int, Payload]:
-    """Payloads of `masked`; clients that share group and payload share it."""
+    """Payloads of `masked`; clients that share cluster and payload share it."""
     requests: dict[int, Payload] = {}
-    for clients in groups.values():
+    for clients in clusters.values():
         common: Payload = {
             "task": task.name,
             "terms": [asdict(term) for term in terms],

@@ -108,7 +108,7 @@ def test_images_are_standardised_per_channel():
     assert scale(federation([images.sigmoid()])).mode == "unit"
 
 
-def test_only_sums_leave_a_site():
+def test_only_sums_leave_a_client():
     [reply] = moments.run([Client(0, torch.ones(50, 3))], [{}])
     assert {name: value.shape for name, value in reply.items() if isinstance(value, torch.Tensor)} == {
         "sum": (3,),
@@ -164,23 +164,23 @@ def test_lost_replies_are_asked_for_again():
     assert shaky.exchange > 3
 
 
-def test_a_site_that_never_answers_is_named():
+def test_a_client_that_never_answers_is_named():
     fed = federation(draw(6, [2, 2], 2), failures=[(exchange, 1) for exchange in range(1, 100)])
     with pytest.raises(FedkinError) as error:
         scale(fed)
-    assert str(error.value) == "Site 1 gave no usable reply in 20 attempts (lost on purpose); nothing can begin."
+    assert str(error.value) == "Client 1 gave no usable reply in 20 attempts (lost on purpose); nothing can begin."
 
 
 def test_what_cannot_be_scaled_is_refused():
     with pytest.raises(
-        FedkinError, match=r"^Site 1 has 3 features where others have 2 features; all sites need the same"
+        FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all clients need the same"
     ):
         scale(federation([torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2)]))
     with pytest.raises(FedkinError, match=r"^Unknown scaling 'standart'; did you mean 'standard'\?$"):
         scale(federation([torch.ones(1, 2)]), "standart")
     fed = federation([[[1.0], [3.0]]])
     scaling = scale(fed)
-    with pytest.raises(FedkinError, match=r"^The sites' data are scaled already; make a new federation"):
+    with pytest.raises(FedkinError, match=r"^The clients' data are scaled already; make a new federation"):
         scale(fed)
     with pytest.raises(FedkinError, match=r"^The samples have shape \(2,\), but the model was made for \(1,\)\.$"):
         scaling.apply(torch.ones(3, 2))
@@ -211,7 +211,7 @@ def test_from_sums_alone_constant_columns_become_zero(value):
     assert pooled(fed)[:, 0].abs().max() < 1e-6
 
 
-def test_with_secure_sums_no_site_tells_its_numbers():
+def test_with_secure_sums_no_client_tells_its_numbers():
     class Watched(LocalFederation):
         def deliver(self, task, payloads):
             for client, reply in super().deliver(task, payloads):
@@ -229,7 +229,7 @@ def test_with_secure_sums_no_site_tells_its_numbers():
     assert told == [shapes] * 6 + [keys] * 3 + [hidden] * 6 + [("rescale", set())] * 3
 
 
-def test_with_secure_sums_nobody_asks_for_extremes_or_two_sites():
+def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
     fed = federation(draw(0, [3, 4], 2))
     fed.secure_sums = True
     with pytest.raises(FedkinError, match="least and greatest values; with secure sums it should be 'standard' or"):

@@ -20,7 +20,7 @@ from fedkin.data.reading.arrays import as_tensor, check_same_shape, read_npz
     ],
 )
 def test_tables_of_any_kind_become_float32(value):
-    x = as_tensor(value, "Site 0")
+    x = as_tensor(value, "Client 0")
     assert x.dtype == torch.float32
     assert not x.requires_grad
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
@@ -28,16 +28,16 @@ def test_tables_of_any_kind_become_float32(value):
 
 def test_the_result_is_a_copy():
     array = np.ones((2, 2), dtype=np.float32)
-    as_tensor(array, "Site 0").zero_()
+    as_tensor(array, "Client 0").zero_()
     assert array.sum() == 4
 
 
 def test_images_get_a_channel_and_bytes_become_fractions():
     grey = np.full((3, 4, 5), 51, dtype=np.uint8)
-    x = as_tensor(grey, "Site 0")
+    x = as_tensor(grey, "Client 0")
     assert x.shape == (3, 1, 4, 5)
     assert torch.allclose(x, torch.tensor(0.2))
-    assert as_tensor(np.full((3, 2, 4, 5), 7.0), "Site 0").amax() == 7
+    assert as_tensor(np.full((3, 2, 4, 5), 7.0), "Client 0").amax() == 7
 
 
 NUMERIC = "but all must be real numbers."
@@ -47,33 +47,33 @@ SHAPES = "(n, features) or (n, channels, height, width)"
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([1.0, 2.0], f"Site 3 has shape (2,), but samples need {SHAPES}."),
-        (5, f"Site 3 has shape (), but samples need {SHAPES}."),
-        (pd.Series([1.0]), f"Site 3 has shape (1,), but samples need {SHAPES}."),
-        (np.zeros((1, 1, 1, 1, 1)), f"Site 3 has shape (1, 1, 1, 1, 1), but samples need {SHAPES}."),
+        ([1.0, 2.0], f"Client 3 has shape (2,), but samples need {SHAPES}."),
+        (5, f"Client 3 has shape (), but samples need {SHAPES}."),
+        (pd.Series([1.0]), f"Client 3 has shape (1,), but samples need {SHAPES}."),
+        (np.zeros((1, 1, 1, 1, 1)), f"Client 3 has shape (1, 1, 1, 1, 1), but samples need {SHAPES}."),
         (
             np.zeros((2, 8, 8, 3)),
-            f"Site 3 has shape (2, 8, 8, 3), with the channels last; samples need {SHAPES}.",
+            f"Client 3 has shape (2, 8, 8, 3), with the channels last; samples need {SHAPES}.",
         ),
         (
             np.zeros((0, 4)),
-            "Site 3 is empty (shape (0, 4)); every site needs at least one sample and one feature.",
+            "Client 3 is empty (shape (0, 4)); every client needs at least one sample and one feature.",
         ),
         (
             [[1.0, np.nan], [2.0, 3.0]],
-            "Site 3 has missing or infinite values in 1 of 2 samples; all must be finite float32.",
+            "Client 3 has missing or infinite values in 1 of 2 samples; all must be finite float32.",
         ),
-        ([[1e300]], "Site 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
-        ([["a", "b"]], f"Site 3 holds values of type <U1, {NUMERIC}"),
-        ([[1, None]], f"Site 3 holds values of type object, {NUMERIC}"),
-        ([[1j]], f"Site 3 holds values of type complex128, {NUMERIC}"),
-        ([[1, 2], [3]], "Site 3 is no array: its rows differ in length or type."),
-        (pd.DataFrame({"a": []}), "Site 3 is empty (0 rows, 1 columns of features)."),
+        ([[1e300]], "Client 3 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
+        ([["a", "b"]], f"Client 3 holds values of type <U1, {NUMERIC}"),
+        ([[1, None]], f"Client 3 holds values of type object, {NUMERIC}"),
+        ([[1j]], f"Client 3 holds values of type complex128, {NUMERIC}"),
+        ([[1, 2], [3]], "Client 3 is no array: its rows differ in length or type."),
+        (pd.DataFrame({"a": []}), "Client 3 is empty (0 rows, 1 columns of features)."),
     ],
 )
 def test_samples_that_cannot_be_used_are_refused(value, sentence):
     with pytest.raises(FedkinError) as error:
-        as_tensor(value, "Site 3")
+        as_tensor(value, "Client 3")
     assert str(error.value) == sentence
 
 
@@ -99,12 +99,12 @@ def test_npz_with_its_only_wide_array(tmp_path):
     assert read_npz(save(tmp_path / "b.npz", data=np.ones((3, 2)))).y is None
 
 
-def test_npz_with_groups_beside_its_labels(tmp_path):
+def test_npz_with_clusters_beside_its_labels(tmp_path):
     path = save(tmp_path / "a.npz", x=np.ones((2, 2)), label=np.array(["v", "u"]), y=np.array([3, 4]))
-    dataset = read_npz(path, group="label")
+    dataset = read_npz(path, cluster="label")
     assert dataset.classes == ["3", "4"]
-    groups, names = dataset.groups
-    assert (groups.tolist(), names) == ([1, 0], ["u", "v"])
+    clusters, names = dataset.clusters
+    assert (clusters.tolist(), names) == ([1, 0], ["u", "v"])
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,12 @@ def test_npz_is_never_unpickled(tmp_path):
         read_npz(path)
 
 
-def test_sites_of_one_shape_pass_and_the_odd_one_is_named():
+def test_clients_of_one_shape_pass_and_the_odd_one_is_named():
     check_same_shape({})
-    check_same_shape({"Site 0": (4,), "Site 1": (4,)})
+    check_same_shape({"Client 0": (4,), "Client 1": (4,)})
     with pytest.raises(
-        FedkinError, match=r"^Site 0 has 5 features where others have 4 features; all sites need the same\.$"
+        FedkinError, match=r"^Client 0 has 5 features where others have 4 features; all clients need the same\.$"
     ):
-        check_same_shape({"Site 0": (5,), "Site 1": (4,), "Site 2": (4,)})
-    with pytest.raises(FedkinError, match=r"^Site 1 has images of 1 x 8 x 8 where others have 4 features; all"):
-        check_same_shape({"Site 0": (4,), "Site 1": (1, 8, 8)})
+        check_same_shape({"Client 0": (5,), "Client 1": (4,), "Client 2": (4,)})
+    with pytest.raises(FedkinError, match=r"^Client 1 has images of 1 x 8 x 8 where others have 4 features; all"):
+        check_same_shape({"Client 0": (4,), "Client 1": (1, 8, 8)})

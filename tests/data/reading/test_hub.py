@@ -79,21 +79,21 @@ def test_numeric_tables_keep_all_declared_classes(tmp_path):
     assert dataset.classes == ["z", "y", "x"]
 
 
-def test_a_column_of_groups_is_no_feature_and_not_taken_for_labels(tmp_path):
+def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path):
     source = write(tmp_path, {"a": [1, 2, 3], "domain": ["v", "u", "v"], "label": ["k", "k", "l"]})
-    dataset = load(source, group="domain")
+    dataset = load(source, cluster="domain")
     assert (dataset.features, dataset.y.tolist()) == (["a"], [0, 0, 1])
-    groups, names = dataset.groups
-    assert (groups.tolist(), names) == ([1, 0, 1], ["u", "v"])
-    assert load(source, "domain", group="label").classes == ["u", "v"]
+    clusters, names = dataset.clusters
+    assert (clusters.tolist(), names) == ([1, 0, 1], ["u", "v"])
+    assert load(source, "domain", cluster="label").classes == ["u", "v"]
 
 
-def test_an_integer_column_of_groups_leaves_the_other_for_labels(tmp_path):
+def test_an_integer_column_of_clusters_leaves_the_other_for_labels(tmp_path):
     columns = {"image": [picture(GREY[0])] * 2, "domain": [0, 1], "number": [7, 8]}
     dataset = load(write(tmp_path, columns, {"image": datasets.Image(), "domain": datasets.Value("int64"),
-                                             "number": datasets.Value("int64")}), group="domain")  # fmt: skip
+                                             "number": datasets.Value("int64")}), cluster="domain")  # fmt: skip
     assert dataset.classes == ["7", "8"]
-    assert dataset.groups[0].tolist() == [0, 1]
+    assert dataset.clusters[0].tolist() == [0, 1]
 
 
 def test_integers_of_a_table_are_features_not_labels(tmp_path):
@@ -112,7 +112,7 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
             "Column 'a' of '{}' is not numeric (it holds 'x'); drop it or name it as the label.",
         ),
         ({"a": [1]}, None, {"label": "kind"}, "Unknown label column of '{}' 'kind'; allowed: a."),
-        ({"a": [1]}, None, {"group": "kind"}, "Unknown column of '{}' 'kind'; allowed: a."),
+        ({"a": [1]}, None, {"cluster": "kind"}, "Unknown column of '{}' 'kind'; allowed: a."),
         (
             {"a": [1.0, None]},
             None,

@@ -4,7 +4,7 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.sources import load, load_sites
+from fedkin.data.reading.sources import load, load_clients
 
 
 def test_digits_are_images_in_the_unit_interval():
@@ -27,22 +27,22 @@ def test_embedded_tables_have_names():
     assert torch.equal(blobs.x, load("blobs").x)
 
 
-def test_embedded_data_have_no_column_of_groups():
+def test_embedded_data_have_no_column_of_clusters():
     with pytest.raises(FedkinError, match=r"^'wine' is embedded and has no column 'domain'\."):
-        load("wine", group="domain")
+        load("wine", cluster="domain")
 
 
-def test_data_that_are_kept_are_told_apart_by_their_groups(tmp_path, monkeypatch):
-    def read(source, name, label, split, group):
-        return module.Dataset(name, torch.zeros(2, 1), groups=group and (torch.tensor([0, 1]), ["u", "v"]))
+def test_data_that_are_kept_are_told_apart_by_their_clusters(tmp_path, monkeypatch):
+    def read(source, name, label, split, cluster):
+        return module.Dataset(name, torch.zeros(2, 1), clusters=cluster and (torch.tensor([0, 1]), ["u", "v"]))
 
     monkeypatch.setattr(module, "_KEPT", None)
     monkeypatch.setattr(module, "read_huggingface", read)
     module.keep_read()
-    assert load(str(tmp_path)).groups is None
-    load(str(tmp_path), group="domain").groups[0].zero_()
-    groups, names = load(str(tmp_path), group="domain").groups
-    assert (groups.tolist(), names) == ([0, 1], ["u", "v"])
+    assert load(str(tmp_path)).clusters is None
+    load(str(tmp_path), cluster="domain").clusters[0].zero_()
+    clusters, names = load(str(tmp_path), cluster="domain").clusters
+    assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "CSV"])
@@ -108,12 +108,12 @@ def test_a_name_that_is_nowhere_gets_one_sentence(monkeypatch):
     )
 
 
-def test_sites_come_in_order_of_file_name_with_common_classes(tmp_path):
+def test_clients_come_in_order_of_file_name_with_common_classes(tmp_path):
     (tmp_path / "b.csv").write_text("a,label\n1,dog\n2,fish\n")
     (tmp_path / "a.csv").write_text("a,label\n3,cat\n4,dog\n")
-    (tmp_path / "README.md").write_text("not a site")
+    (tmp_path / "README.md").write_text("not a client")
     np.savez(tmp_path / "c.npz", x=np.array([[5]]))
-    sites = load_sites(str(tmp_path))
+    sites = load_clients(str(tmp_path))
     assert [site.name for site in sites] == ["a.csv", "b.csv", "c.npz"]
     assert [site.x[:, 0].tolist() for site in sites] == [[3, 4], [1, 2], [5]]
     assert [site.classes for site in sites] == [["cat", "dog", "fish"]] * 3
@@ -121,18 +121,18 @@ def test_sites_come_in_order_of_file_name_with_common_classes(tmp_path):
     assert sites[2].y is None
 
 
-def test_sites_with_other_features_are_refused(tmp_path):
+def test_clients_with_other_features_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "b.csv").write_text("a,c\n1,2\n")
     with pytest.raises(FedkinError, match=r"b\.csv' has column 'c' where '.*a\.csv' has 'b'; all need the same\.$"):
-        load_sites(str(tmp_path))
+        load_clients(str(tmp_path))
     (tmp_path / "b.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(FedkinError, match=r"b\.csv' has 3 features where others have 2 features; all sites need"):
-        load_sites(str(tmp_path))
+    with pytest.raises(FedkinError, match=r"b\.csv' has 3 features where others have 2 features; all clients need"):
+        load_clients(str(tmp_path))
 
 
-def test_folders_without_sites_are_refused(tmp_path):
-    with pytest.raises(FedkinError, match=r"' has no \.npz, \.csv, \.parquet files; one per site is needed\.$"):
-        load_sites(str(tmp_path))
-    with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per site\.$"):
-        load_sites("none")
+def test_folders_without_clients_are_refused(tmp_path):
+    with pytest.raises(FedkinError, match=r"' has no \.npz, \.csv, \.parquet files; one per client is needed\.$"):
+        load_clients(str(tmp_path))
+    with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
+        load_clients("none")

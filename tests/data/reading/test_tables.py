@@ -40,17 +40,17 @@ def test_blanks_beside_commas_are_no_part_of_names_and_labels(tmp_path, text):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_column_of_groups_is_no_feature_and_not_taken_for_labels(tmp_path, suffix):
+def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, suffix):
     frame = pd.DataFrame({"a": [1, 2], "label": ["u", "v"], "target": [5, 4]})
     path = tmp_path / f"t{suffix}"
     frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
-    dataset = read_table(path, group="label")
+    dataset = read_table(path, cluster="label")
     assert (dataset.features, dataset.classes) == (["a"], ["4", "5"])
-    groups, names = dataset.groups
-    assert (groups.tolist(), names) == ([0, 1], ["u", "v"])
-    assert read_table(path).groups is None
+    clusters, names = dataset.clusters
+    assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
+    assert read_table(path).clusters is None
     same = read_table(write(tmp_path / "same.csv", "a,y\n1,5\n2,4\n"), "y", "y")
-    assert same.y.tolist() == same.groups[0].tolist() == [1, 0]
+    assert same.y.tolist() == same.clusters[0].tolist() == [1, 0]
 
 
 def test_a_comma_at_the_end_of_every_row_is_no_column(tmp_path):
@@ -64,7 +64,7 @@ def test_a_header_of_positions_is_a_header(tmp_path):
 
 def test_nullable_columns_without_gaps_are_numbers():
     frame = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
-    assert frame_to_tensor(frame, "Site 0").tolist() == [[1.0, 1.0], [2.0, 0.0]]
+    assert frame_to_tensor(frame, "Client 0").tolist() == [[1.0, 1.0], [2.0, 0.0]]
 
 
 UNNAMED = (
@@ -127,20 +127,20 @@ def test_a_label_that_pandas_calls_missing_is_refused(tmp_path, kind):
         read_table(tmp_path / "t.parquet")
 
 
-def test_a_column_of_groups_that_is_not_there_is_refused(tmp_path):
+def test_a_column_of_clusters_that_is_not_there_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", "a,label\n1,2\n")
     with pytest.raises(FedkinError, match=r"^Unknown column of '.*t\.csv' 'domain'; allowed: a, label\.$"):
-        read_table(path, group="domain")
+        read_table(path, cluster="domain")
 
 
 def test_columns_of_other_types_are_refused():
     frame = pd.DataFrame({"when": pd.to_datetime(["2024-01-01"])})
-    with pytest.raises(FedkinError, match=r"^Column 'when' of Site 1 is not numeric"):
-        frame_to_tensor(frame, "Site 1")
-    with pytest.raises(FedkinError, match=r"^Column 'z' of Site 1 is not numeric"):
-        frame_to_tensor(pd.DataFrame({"z": [1j]}), "Site 1")
-    with pytest.raises(FedkinError, match=r"^Column 'a' of Site 1 has 1 missing or infinite values in 2 rows"):
-        frame_to_tensor(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "Site 1")
+    with pytest.raises(FedkinError, match=r"^Column 'when' of Client 1 is not numeric"):
+        frame_to_tensor(frame, "Client 1")
+    with pytest.raises(FedkinError, match=r"^Column 'z' of Client 1 is not numeric"):
+        frame_to_tensor(pd.DataFrame({"z": [1j]}), "Client 1")
+    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 1 has 1 missing or infinite values in 2 rows"):
+        frame_to_tensor(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "Client 1")
 
 
 def test_unreadable_files_are_refused(tmp_path):

@@ -22,16 +22,16 @@ def labelled(n=900, n_test=900, classes=10, channels=1):
 
 
 def world(kind, clients=20, **options):
-    """The scenario without events, and each group's samples as any group would have them."""
+    """The scenario without events, and each cluster's samples as any cluster would have them."""
     made = Rotation if kind == "rotation" else LabelFlip
     return made(clients=clients, **options).deal(labelled(), 0)
 
 
-def seen_from(kind, x, y, group, other):
-    """Samples of one group as another one sees them."""
+def seen_from(kind, x, y, cluster, other):
+    """Samples of one cluster as another one sees them."""
     if kind == "rotation":
-        return torch.rot90(x, other - group, (2, 3)), y
-    return x, (y - (other - group)) % 10
+        return torch.rot90(x, other - cluster, (2, 3)), y
+    return x, (y - (other - cluster)) % 10
 
 
 def equal(one, other):
@@ -43,28 +43,28 @@ def test_before_its_step_nothing_has_changed(kind):
     plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).deal(labelled(), 0)
     for step in (0, 1, 2):
         assert population_at(population, step) is population
-    assert torch.equal(population.groups, plain.groups)
+    assert torch.equal(population.clusters, plain.clusters)
     assert all(equal((a.x, a.y), (b.x, b.y)) for a, b in zip(population.clients, plain.clients, strict=True))
     assert all(equal(a, b) for a, b in zip(population.tests, plain.tests, strict=True))
 
 
 @pytest.mark.parametrize("step", [3, 9])
 @pytest.mark.parametrize("kind", ["rotation", "label-flip"])
-def test_from_its_step_on_some_of_every_group_see_as_the_next_does(kind, step):
+def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step):
     plain, before = world(kind), DriftSwap(kind=kind, clients=20, step=3).deal(labelled(), 0)
     after = population_at(before, step)
     drifted = after.drift.clients.tolist()
-    assert torch.bincount(plain.groups[drifted]).tolist() == [2] * 4
+    assert torch.bincount(plain.clusters[drifted]).tolist() == [2] * 4
     assert drifted == sorted(drifted)
     assert after.drift.happened
     assert population_at(after, step + 1) is after
     for i in range(20):
-        group = int(plain.groups[i])
-        now = (group + 1) % 4 if i in drifted else group
-        assert int(after.groups[i]) == now
+        cluster = int(plain.clusters[i])
+        now = (cluster + 1) % 4 if i in drifted else cluster
+        assert int(after.clusters[i]) == now
         client, old = after.clients[i], plain.clients[i]
-        assert equal((client.x, client.y), seen_from(kind, old.x, old.y, group, now))
-        assert equal(after.tests[i], seen_from(kind, *plain.tests[i], group, now))
+        assert equal((client.x, client.y), seen_from(kind, old.x, old.y, cluster, now))
+        assert equal(after.tests[i], seen_from(kind, *plain.tests[i], cluster, now))
         assert torch.equal(after.truth[i], client.y)
         assert client.x.is_contiguous()
 
@@ -80,7 +80,7 @@ def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
     for i in population.drift.clients.tolist():
         upright = plain.clients[i].x.rot90(-angles[i % len(angles)] // 90, (2, 3))
         assert torch.equal(population.clients[i].x, seen(upright))
-        assert int(population.groups[i]) == len(angles)
+        assert int(population.clusters[i]) == len(angles)
 
 
 def test_a_new_world_has_labels_that_nobody_had():
@@ -89,7 +89,7 @@ def test_a_new_world_has_labels_that_nobody_had():
     for i in population.drift.clients.tolist():
         true = plain.clients[i].y + i % 4
         assert torch.equal(population.clients[i].y, (true - 4) % 10)
-        assert int(population.groups[i]) == 4
+        assert int(population.clusters[i]) == 4
 
 
 def test_who_drifts_is_drawn_from_the_seed():
@@ -99,11 +99,11 @@ def test_who_drifts_is_drawn_from_the_seed():
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(8, 25), st.floats(0, 1))
-def test_the_share_is_that_of_every_group(clients, share):
+def test_the_share_is_that_of_every_cluster(clients, share):
     population = DriftSwap(clients=clients, share=share).deal(labelled(n_test=None), 0)
-    sizes, drifted = torch.bincount(population.groups), population.groups[population.drift.clients]
-    for group, size in enumerate(sizes.tolist()):
-        gone = int((drifted == group).sum())
+    sizes, drifted = torch.bincount(population.clusters), population.clusters[population.drift.clients]
+    for cluster, size in enumerate(sizes.tolist()):
+        gone = int((drifted == cluster).sum())
         assert gone == (min(size - 1, max(1, round(share * size))) if share else 0)
     late = Arrivals(clients=clients, share=share).deal(labelled(n_test=None), 0)
     if share == 0:
@@ -112,7 +112,7 @@ def test_the_share_is_that_of_every_group(clients, share):
     there = late.arrivals == 0
     assert torch.equal(there, there.sort(descending=True).values)
     assert int((~there).sum()) == min(clients - 4, max(4, round(share * clients)))
-    assert len(late.groups[there].unique()) == len(late.groups[~there].unique()) == 4
+    assert len(late.clusters[there].unique()) == len(late.clusters[~there].unique()) == 4
 
 
 @pytest.mark.parametrize("to", ["next", "new"])
@@ -181,8 +181,8 @@ def test_previews_show_who_changes_and_who_comes():
     lines = preview(DriftSwap(clients=8, step=7).deal(labelled(), 0)).splitlines()
     assert lines[1] == "4 drift at step 7"
     rows = [line.split()[:3] for line in lines[3:]]
-    assert {(group, then) for _, group, then in rows} == {
-        (str(group), then) for group in range(4) for then in (".", str((group + 1) % 4))
+    assert {(cluster, then) for _, cluster, then in rows} == {
+        (str(cluster), then) for cluster in range(4) for then in (".", str((cluster + 1) % 4))
     }
     lines = preview(Arrivals(clients=8, step=7).deal(labelled(), 0)).splitlines()
     assert lines[1] == "4 join at step 7"
@@ -207,19 +207,19 @@ def rare_class_comes_late():
     [
         (
             lambda: DriftSwap(clients=4).deal(labelled(), 0),
-            "clients is 4; allowed: 5 or more, so that some of a group can drift.",
+            "clients is 4; allowed: 5 or more, so that some of a cluster can drift.",
         ),
         (
             lambda: DriftSwap(clients=8, angles=[90]).deal(labelled(), 0),
-            "to is 'next', but there is only one group; allowed: 'new', or two groups or more.",
+            "to is 'next', but there is only one cluster; allowed: 'new', or two clusters or more.",
         ),
         (
-            lambda: DriftSwap(kind="label-flip", clients=20, n_groups=10, to="new").deal(labelled(), 0),
-            "n_groups is 10; allowed: less than the 10 classes, to have a shift to spare.",
+            lambda: DriftSwap(kind="label-flip", clients=20, n_clusters=10, to="new").deal(labelled(), 0),
+            "n_clusters is 10; allowed: less than the 10 classes, to have a shift to spare.",
         ),
         (
             lambda: Arrivals(clients=7).deal(labelled(), 0),
-            "clients is 7; allowed: 8 or more, so that some of each group can join later.",
+            "clients is 7; allowed: 8 or more, so that some of each cluster can join later.",
         ),
         (lambda: DriftSwap(angles=[45]).deal(labelled(), 0), "angles is [45]; allowed: one or more multiples of 90."),
     ],

@@ -29,7 +29,7 @@ def ids(tensors):
 def test_every_client_holds_samples_of_its_own_with_labels_and_tests(scenario):
     population = scenario.build(0)
     assert len(population.clients) == len(population.tests) == 10
-    assert population.groups is None
+    assert population.clusters is None
     assert population.common_test is None
     for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
         assert client.y is truth

@@ -4,10 +4,10 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.data.reading.sources import load
-from fedkin.data.scenarios.label_skew import LabelSkew, Sites
+from fedkin.data.scenarios.label_skew import LabelSkew, ClientFiles
 
 
-def test_the_default_is_digits_at_ten_sites_with_fifty_per_class():
+def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
     population = LabelSkew().build(seed=0)
     assert [client.id for client in population.clients] == list(range(10))
     assert population.kind == "image"
@@ -17,9 +17,9 @@ def test_the_default_is_digits_at_ten_sites_with_fifty_per_class():
         assert client.y is None
         assert client.x.shape == (len(truth), 1, 8, 8)
         assert set(torch.bincount(truth).tolist()) <= {0, 50}
-        assert list(client.state) == ["n_groups"]
-        assert int(client.state["n_groups"]) == len(truth.unique())
-        assert 2 <= int(client.state["n_groups"]) <= 5
+        assert list(client.state) == ["n_clusters"]
+        assert int(client.state["n_clusters"]) == len(truth.unique())
+        assert 2 <= int(client.state["n_clusters"]) <= 5
 
 
 def test_truth_belongs_to_the_samples():
@@ -38,7 +38,7 @@ def test_true_starting_labels_are_the_truth_renumbered():
         assert torch.equal(truth.unique()[given], truth)
 
 
-def test_dirty_starting_labels_differ_by_the_dirtiness_and_per_site():
+def test_dirty_starting_labels_differ_by_the_dirtiness_and_per_client():
     clean = LabelSkew(initial="true").build(0).clients
     dirt = LabelSkew(initial="dirty", dirtiness=0.3).build(0).clients
     assert all(torch.equal(one.x, other.x) for one, other in zip(clean, dirt, strict=True))
@@ -96,10 +96,10 @@ def test_data_without_labels_cannot_be_dealt_out(tmp_path):
     assert str(error.value).startswith(f"'{path}' has no labels to deal its samples out by; name their column")
 
 
-def test_sites_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
+def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
     for name, n in (("a", 10), ("b", 1)):
         np.savez(tmp_path / f"{name}.npz", x=np.arange(n)[:, None], y=np.arange(n))
-    population = Sites(str(tmp_path), test_share=0.3).build(1)
+    population = ClientFiles(str(tmp_path), test_share=0.3).build(1)
     assert [(len(client), len(y)) for client, (_, y) in zip(population.clients, population.tests, strict=True)] == [
         (7, 3),
         (1, 0),
@@ -108,21 +108,21 @@ def test_sites_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
         assert client.x[:, 0].tolist() == truth.tolist() == client.y.tolist() == sorted(truth.tolist())
         assert x[:, 0].tolist() == y.tolist()
         assert not set(y.tolist()) & set(truth.tolist())
-    assert torch.equal(Sites(str(tmp_path), test_share=0.3).build(1).tests[0][1], population.tests[0][1])
+    assert torch.equal(ClientFiles(str(tmp_path), test_share=0.3).build(1).tests[0][1], population.tests[0][1])
 
 
-def test_tests_of_sites_need_labels(tmp_path):
+def test_tests_of_clients_need_labels(tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
-    with pytest.raises(FedkinError, match=r"test_share is 0.5, but not every site has labels to test against\."):
-        Sites(str(tmp_path), test_share=0.5).build()
+    with pytest.raises(FedkinError, match=r"test_share is 0.5, but not every client has labels to test against\."):
+        ClientFiles(str(tmp_path), test_share=0.5).build()
     with pytest.raises(FedkinError, match=r"test_share is -0.5; allowed: 0 to 1\."):
-        Sites(str(tmp_path), test_share=-0.5).build()
+        ClientFiles(str(tmp_path), test_share=-0.5).build()
 
 
-def test_labels_of_a_folder_of_sites_are_the_clients_own_and_the_truth(tmp_path):
+def test_labels_of_a_folder_of_clients_are_the_clients_own_and_the_truth(tmp_path):
     (tmp_path / "a.csv").write_text("a,kind\n1,dog\n2,cat\n")
     (tmp_path / "b.csv").write_text("a,kind\n3,fish\n")
-    population = Sites(str(tmp_path), label="kind").build()
+    population = ClientFiles(str(tmp_path), label="kind").build()
     assert [client.x.tolist() for client in population.clients] == [[[1], [2]], [[3]]]
     assert [truth.tolist() for truth in population.truth] == [[1, 0], [2]]
     assert population.classes == ["cat", "dog", "fish"]
@@ -131,39 +131,42 @@ def test_labels_of_a_folder_of_sites_are_the_clients_own_and_the_truth(tmp_path)
     assert population.tests == []
 
 
-def test_labels_at_some_sites_only_are_no_truth(tmp_path):
+def test_labels_at_some_clients_only_are_no_truth(tmp_path):
     (tmp_path / "a.csv").write_text("a,label\n1,dog\n")
     (tmp_path / "b.csv").write_text("a\n3\n")
-    population = Sites(str(tmp_path)).build()
+    population = ClientFiles(str(tmp_path)).build()
     assert population.truth is None
     assert population.classes == []
 
 
 def test_a_list_of_arrays_is_taken_as_it_is():
-    population = Sites([np.zeros((2, 8, 8)), torch.ones(1, 8, 8)]).build(seed=5)
+    population = ClientFiles([np.zeros((2, 8, 8)), torch.ones(1, 8, 8)]).build(seed=5)
     assert [client.x.shape for client in population.clients] == [(2, 1, 8, 8), (1, 1, 8, 8)]
     assert population.image_shape == (1, 8, 8)
     assert population.truth is None
 
 
 @pytest.mark.parametrize(
-    ("sites", "sentence"),
+    ("clients", "sentence"),
     [
-        ([], "The list of sites is empty; at least one is needed."),
-        ([[[1.0]], [[np.nan]]], "Site 1 has missing or infinite values in 1 of 1 samples; all must be finite float32."),
+        ([], "The list of clients is empty; at least one is needed."),
+        (
+            [[[1.0]], [[np.nan]]],
+            "Client 1 has missing or infinite values in 1 of 1 samples; all must be finite float32.",
+        ),
         (
             [[[1.0]], [[1.0]], [[1.0, 2.0]]],
-            "Site 2 has 2 features where others have 1 features; all sites need the same.",
+            "Client 2 has 2 features where others have 1 features; all clients need the same.",
         ),
     ],
 )
 def test_lists_that_cannot_be_used_are_refused(sites, sentence):
     with pytest.raises(FedkinError) as error:
-        Sites(sites).build()
+        ClientFiles(sites).build()
     assert str(error.value) == sentence
 
 
-def test_sites_keep_their_files_names(tmp_path):
+def test_clients_keep_their_files_names(tmp_path):
     for name in ("south", "north"):
         (tmp_path / f"{name}.csv").write_text("a,b\n1,2\n3,4\n")
-    assert Sites(str(tmp_path)).build().names == ["north.csv", "south.csv"]
+    assert ClientFiles(str(tmp_path)).build().names == ["north.csv", "south.csv"]

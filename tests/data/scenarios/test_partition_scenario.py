@@ -54,7 +54,7 @@ def test_splits_of_different_shape_are_refused(tmp_path):
     with pytest.raises(FedkinError) as error:
         load_labelled(str(tmp_path))
     assert str(error.value) == (
-        f"The test split of '{tmp_path}' has images of 1 x 3 x 3 where others have images of 1 x 2 x 2; all sites "
+        f"The test split of '{tmp_path}' has images of 1 x 3 x 3 where others have images of 1 x 2 x 2; all clients "
         "need the same."
     )
 

@@ -31,12 +31,12 @@ CORNERS = {0: (0, 0), 90: (-1, 0), 180: (-1, -1), 270: (0, -1)}
 
 
 @pytest.mark.parametrize("n_test", [None, 400])
-def test_groups_are_turned_counter_clockwise(n_test):
+def test_clusters_are_turned_counter_clockwise(n_test):
     population = Rotation().deal(labelled(n_test=n_test), 0)
-    assert population.groups.tolist() == [i % 4 for i in range(20)]
+    assert population.clusters.tolist() == [i % 4 for i in range(20)]
     assert population.common_test is None
-    for client, (x, y), group in zip(population.clients, population.tests, population.groups.tolist(), strict=True):
-        row, column = list(CORNERS.values())[group]
+    for client, (x, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
+        row, column = list(CORNERS.values())[cluster]
         for samples, labels in ((client.x, client.y), (x, y)):
             assert len(samples) > 0
             assert torch.equal(samples[:, 0, row, column].long() - 1, numbers(samples))
@@ -44,23 +44,23 @@ def test_groups_are_turned_counter_clockwise(n_test):
             assert samples.is_contiguous()
 
 
-def test_angles_make_the_groups():
+def test_angles_make_the_clusters():
     population = Rotation(clients=6, angles=[-90, 360]).deal(labelled(), 0)
-    assert population.groups.tolist() == [0, 1] * 3
+    assert population.clusters.tolist() == [0, 1] * 3
     assert bool((population.clients[0].x[:, 0, 0, -1] > 0).all())
     assert bool((population.clients[1].x[:, 0, 0, 0] > 0).all())
 
 
 @pytest.mark.parametrize("n_test", [None, 400])
-def test_groups_call_classes_by_other_labels(n_test):
+def test_clusters_call_classes_by_other_labels(n_test):
     population = LabelFlip().deal(labelled(n_test=n_test), 0)
-    assert population.groups.tolist() == [i % 4 for i in range(20)]
+    assert population.clusters.tolist() == [i % 4 for i in range(20)]
     assert population.common_test is None
-    for client, truth, (x, y), group in zip(
-        population.clients, population.truth, population.tests, population.groups.tolist(), strict=True
+    for client, truth, (x, y), cluster in zip(
+        population.clients, population.truth, population.tests, population.clusters.tolist(), strict=True
     ):
-        assert torch.equal(client.y, (numbers(client.x) - group) % 10)
-        assert torch.equal(y, (numbers(x) - group) % 10)
+        assert torch.equal(client.y, (numbers(client.x) - cluster) % 10)
+        assert torch.equal(y, (numbers(x) - cluster) % 10)
         assert torch.equal(client.y, truth)
 
 
@@ -89,14 +89,14 @@ def domains(tmp_path):
     return str(tmp_path / "d.npz")
 
 
-def test_domains_are_groups_in_the_order_of_the_paper(domains):
+def test_domains_are_clusters_in_the_order_of_the_paper(domains):
     population = Domain(domains, clients_per_domain=3).build(0)
-    assert population.groups.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert population.clusters.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     together = []
-    for client, (x, y), group in zip(population.clients, population.tests, population.groups.tolist(), strict=True):
+    for client, (x, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
         rows = torch.cat([client.x, x])[:, 0].long()
         assert torch.equal(torch.cat([client.y, y]), rows % 5)
-        assert set((rows // 100).tolist()) == {[1, 0, 2][group]}  # photo, sketch, then what the paper does not know
+        assert set((rows // 100).tolist()) == {[1, 0, 2][cluster]}  # photo, sketch, then what the paper does not know
         assert len(y) == round(0.2 * len(rows))
         together += rows.tolist()
     assert sorted(together) == list(range(300))
@@ -111,9 +111,9 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path, domain, label):
     population = Domain(str(tmp_path / "d.csv"), label="kind", clients_per_domain=1).build(0)
     assert population.features == ["a"]
     assert population.classes == [str(name) for name in label]
-    for group, (client, (x, y)) in enumerate(zip(population.clients, population.tests, strict=True)):
+    for cluster, (client, (x, y)) in enumerate(zip(population.clients, population.tests, strict=True)):
         held = torch.cat([client.x, x])[:, 0].long()
-        assert sorted(held.tolist()) == list(range(30 * group, 30 * group + 30))
+        assert sorted(held.tolist()) == list(range(30 * cluster, 30 * cluster + 30))
         assert torch.equal(torch.cat([client.y, y]), held % 2)
 
 
@@ -137,8 +137,8 @@ def test_another_column_may_name_the_domains(domains):
         ),
         (lambda _: Rotation(angles=[0, 45]).build(0), "angles is [0, 45]; allowed: one or more multiples of 90."),
         (lambda _: Rotation(angles=[]).build(0), "angles is []; allowed: one or more multiples of 90."),
-        (lambda _: Rotation(clients=3).build(0), "clients is 3; allowed: 4 or more, one for each group."),
-        (lambda _: LabelFlip("iris").build(0), "n_groups is 4; allowed: 1 to 3, the classes of 'iris'."),
+        (lambda _: Rotation(clients=3).build(0), "clients is 3; allowed: 4 or more, one for each cluster."),
+        (lambda _: LabelFlip("iris").build(0), "n_clusters is 4; allowed: 1 to 3, the classes of 'iris'."),
         (
             lambda _: LabelFlip(clients=180).build(0),
             "1797 samples are too few for 180 clients with at least 10 each.",
@@ -167,8 +167,8 @@ def test_impossible_options_are_refused(call, sentence, domains):
 def test_pacs(real, monkeypatch):
     monkeypatch.setenv("FEDKIN_DATA", str(real("pacs").parent))
     population = Domain(samples_per_client=20).build(0)
-    assert torch.bincount(population.groups).tolist() == [10] * 4
+    assert torch.bincount(population.clusters).tolist() == [10] * 4
     sizes = torch.tensor([len(y) for _, y in population.tests])
-    held_out = [int(sizes[population.groups == group].sum()) for group in range(4)]
+    held_out = [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)]
     assert held_out == pytest.approx([0.2 * n for n in (1670, 2048, 2344, 3929)], abs=10)
     assert population.image_shape == (3, 64, 64)

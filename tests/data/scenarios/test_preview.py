@@ -9,25 +9,25 @@ from fedkin.data.scenarios.preview import preview, previews
 from fedkin.experiment import registry
 
 
-def population(labels, groups=None, classes="ab", tests=0):
+def population(labels, clusters=None, classes="ab", tests=0):
     truth = [torch.tensor(own) for own in labels]
     clients = [Client(i, torch.zeros(len(own), 1)) for i, own in enumerate(labels)]
     held = [(torch.zeros(tests, 1), torch.zeros(tests, dtype=torch.int64)) for _ in labels] if tests else []
     return Population(
-        clients, truth, list(classes), tests=held, groups=None if groups is None else torch.tensor(groups)
+        clients, truth, list(classes), tests=held, clusters=None if clusters is None else torch.tensor(clusters)
     )
 
 
-def test_counts_groups_and_tests_are_shown():
-    assert preview(population([[0, 0, 1], [1] * 12], groups=[1, 0], tests=4)).splitlines() == [
-        "2 clients in 2 groups (1, 1); 15 samples to train on; 8 to test",
-        "client  group  train  test   a   b",
+def test_counts_clusters_and_tests_are_shown():
+    assert preview(population([[0, 0, 1], [1] * 12], clusters=[1, 0], tests=4)).splitlines() == [
+        "2 clients in 2 clusters (1, 1); 15 samples to train on; 8 to test",
+        "client  cluster  train  test   a   b",
         "     0      1      3     4   2   1",
         "     1      0     12     4   .  12",
     ]
 
 
-def test_without_groups_and_tests_there_are_no_columns_for_them():
+def test_without_clusters_and_tests_there_are_no_columns_for_them():
     assert preview(population([[0], [1]]), clients=1).splitlines() == [
         "2 clients; 2 samples to train on; 1 shown",
         "client  train  a  b",
@@ -35,10 +35,10 @@ def test_without_groups_and_tests_there_are_no_columns_for_them():
     ]
 
 
-def test_every_group_is_shown():
-    lines = preview(population([[0]] * 9, groups=[0, 0, 0, 0, 1, 1, 1, 2, 2]), clients=4).splitlines()
+def test_every_cluster_is_shown():
+    lines = preview(population([[0]] * 9, clusters=[0, 0, 0, 0, 1, 1, 1, 2, 2]), clients=4).splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [["0", "0"], ["1", "0"], ["4", "1"], ["7", "2"]]
-    lines = preview(population([[0]] * 4, groups=[3, 1, 0, 2]), clients=1).splitlines()
+    lines = preview(population([[0]] * 4, clusters=[3, 1, 0, 2]), clients=1).splitlines()
     assert len(lines) == 6
 
 
@@ -63,7 +63,7 @@ def test_every_scenario_can_be_shown_or_says_what_it_needs():
     assert list(texts) == list(registry.SCENARIOS)
     refused = {name: text for name, text in texts.items() if "clients" not in text}
     assert refused == {
-        "sites": "'digits' is not a folder; give one with a file (.npz, .csv, .parquet) per site.",
+        "clients": "'digits' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
         "domain": "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as "
         "PACS.",
     }
@@ -72,7 +72,7 @@ def test_every_scenario_can_be_shown_or_says_what_it_needs():
 
 def test_a_scenario_that_does_not_suit_the_data_gives_its_reason():
     texts = previews({"label-skew": LabelSkew, "label-flip": LabelFlip}, "iris")
-    assert texts["label-flip"] == "n_groups is 4; allowed: 1 to 3, the classes of 'iris'."
+    assert texts["label-flip"] == "n_clusters is 4; allowed: 1 to 3, the classes of 'iris'."
     assert texts["label-skew"].startswith("10 clients; ")
 
 

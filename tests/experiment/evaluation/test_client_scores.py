@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from fedkin.core import Client
 from fedkin.data.population import Drift, Population
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_groups, evaluator_for
+from fedkin.experiment.evaluation import evaluate_clusters, evaluator_for
 from fedkin.experiment.evaluation.client_scores import MOST_MODELS
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -54,15 +54,15 @@ def situation(
     """Four clients; in the world of the first two a class is the value itself, in the others' the next one."""
     clients = [Client(i, torch.zeros(1, 1), torch.zeros(1).long()) for i in range(4)]
     worlds = [part([0, 1, 2], 0), part([3], 0), part([0, 1], 1), part([], 1)]
-    defaults: dict[str, Any] = {"tests": worlds, "groups": torch.tensor([0, 0, 1, 1])}
+    defaults: dict[str, Any] = {"tests": worlds, "clusters": torch.tensor([0, 0, 1, 1])}
     population = Population(clients, None, [], **(defaults | changes))
     models = torch.tensor(shifts)[:, None]
     module = {"name": "shift", "shape": [1], "classes": CLASSES}
     return None, population, LocalFederation(clients), ClientMethodState(0, False, module, models, torch.tensor(labels))
 
 
-def test_the_right_groups_with_the_right_models_have_full_marks(shift: Shift) -> None:
-    metrics = evaluate_groups(*situation([1, 1, 0, 0], [1, 0]))
+def test_the_right_clusters_with_the_right_models_have_full_marks(shift: Shift) -> None:
+    metrics = evaluate_clusters(*situation([1, 1, 0, 0], [1, 0]))
     agreement = ["ari", "ami", "homogeneity", "completeness", "purity"]
     assert {name: metrics[name] for name in agreement} == dict.fromkeys(agreement, 1.0)
     assert metrics["client_accuracy"] == [1.0, 1.0, 1.0, None]
@@ -73,7 +73,7 @@ def test_the_right_groups_with_the_right_models_have_full_marks(shift: Shift) ->
 def test_personal_and_global_scores_are_means_over_clients(shift: Shift) -> None:
     common = part([0, 1, 2, 3, 0, 1, 2, 0], 0)
     common[1][0] = 1
-    metrics = evaluate_groups(*situation([0, 0, 0, 1], [0, 1], common_test=common))
+    metrics = evaluate_clusters(*situation([0, 0, 0, 1], [0, 1], common_test=common))
     assert metrics["client_accuracy"] == [1.0, 1.0, 0.0, None]
     assert metrics["personal_accuracy"] == pytest.approx(2 / 3)
     assert metrics["personal_f1"] == pytest.approx(2 / 3)
@@ -85,42 +85,42 @@ def test_personal_and_global_scores_are_means_over_clients(shift: Shift) -> None
 
 
 def test_without_a_common_test_all_tests_together_are_it(shift: Shift) -> None:
-    metrics = evaluate_groups(*situation([0, 0, 0, 0], [0]))
+    metrics = evaluate_clusters(*situation([0, 0, 0, 0], [0]))
     assert metrics["global_accuracy"] == pytest.approx(4 / 6)
     assert shift.calls == [(0, 6), (0, 6)]
 
 
 def test_every_model_is_tried_once_on_its_clients_and_once_on_the_common_test(shift: Shift) -> None:
-    evaluate_groups(*situation([2, 0, 2, 0], [0, 1, 2], common_test=part([0, 1], 0)))
+    evaluate_clusters(*situation([2, 0, 2, 0], [0, 1, 2], common_test=part([0, 1], 0)))
     assert sorted(shift.calls) == [(0, 1), (0, 2), (2, 2), (2, 5)]
 
 
 def test_unknown_clients_are_left_out(shift: Shift) -> None:
-    metrics = evaluate_groups(*situation([0, -1, 1, -1], [0, 1]))
+    metrics = evaluate_clusters(*situation([0, -1, 1, -1], [0, 1]))
     assert metrics["client_accuracy"] == [1.0, None, 1.0, None]
     assert metrics["ari"] == 1.0
     assert metrics["global_accuracy"] == pytest.approx((4 / 6 + 2 / 6) / 2)
 
 
 def test_before_anyone_is_known_nothing_is_said(shift: Shift) -> None:
-    assert evaluate_groups(*situation([-1] * 4, [0])) == {}
+    assert evaluate_clusters(*situation([-1] * 4, [0])) == {}
     assert shift.calls == []
 
 
-def test_without_hidden_groups_or_tests_there_is_less_to_say(shift: Shift) -> None:
-    assert "ari" not in evaluate_groups(*situation([0, 0, 0, 0], [0], groups=None))
-    assert set(evaluate_groups(*situation([0, 0, 1, 1], [0, 1], tests=[]))) == {
+def test_without_hidden_clusters_or_tests_there_is_less_to_say(shift: Shift) -> None:
+    assert "ari" not in evaluate_clusters(*situation([0, 0, 0, 0], [0], clusters=None))
+    assert set(evaluate_clusters(*situation([0, 0, 1, 1], [0, 1], tests=[]))) == {
         "ari", "ami", "homogeneity", "completeness", "purity",
     }  # fmt: skip
 
 
 def test_a_crowd_of_models_is_not_tried_on_the_common_test(shift: Shift) -> None:
-    some = evaluate_groups(*situation([0, 0, 1, 1], [0.0] * MOST_MODELS))
-    many = evaluate_groups(*situation([0, 0, 1, 1], [0.0] * (MOST_MODELS + 1)))
+    some = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * MOST_MODELS))
+    many = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * (MOST_MODELS + 1)))
     assert some.keys() - many.keys() == {"global_accuracy", "global_f1", "learning_gap"}
 
 
-def test_groups_alone_can_be_judged(shift: Shift) -> None:
+def test_clusters_alone_can_be_judged(shift: Shift) -> None:
     evaluator = evaluator_for(FedAvgMethod(), models_too=False)
     assert evaluator is not None
     assert evaluator(*situation([0, 0, 1, 1], [0, 1])).keys() == {
@@ -129,11 +129,11 @@ def test_groups_alone_can_be_judged(shift: Shift) -> None:
     assert shift.calls == []
 
 
-def test_methods_that_group_clients_are_judged_by_them(shift: Shift) -> None:
+def test_methods_that_cluster_clients_are_judged_by_them(shift: Shift) -> None:
     evaluator = evaluator_for(FedAvgMethod())
     assert evaluator is not None
     arguments = situation([0, 0, 1, 1], [0, 1])
-    assert evaluator(*arguments) == evaluate_groups(*arguments)
+    assert evaluator(*arguments) == evaluate_clusters(*arguments)
     assert evaluator_for(Toy()) is None
 
 
@@ -144,11 +144,11 @@ def test_real_models_are_tried() -> None:
     state = ClientMethodState(0, False, classifier.spec(), models, torch.tensor([0, 0, 1, 1]))
     x, y = population.tests[0]
     right = (classifier.logits(models[0], x).argmax(1) == y).float().mean().item()
-    assert evaluate_groups(method, population, fed, state)["client_accuracy"][0] == pytest.approx(right)
+    assert evaluate_clusters(method, population, fed, state)["client_accuracy"][0] == pytest.approx(right)
 
 
-def drifting(clients: list[int], groups: list[int], happened: bool) -> Drift:
-    return Drift(3, torch.tensor(clients), lambda client, x, y: (x, y), torch.tensor(groups), happened)
+def drifting(clients: list[int], clusters: list[int], happened: bool) -> Drift:
+    return Drift(3, torch.tensor(clients), lambda client, x, y: (x, y), torch.tensor(clusters), happened)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_drifted_client_is_right_where_those_are_that_it_is_like(
     shift: Shift, labels: list[int], right: float
 ) -> None:
     drift = drifting([1], [0, 1, 1, 1], happened=True)
-    metrics = evaluate_groups(*situation(labels, [0, 1, 1], groups=drift.groups, drift=drift))
+    metrics = evaluate_clusters(*situation(labels, [0, 1, 1], clusters=drift.clusters, drift=drift))
     assert metrics["drifted_right"] == right
 
 
@@ -179,14 +179,14 @@ def test_in_a_new_world_those_are_right_that_are_among_themselves(
     shift: Shift, labels: list[int], right: float
 ) -> None:
     drift = drifting([1, 3], [0, 2, 1, 2], happened=True)
-    metrics = evaluate_groups(*situation(labels, [0, 1, 1, 1], groups=drift.groups, drift=drift))
+    metrics = evaluate_clusters(*situation(labels, [0, 1, 1, 1], clusters=drift.clusters, drift=drift))
     assert metrics["drifted_right"] == right
 
 
 def test_the_accuracy_of_who_drifts_is_told_before_and_after(shift: Shift) -> None:
     for happened in (False, True):
         drift = drifting([0, 2, 3], [0, 0, 1, 1], happened)
-        metrics = evaluate_groups(*situation([0, 0, 0, 1], [0, 1], drift=drift))
+        metrics = evaluate_clusters(*situation([0, 0, 0, 1], [0, 1], drift=drift))
         assert metrics["drifted_accuracy"] == pytest.approx(1 / 2)  # the third has no test
         assert ("drifted_right" in metrics) == happened
 
@@ -194,7 +194,7 @@ def test_the_accuracy_of_who_drifts_is_told_before_and_after(shift: Shift) -> No
 def test_who_is_away_counts_nowhere(shift: Shift) -> None:
     arguments = situation([0, 0, 1, 0], [0, 1], arrivals=torch.tensor([0, 0, 5, 5]))
     arguments[2].away = {2, 3}
-    before = evaluate_groups(*arguments)
+    before = evaluate_clusters(*arguments)
     assert before["client_accuracy"] == [1.0, 1.0, None, None]
     assert before["global_accuracy"] == pytest.approx(4 / 6)
     assert before.keys() & {"newcomers_right", "newcomers_accuracy"} == set()
@@ -204,8 +204,8 @@ def test_who_is_away_counts_nowhere(shift: Shift) -> None:
 def test_newcomers_are_right_where_those_are_that_were_there_before_them(shift: Shift) -> None:
     arrivals = torch.tensor([0, 0, 0, 5])
     for labels, right in (([0, 0, 1, 1], 1.0), ([0, 0, 1, 0], 0.0), ([0, 0, 1, -1], 0.0)):
-        metrics = evaluate_groups(*situation(labels, [0, 1], arrivals=arrivals))
+        metrics = evaluate_clusters(*situation(labels, [0, 1], arrivals=arrivals))
         assert metrics["newcomers_right"] == right
         assert "newcomers_accuracy" not in metrics  # it has no test
     arrivals = torch.tensor([0, 0, 5, 0])
-    assert evaluate_groups(*situation([0, 0, 1, 1], [0, 1], arrivals=arrivals))["newcomers_accuracy"] == 1.0
+    assert evaluate_clusters(*situation([0, 0, 1, 1], [0, 1], arrivals=arrivals))["newcomers_accuracy"] == 1.0

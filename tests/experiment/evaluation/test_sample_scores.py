@@ -20,13 +20,13 @@ TRUTH = [[0, 0, 0, 1, 1, 1], [1, 1, 1, 2, 2, 2], [2, 2, 2, 3, 3, 3]]
 
 
 def situation(labels: list[list[int]], **state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
-    """Three sites with the given partitions; classes 1 and 2 are held by two of them."""
+    """Three clients with the given partitions; classes 1 and 2 are held by two of them."""
     clients = [
         Client(i, torch.zeros(6, 2), state={"labels": torch.tensor(own), "models": torch.zeros(2, 1, 1)})
         for i, own in enumerate(labels)
     ]
     nodes = [[site, cluster] for site, own in enumerate(labels) for cluster in range(max(own) + 1)]
-    defaults = {"nodes": nodes, "edges": [[1, 2], [3, 4]], "groups": {"0": [0, 1], "1": [1, 2], "2": [2, 3]}}
+    defaults = {"nodes": nodes, "edges": [[1, 2], [3, 4]], "clusters": {"0": [0, 1], "1": [1, 2], "2": [2, 3]}}
     people = Population(clients, [torch.tensor(own) for own in TRUTH], ["a", "b", "c", "d"])
     return people, LocalFederation(clients), FedCRefState(**{**defaults, **state})
 
@@ -38,54 +38,54 @@ def perfect(**state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
 def test_the_right_result_has_full_marks() -> None:
     metrics = evaluate_fedcref(METHOD, *perfect())
     assert metrics == {
-        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
     }  # fmt: skip
 
 
-def test_accuracy_is_the_mean_over_sites_of_local_clusters() -> None:
+def test_accuracy_is_the_mean_over_clients_of_local_clusters() -> None:
     people, fed, state = situation([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
     assert evaluate_fedcref(METHOD, people, fed, state)["accuracy"] == pytest.approx((1 + 5 / 6 + 1) / 3)
 
 
 def test_wrong_is_the_share_of_associations_between_classes() -> None:
     edges = [[1, 2], [3, 4], [0, 2], [1, 5]]
-    assert evaluate_fedcref(METHOD, *perfect(edges=edges))["wrong"] == 0.5
-    assert evaluate_fedcref(METHOD, *perfect(edges=[]))["wrong"] == 0.0
+    assert evaluate_fedcref(METHOD, *perfect(edges=edges))["false_matches"] == 0.5
+    assert evaluate_fedcref(METHOD, *perfect(edges=[]))["false_matches"] == 0.0
 
 
 def test_associations_are_judged_by_the_partition_they_were_made_of() -> None:
-    """A site that has refined is judged by its partition before; one that rests or was lost, by its present one."""
+    """A client that has refined is judged by its partition before; one that rests or was lost, by its present one."""
     people, fed, state = perfect()
     fed.clients[0].state["previous"] = torch.tensor([1, 1, 1, 0, 0, 0])
-    assert evaluate_fedcref(METHOD, people, fed, state)["wrong"] == 0.0
+    assert evaluate_fedcref(METHOD, people, fed, state)["false_matches"] == 0.0
     del fed.clients[0].state["models"]
-    assert evaluate_fedcref(METHOD, people, fed, state)["wrong"] == 0.5
+    assert evaluate_fedcref(METHOD, people, fed, state)["false_matches"] == 0.5
 
 
-def test_groups_are_compared_over_all_samples_of_known_sites() -> None:
-    one_group = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
-    metrics = evaluate_fedcref(METHOD, *perfect(groups=one_group))
+def test_clusters_are_compared_over_all_samples_of_known_clients() -> None:
+    one_cluster = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
+    metrics = evaluate_fedcref(METHOD, *perfect(clusters=one_cluster))
     assert (metrics["ari"], metrics["nmi"], metrics["accuracy"]) == (0.0, 0.0, 1.0)
-    metrics = evaluate_fedcref(METHOD, *perfect(groups={"1": [0, 1]}))
+    metrics = evaluate_fedcref(METHOD, *perfect(clusters={"1": [0, 1]}))
     assert metrics["ari"] == 1.0
-    assert "ari" not in evaluate_fedcref(METHOD, *perfect(groups={}))
+    assert "ari" not in evaluate_fedcref(METHOD, *perfect(clusters={}))
 
 
-def test_a_site_that_has_not_begun_is_left_out() -> None:
+def test_a_client_that_has_not_begun_is_left_out() -> None:
     people, fed, state = perfect(
-        nodes=[[0, 0], [0, 1], [1, 0], [1, 1]], edges=[[1, 2]], groups={"0": [0, 1], "1": [1, 2]}
+        nodes=[[0, 0], [0, 1], [1, 0], [1, 1]], edges=[[1, 2]], clusters={"0": [0, 1], "1": [1, 2]}
     )
     del fed.clients[2].state["labels"]
     assert evaluate_fedcref(METHOD, people, fed, state) == {
-        "accuracy": 1.0, "wrong": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
     }  # fmt: skip
 
 
-def test_when_no_site_has_begun_there_is_no_accuracy() -> None:
-    people, fed, state = perfect(nodes=[], edges=[], groups={})
+def test_when_no_client_has_begun_there_is_no_accuracy() -> None:
+    people, fed, state = perfect(nodes=[], edges=[], clusters={})
     for client in fed.clients.values():
         del client.state["labels"]
-    assert evaluate_fedcref(METHOD, people, fed, state) == {"wrong": 0.0, "target": 2}
+    assert evaluate_fedcref(METHOD, people, fed, state) == {"false_matches": 0.0, "target": 2}
 
 
 def test_without_a_truth_nothing_is_said() -> None:
@@ -124,23 +124,23 @@ def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
         method.step(fed, method.init(fed))
 
 
-def two_sites(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
-    """Six points on a line at either site, of class 0 below zero and 1 above; a site may have groups of its own."""
+def two_clients(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
+    """Six points on a line at either client, of class 0 below zero and 1 above; a client may have clusters of its own."""
     line = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
     clients = [
-        Client(i, line, state={} if own is None else {"groups": torch.tensor(own)}) for i, own in enumerate(labels)
+        Client(i, line, state={} if own is None else {"clusters": torch.tensor(own)}) for i, own in enumerate(labels)
     ]
     truth = [(line[:, 0] > 0).long() for _ in clients]
     return Population(clients, truth, ["low", "high"]), LocalFederation(clients)
 
 
-def test_samples_are_judged_by_the_groups_of_their_site_or_by_the_present_result() -> None:
+def test_samples_are_judged_by_the_clusters_of_their_client_or_by_the_present_result() -> None:
     state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
-    right = evaluate_samples(KFedMethod(), *two_sites(None, [1, 1, 1, 0, 0, 0]), state)
+    right = evaluate_samples(KFedMethod(), *two_clients(None, [1, 1, 1, 0, 0, 0]), state)
     assert right == {
         "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0, "accuracy": 1.0, "kappas": [1.0, 1.0],
     }  # fmt: skip
-    half = evaluate_samples(KFedMethod(), *two_sites(None, [1, 0, 1, 0, 1, 0]), state)
+    half = evaluate_samples(KFedMethod(), *two_clients(None, [1, 0, 1, 0, 1, 0]), state)
     assert half["kappas"][0] == 1.0
     assert half["kappas"][1] == pytest.approx(1 / 3)
     assert half["accuracy"] == pytest.approx((1 + 4 / 6) / 2)
@@ -148,7 +148,7 @@ def test_samples_are_judged_by_the_groups_of_their_site_or_by_the_present_result
 
 
 def test_without_a_truth_or_a_result_or_the_wish_there_is_nothing_to_judge() -> None:
-    people, fed = two_sites(None, None)
+    people, fed = two_clients(None, None)
     state = CentroidState(centroids=torch.tensor([[2.0], [-2.0]]))
     assert evaluate_samples(KFedMethod(), dataclasses.replace(people, truth=None), fed, state) == {}
     assert evaluate_samples(KFedMethod(), people, fed, state, models_too=False) == {}
@@ -160,7 +160,7 @@ def test_without_a_truth_or_a_result_or_the_wish_there_is_nothing_to_judge() -> 
     assert evaluate_samples(Never(), people, fed, state) == {}
 
 
-def test_methods_that_group_samples_are_judged_by_them() -> None:
+def test_methods_that_cluster_samples_are_judged_by_them() -> None:
     evaluate = evaluator_for(KFedMethod())
     assert evaluate is not None
     assert evaluate.func is evaluate_samples  # type: ignore[attr-defined]

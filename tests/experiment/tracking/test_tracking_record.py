@@ -15,12 +15,12 @@ def line(**entries: Any) -> dict[str, Any]:
 
 
 def test_numbers_of_a_step_have_names_by_kind() -> None:
-    told = line(values={"loss": 0.5, "groups": 3}, metrics={"loss": 0.25})
+    told = line(values={"loss": 0.5, "clusters": 3}, metrics={"loss": 0.25})
     timing = {"step": 3, "seconds": 1.5, "client_seconds": 2.5}
     assert numbers(told, timing) == {
         "metrics/loss": 0.25,
         "values/loss": 0.5,
-        "values/groups": 3.0,
+        "values/clusters": 3.0,
         "clients/answered": 2.0,
         "clients/missing": 1.0,
         "traffic/sent_bytes": 10.0,

@@ -7,13 +7,13 @@ from fedkin.experiment.views.map_views import sample_map
 
 
 def latents(samples: int, width: int = 5) -> LatentSample:
-    groups = torch.arange(samples) % 2
+    clusters = torch.arange(samples) % 2
     noise = torch.randn(samples, width, generator=torch.Generator().manual_seed(0))
-    return LatentSample(noise + 20 * groups[:, None], groups, groups + 1)
+    return LatentSample(noise + 20 * clusters[:, None], clusters, clusters + 1)
 
 
 @pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
-def test_a_map_keeps_groups_apart_and_is_the_same_again(layout, samples):
+def test_a_map_keeps_clusters_apart_and_is_the_same_again(layout, samples):
     drawn = sample_map(latents(samples), layout, ["a", "b", "c"])
     again = sample_map(latents(samples), layout, ["a", "b", "c"])
     assert drawn is not None
@@ -21,8 +21,8 @@ def test_a_map_keeps_groups_apart_and_is_the_same_again(layout, samples):
     assert np.array_equal(drawn.places, again.places)
     assert f"{samples} samples" in drawn.caption
     if samples > 1:
-        middle = [drawn.places[drawn.groups == group].mean(0) for group in (0, 1)]
-        spread = max(np.ptp(drawn.places[drawn.groups == group], axis=0).max() for group in (0, 1))
+        middle = [drawn.places[drawn.clusters == cluster].mean(0) for cluster in (0, 1)]
+        spread = max(np.ptp(drawn.places[drawn.clusters == cluster], axis=0).max() for cluster in (0, 1))
         assert np.linalg.norm(middle[0] - middle[1]) > spread / 2
 
 

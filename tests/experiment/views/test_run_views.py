@@ -6,11 +6,11 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.scenarios.label_skew import LabelSkew, Sites
+from fedkin.data.scenarios.label_skew import LabelSkew, Clients
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.views import view_of
 from fedkin.experiment.views.client_views import _caption
-from pages import client_record, grouped, record, scaling, view
+from pages import client_record, clustered, record, scaling, view
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def config(toy: None) -> Config:
     return load_config("toy", ["scenario.name=toy"])
 
 
-def test_groups_are_counted_per_site(config: Config) -> None:
+def test_clusters_are_counted_per_client(config: Config) -> None:
     table = view(config, torch.zeros(4, 3), scaling("standard", (3,))).table
     assert table is not None
-    assert (table.sites, table.groups, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
+    assert (table.sites, table.clusters, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
 
 
-def test_sites_with_names_are_known_to_graphs_by_their_numbers(config: Config) -> None:
-    clients = [Client(i, torch.rand(2, 2), state={"groups": torch.tensor([0, 1])}) for i in range(2)]
+def test_clients_with_names_are_known_to_graphs_by_their_numbers(config: Config) -> None:
+    clients = [Client(i, torch.rand(2, 2), state={"clusters": torch.tensor([0, 1])}) for i in range(2)]
     table = view_of(config, Population(clients, None, [], [], ["a.csv", "b.csv"]), scaling("none", (2,)), []).table
     assert table is not None
     assert (list(table.sites), list(table.keys)) == (["0 (a.csv)", "1 (b.csv)"], ["0", "1"])
@@ -43,7 +43,7 @@ def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -
 
 
 def test_columns_have_their_names(config: Config) -> None:
-    clients = [Client(0, torch.rand(4, 2), state={"groups": torch.tensor([0, 0, 1, 1])})]
+    clients = [Client(0, torch.rand(4, 2), state={"clusters": torch.tensor([0, 0, 1, 1])})]
     shown = view_of(config, Population(clients, None, [], ["age", "height"]), scaling("none", (2,)), [])
     assert shown.profiles is not None
     assert shown.profiles.features == ["age", "height"]
@@ -53,8 +53,8 @@ def test_a_scenario_knows_its_columns(tmp_path: Path) -> None:
     assert LabelSkew(data="wine").build(0).features[:2] == ["alcohol", "malic_acid"]
     assert LabelSkew(data="digits").build(0).features == []
     (tmp_path / "a.csv").write_text("age,label\n1,x\n")
-    assert Sites(str(tmp_path)).build().features == ["age"]
-    assert Sites([[[1.0]]]).build().features == []
+    assert Clients(str(tmp_path)).build().features == ["age"]
+    assert Clients([[[1.0]]]).build().features == []
 
 
 def test_of_many_columns_those_that_stand_out_are_shown_in_order(config: Config) -> None:
@@ -73,7 +73,7 @@ def test_images_show_mean_and_members_as_they_were(config: Config, channels: int
     scaled = scaling("standard", (channels, 5, 4), mean=0.25, scale=0.5)
     shown = view(config, torch.full((4, channels, 5, 4), 0.5), scaled)
     first, second = shown.pictures
-    assert (first.group, first.size, first.sites, second.group, second.size, second.sites) == (0, 2, 2, 2, 4, 2)
+    assert (first.cluster, first.size, first.sites, second.cluster, second.size, second.sites) == (0, 2, 2, 2, 4, 2)
     assert first.mean.shape == shape
     assert second.members.shape == (4, *shape)
     assert (first.mean == 0.5).all()
@@ -98,11 +98,15 @@ def test_images_beside_unit_by_rounding_stay_as_they_are(config: Config) -> None
 
 def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     records = (
-        record(1, values={"links": 3, "isolated": 4, "clusters": 9}, metrics={"wrong": 0.5, "accuracy": 0.25}),
+        record(
+            1,
+            values={"links": 3, "unmatched": 4, "local_clusters": 9},
+            metrics={"false_matches": 0.5, "accuracy": 0.25},
+        ),
         record(
             2,
-            values={"links": 4, "isolated": 0, "clusters": 8, "cut": None},
-            metrics={"wrong": 0.125, "accuracy": None},
+            values={"links": 4, "unmatched": 0, "local_clusters": 8, "cut": None},
+            metrics={"false_matches": 0.125, "accuracy": None},
             missing={"1": "no reply"},
         ),
     )
@@ -126,13 +130,15 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
         "after the first step 3",
         "",
     ]
-    assert shown.notes[-1] == "Step 2: site 1 was missing (no reply)."
-    assert shown.lead == "3 sites hold 10 samples, which never left them. In 2 steps, 2 groups were found across them."
+    assert shown.notes[-1] == "Step 2: client 1 was missing (no reply)."
+    assert (
+        shown.lead == "3 clients hold 10 samples, which never left them. In 2 steps, 2 clusters were found across them."
+    )
     assert shown.title == "Toy on digits"
 
 
 def test_true_classes_are_told_beside_what_was_found(config: Config) -> None:
-    found = {"groups": 3, "communities": 4}
+    found = {"clusters": 3, "communities": 4}
     shown = view(
         config,
         torch.zeros(4, 3),
@@ -160,7 +166,7 @@ def test_the_first_and_the_last_graph_are_drawn(config: Config) -> None:
     records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, last), (3, last))]
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
     assert [g.title for g in shown.graphs] == ["After step 1", "After step 3"]
-    assert [node.group for node in shown.graphs[0].nodes] == [0, 0, 1, None, 1]
+    assert [node.cluster for node in shown.graphs[0].nodes] == [0, 0, 1, None, 1]
     assert [tuple(node)[:3] for node in shown.graphs[1].nodes] == [("0", 0, 5), ("1", 0, 6)]
     assert shown.graphs[0].caption == "2 communities, each numbered by size in each drawing; 1 local cluster alone."
     assert shown.graphs[1].caption == "1 community, each numbered by size in each drawing; none alone."
@@ -176,44 +182,44 @@ def test_one_step_is_one_graph(config: Config) -> None:
     assert len(shown.graphs) == 1
 
 
-def test_communities_have_the_number_of_the_group_they_became(config: Config) -> None:
-    nodes = [[site, cluster, 10] for site in range(4) for cluster in range(2)]  # position is 2 * site + cluster
+def test_communities_have_the_number_of_the_cluster_they_became(config: Config) -> None:
+    nodes = [[site, cluster, 10] for site in range(4) for cluster in range(2)]  # position is 2 * client + cluster
     first = graph(
         nodes, [[0, 2], [1, 3], [4, 6], [5, 7]],
-        groups=[0, 1, 2, None],
+        clusters=[0, 1, 2, None],
         next={"0": [1, 0], "1": [1, 0], "2": [2], "3": [2, 0]},
     )  # fmt: skip
     middle = graph(
         [[0, 0, 10], [0, 1, 10], [1, 0, 10], [1, 1, 3], [2, 0, 20], [3, 0, 10], [3, 1, 10]],
         [[4, 5], [1, 3, 6], [0, 2]],
-        groups=[0, 1, 2],
+        clusters=[0, 1, 2],
         next={"0": [1, 2], "1": [1, 2], "2": [0], "3": [0, 1]},
     )
     nodes = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1], [2, 0, 1], [3, 0, 1], [3, 1, 1]]
-    last = graph(nodes, [[0, 2, 6], [4, 5], [1, 3]], groups=[0, 1, 2], next={})
+    last = graph(nodes, [[0, 2, 6], [4, 5], [1, 3]], clusters=[0, 1, 2], next={})
     records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, middle), (3, last))]
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
-    assert [node.group for node in shown.graphs[1].nodes] == [0, 2, 0, 2, 1, 1, 0]
-    # Group 0 of the first went into the middle's second community, whose group 1 went into the last one's first.
-    assert [node.group for node in shown.graphs[0].nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
-    assert "the number of the group it became" in shown.graphs[0].caption
+    assert [node.cluster for node in shown.graphs[1].nodes] == [0, 2, 0, 2, 1, 1, 0]
+    # Cluster 0 of the first went into the middle's second community, whose cluster 1 went into the last one's first.
+    assert [node.cluster for node in shown.graphs[0].nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
+    assert "the number of the cluster it became" in shown.graphs[0].caption
 
 
-def test_groups_of_clients_are_shown_by_round(config: Config) -> None:
-    shown = grouped(
+def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
+    shown = clustered(
         config,
         client_record(1, [-1, 0, 0, 0], [None, 0.1, 0.2, 0.3]),
         client_record(2, [-1, 1, 0, 1], [None, 0.5, 0.6, 0.7]),
-        groups=[0, 27, 1, 2],
+        clusters=[0, 27, 1, 2],
     )
     assert shown.clients is not None
     assert (shown.clients.clients, shown.clients.steps) == (["0", "1", "2", "3"], [1, 2])
-    assert shown.clients.groups.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
+    assert shown.clients.clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
     assert shown.clients.hidden == ["A", "BB", "B", "C"]
     assert shown.clients.scores == pytest.approx({0: 0.6, 1: 0.6})
-    assert shown.clients.caption.startswith("After round 2: 2 groups of 1 and 2 clients, 1 client not known yet.")
+    assert shown.clients.caption.startswith("After round 2: 2 clusters of 1 and 2 clients, 1 client not known yet.")
     assert shown.lead == (
-        "4 sites hold 20 samples, which never left them. In 2 rounds, 2 groups of clients were found."
+        "4 clients hold 20 samples, which never left them. In 2 rounds, 2 clusters of clients were found."
     )
     assert "no method sees them" in shown.notes[0]
     spread = next(curve for curve in shown.curves if curve.title == "Accuracy across clients")
@@ -223,63 +229,63 @@ def test_groups_of_clients_are_shown_by_round(config: Config) -> None:
 
 
 def test_one_model_for_all_is_told_so(config: Config) -> None:
-    shown = grouped(config, client_record(1, [0, 0, 0, 0]))
+    shown = clustered(config, client_record(1, [0, 0, 0, 0]))
     assert shown.lead.endswith("In 1 round, one model was trained for all of them.")
     assert shown.clients is not None
     assert (shown.clients.hidden, shown.clients.scores) == ([], {})
-    assert shown.clients.caption == "After round 1: 1 group of 4 clients."
+    assert shown.clients.caption == "After round 1: 1 cluster of 4 clients."
 
 
 def test_a_model_for_each_is_told_so(config: Config) -> None:
-    shown = grouped(config, client_record(1, [0, 1, 2, 3]))
+    shown = clustered(config, client_record(1, [0, 1, 2, 3]))
     assert shown.lead.endswith("In 1 round, each of them trained a model of its own.")
 
 
-def test_groups_that_nobody_knows_yet_are_none(config: Config) -> None:
-    shown = grouped(config, client_record(1, [-1] * 4))
+def test_clusters_that_nobody_knows_yet_are_none(config: Config) -> None:
+    shown = clustered(config, client_record(1, [-1] * 4))
     assert shown.lead.endswith("So far: 1 round.")
 
 
-def test_runs_without_groups_of_clients_show_none(config: Config) -> None:
+def test_runs_without_clusters_of_clients_show_none(config: Config) -> None:
     assert view(config, torch.zeros(4, 3), scaling("none", (3,)), record(1)).clients is None
 
 
 @pytest.mark.parametrize(("fired", "told"), [((False, True), "round 2"), ((False, False), "not yet")])
 def test_the_trigger_is_a_headline(config: Config, fired: tuple[bool, bool], told: str) -> None:
     records = [client_record(step, [0, 0, 1, 1], fired=on) for step, on in enumerate(fired, start=1)]
-    assert ("Groups formed", told) in [row[:2] for row in grouped(config, *records).summary]
+    assert ("Clusters formed", told) in [row[:2] for row in clustered(config, *records).summary]
 
 
-def test_missing_sites_are_told_by_reason(config: Config) -> None:
+def test_missing_clients_are_told_by_reason(config: Config) -> None:
     missing = {str(i): "no reply" for i in range(15)} | {"20": "'x' is not finite"}
-    assert grouped(config, record(3, missing=missing)).notes == [
-        "Step 3: sites 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
-        "Step 3: site 20 was missing ('x' is not finite).",
+    assert clustered(config, record(3, missing=missing)).notes == [
+        "Step 3: clients 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
+        "Step 3: client 20 was missing ('x' is not finite).",
     ]
 
 
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        ([0, 0, 1, 1], "2 groups of 2 clients each."),
-        ([0, 1, 2, 3], "4 groups of 1 client each."),
-        ([0, 1, 1, 1], "2 groups of 1 and 3 clients."),
-        ([0, 1, 2, 2], "3 groups of 1, 1 and 2 clients."),
-        ([-1, -1, -1, -1], "0 groups, 4 clients not known yet."),
+        ([0, 0, 1, 1], "2 clusters of 2 clients each."),
+        ([0, 1, 2, 3], "4 clusters of 1 client each."),
+        ([0, 1, 1, 1], "2 clusters of 1 and 3 clients."),
+        ([0, 1, 2, 2], "3 clusters of 1, 1 and 2 clients."),
+        ([-1, -1, -1, -1], "0 clusters, 4 clients not known yet."),
     ],
 )
-def test_sizes_of_groups_are_told(labels: list[int], told: str) -> None:
+def test_sizes_of_clusters_are_told(labels: list[int], told: str) -> None:
     assert _caption("round 1", labels, False, False) == f"After round 1: {told}"
 
 
-def test_sizes_of_many_groups_are_told_by_their_range() -> None:
-    assert _caption("round 1", [0, *range(20)], False, False) == "After round 1: 20 groups of 1 to 2 clients."
+def test_sizes_of_many_clusters_are_told_by_their_range() -> None:
+    assert _caption("round 1", [0, *range(20)], False, False) == "After round 1: 20 clusters of 1 to 2 clients."
 
 
 @pytest.mark.parametrize(
     ("reach", "row"),
     [
-        (0.5, ("Reached personal accuracy 0.5", "round 2", "after 12 B to the sites and from them")),
+        (0.5, ("Reached personal accuracy 0.5", "round 2", "after 12 B to the clients and from them")),
         (0.9, ("Reached personal accuracy 0.9", "no", "not in 3 rounds")),
     ],
 )
@@ -289,11 +295,11 @@ def test_a_target_is_told(toy: None, reach: float, row: tuple[str, str, str]) ->
         record(step, values={"labels": [0, 0, 1, 1]}, metrics={"personal_accuracy": 0.3 * step - 0.1})
         for step in (1, 2, 3)
     ]
-    assert row in grouped(load_config("toy", settings), *records).summary
+    assert row in clustered(load_config("toy", settings), *records).summary
 
 
 def test_without_a_target_none_is_told(config: Config) -> None:
-    shown = grouped(config, client_record(1, [0, 0, 1, 1]))
+    shown = clustered(config, client_record(1, [0, 0, 1, 1]))
     assert not any(label.startswith("Reached") for label, *_ in shown.summary)
 
 
@@ -307,7 +313,7 @@ def test_numbers_that_are_not_told_in_every_round_have_unbroken_curves(config: C
         )
         for step in range(1, 6)
     ]
-    shown = grouped(config, *records)
+    shown = clustered(config, *records)
     curve = next(curve for curve in shown.curves if curve.title == "Personal accuracy")
     assert (curve.x, curve.series) == ([2, 4], {"Personal accuracy": [0.5, 0.75]})
     label, value, text = shown.summary[0]

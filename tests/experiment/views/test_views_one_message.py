@@ -1,4 +1,4 @@
-"""What a page shows of runs that group clients by one message: how, in which phase, and who changed."""
+"""What a page shows of runs that cluster clients by one message: how, in which phase, and who changed."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from fedkin.data.population import Drift, Population
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.views import view_of
 from fedkin.report import RunView
-from pages import client_record, grouped, record, scaling
+from pages import client_record, clustered, record, scaling
 
 
 @pytest.fixture
@@ -17,19 +17,19 @@ def config(toy: None) -> Config:
 
 
 def embedded(step: int, **changes: object) -> dict:
-    """The record of an embedding step: 2 groups of 2 clients, by 200 bits each."""
+    """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
     told = {
         "mode": "gap", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
         "bits": 200, "flip": 0.1, "epsilon_bit": 2.1972, "epsilon": 439.44,
     }  # fmt: skip
-    values = {"labels": [0, 0, 1, 1], "groups": 2, "phase": "embedding", "grouping": told | changes}
+    values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": told | changes}
     return record(step, values=values) | {"answered": [0, 1, 2, 3]}
 
 
-def test_how_groups_were_found_is_told_and_drawn(config: Config) -> None:
-    shown = grouped(config, embedded(1))
+def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
+    shown = clustered(config, embedded(1))
     assert shown.findings[0] == (
-        "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 groups."
+        "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
     )
     assert shown.findings[1].startswith(
         "Privacy: epsilon 2.2 for one bit, 439 for a whole message, which for a whole message is no meaningful "
@@ -43,26 +43,26 @@ def test_how_groups_were_found_is_told_and_drawn(config: Config) -> None:
 @pytest.mark.parametrize(
     ("changes", "told", "bars"),
     [
-        ({"separable": False, "cut": None}, "nothing to separate, one group.", 1),
-        ({"separable": False, "cut": None, "heights": []}, "too few for two groups, so there is one.", 0),
+        ({"separable": False, "cut": None}, "nothing to separate, one cluster.", 1),
+        ({"separable": False, "cut": None, "heights": []}, "too few for two clusters, so there is one.", 0),
         (
             {"flip": [0.05, 0.2]},
-            "every bit flipped with a probability that the client chose, 0.05 to 0.2: 2 groups.",
+            "every bit flipped with a probability that the client chose, 0.05 to 0.2: 2 clusters.",
             1,
         ),
-        ({"flip": 0.0}, "no bit flipped: 2 groups.", 1),
+        ({"flip": 0.0}, "no bit flipped: 2 clusters.", 1),
     ],
 )
 def test_what_messages_gave_is_told(config: Config, changes: dict, told: str, bars: int) -> None:
-    shown = grouped(config, embedded(1, **changes))
+    shown = clustered(config, embedded(1, **changes))
     assert shown.findings[0].endswith(told)
     assert len(shown.bars) == bars
 
 
 def test_merges_that_part_off_a_few_are_told(config: Config) -> None:
-    [bars] = grouped(config, embedded(1, heights=[9.0, 8.0, 1.0])).bars
+    [bars] = clustered(config, embedded(1, heights=[9.0, 8.0, 1.0])).bars
     assert sum(bars.strong) == 2
-    assert "part off fewer clients than a group needs" in bars.caption
+    assert "part off fewer clients than a cluster needs" in bars.caption
 
 
 @pytest.mark.parametrize(
@@ -75,26 +75,26 @@ def test_merges_that_part_off_a_few_are_told(config: Config) -> None:
     ],
 )
 def test_privacy_is_told_for_what_it_is(config: Config, changes: dict, told: str) -> None:
-    assert told in grouped(config, embedded(1, **changes)).findings[1]
+    assert told in clustered(config, embedded(1, **changes)).findings[1]
 
 
-def test_groups_by_k_means_are_told_with_their_silhouettes(config: Config) -> None:
+def test_clusters_by_k_means_are_told_with_their_silhouettes(config: Config) -> None:
     found = embedded(1)
-    found["values"]["grouping"] = {"mode": "k-means", "silhouettes": {"10": 0.5, "2": 0.75, "3": -0.25}}
-    shown = grouped(config, found)
+    found["values"]["clustering"] = {"mode": "k-means", "silhouettes": {"10": 0.5, "2": 0.75, "3": -0.25}}
+    shown = clustered(config, found)
     assert shown.findings == [
-        "In step 1, 4 clients sent one message each: 2 groups, by k-means.",
+        "In step 1, 4 clients sent one message each: 2 clusters, by k-means.",
         "The messages were sent as they are, with nothing to protect them; see docs/privacy.md.",
     ]
     [bars] = shown.bars
     assert (bars.names, bars.values, bars.strong) == (["2", "3", "10"], [0.75, -0.25, 0.5], [True, False, False])
-    found["values"]["grouping"]["silhouettes"] = {"2": 0.75}
-    assert grouped(config, found).bars == []
+    found["values"]["clustering"]["silhouettes"] = {"2": 0.75}
+    assert clustered(config, found).bars == []
 
 
 def phase_record(step: int, phase: str, labels: list[int], **changes: object) -> dict:
-    groups = len({label for label in labels if label >= 0})
-    return record(step, values={"labels": labels, "groups": groups, "phase": phase, "loss": None, **changes})
+    clusters = len({label for label in labels if label >= 0})
+    return record(step, values={"labels": labels, "clusters": clusters, "phase": phase, "loss": None, **changes})
 
 
 def test_steps_of_a_run_with_phases_are_told_apart(toy: None) -> None:
@@ -108,9 +108,9 @@ def test_steps_of_a_run_with_phases_are_told_apart(toy: None) -> None:
     ]
     for line, accuracy in zip(records[2:], (0.1, 0.4, 0.6), strict=True):
         line["metrics"]["personal_accuracy"] = accuracy
-    shown = grouped(config, *records)
+    shown = clustered(config, *records)
     assert shown.lead.endswith(
-        "In 5 steps (2 of pre-training, 1 of embedding and 2 of training), 2 groups of clients were found."
+        "In 5 steps (2 of pre-training, 1 of embedding and 2 of training), 2 clusters of clients were found."
     )
     curves = {curve.title: list(curve.x) for curve in shown.curves}
     assert (curves["Training loss"], curves["Reconstruction error"]) == ([4, 5], [1, 2])
@@ -119,22 +119,22 @@ def test_steps_of_a_run_with_phases_are_told_apart(toy: None) -> None:
     assert shown.timeline.bands == [("pre-training", 1, 2), ("embedding", 3, 3), ("training", 4, 5)]
     assert shown.timeline.caption == "Steps 1 to 2: pre-training; step 3: embedding; steps 4 to 5: training."
     assert shown.clients is not None
-    assert shown.clients.caption.startswith("After step 5: 2 groups")
+    assert shown.clients.caption.startswith("After step 5: 2 clusters")
     row = (
         "Reached personal accuracy 0.5",
         "step 5",
-        "2 rounds of training until then; after 30 B to the sites and from them",
+        "2 rounds of training until then; after 30 B to the clients and from them",
     )
     assert row in shown.summary
-    assert ("Groups found", "2", "over all sites together") in shown.summary
+    assert ("Clusters found", "2", "over all clients together") in shown.summary
     records[4]["metrics"]["personal_accuracy"] = 0.45
-    assert ("Reached personal accuracy 0.5", "no", "not in 2 rounds of training") in grouped(config, *records).summary
+    assert ("Reached personal accuracy 0.5", "no", "not in 2 rounds of training") in clustered(config, *records).summary
 
 
-def test_groups_without_any_training_are_not_called_models(config: Config) -> None:
+def test_clusters_without_any_training_are_not_called_models(config: Config) -> None:
     found = embedded(1, separable=False)
-    found["values"] |= {"labels": [0] * 4, "groups": 1}
-    assert grouped(config, found).lead.endswith("In 1 step (1 of embedding), 1 group of clients was found.")
+    found["values"] |= {"labels": [0] * 4, "clusters": 1}
+    assert clustered(config, found).lead.endswith("In 1 step (1 of embedding), 1 cluster of clients was found.")
 
 
 def changing(*records: dict, names: list[str] | None = None) -> RunView:
@@ -157,25 +157,25 @@ def test_what_happened_to_whom_is_told_in_order() -> None:
     assert [tuple(change) for change in shown.changes] == [
         (2, "data changed", ["1", "2"], None, None),
         (2, "joined the federation", ["3"], None, None),
-        (2, "got a first group", ["3"], None, 1),
-        (3, "went to another group", ["1"], 0, 1),
-        (3, "founded a group", ["0"], 0, 2),
-        (3, "founded a group", ["2"], 1, 2),
-        (4, "went to another group", ["1"], 1, 0),
-        (4, "went to another group", ["2"], 2, 0),
+        (2, "got a first cluster", ["3"], None, 1),
+        (3, "went to another cluster", ["1"], 0, 1),
+        (3, "founded a cluster", ["0"], 0, 2),
+        (3, "founded a cluster", ["2"], 1, 2),
+        (4, "went to another cluster", ["1"], 1, 0),
+        (4, "went to another cluster", ["2"], 2, 0),
     ]
     assert [tuple(mark) for mark in shown.timeline.marks] == [
         (2, "2 clients: data changed", False),
         (2, "1 client: joined the federation", False),
-        (3, "1 client: went to another group", True),
-        (3, "2 clients: founded a group", True),
-        (4, "2 clients: went to another group", True),
+        (3, "1 client: went to another cluster", True),
+        (3, "2 clients: founded a cluster", True),
+        (4, "2 clients: went to another cluster", True),
     ]
     assert shown.timeline.caption == (
         "Steps 1 to 4: training. Solid vertical line: clients whose data changed, in step 2. "
         "Solid vertical line: clients that joined the federation, in step 2. "
-        "Dashed vertical line: clients that went to another group, in steps 3 and 4. "
-        "Dashed vertical line: clients that founded a group, in step 3."
+        "Dashed vertical line: clients that went to another cluster, in steps 3 and 4. "
+        "Dashed vertical line: clients that founded a cluster, in step 3."
     )
 
 
@@ -189,5 +189,5 @@ def test_changes_name_clients_as_they_call_themselves() -> None:
 
 
 def test_a_method_may_mean_something_else_by_a_name(config: Config) -> None:
-    shown = grouped(config, client_record(1, [0, 0, 1, 1], moved=0.5, founded=2, newcomers=None, grouping="tight"))
+    shown = clustered(config, client_record(1, [0, 0, 1, 1], moved=0.5, founded=2, newcomers=None, clustering="tight"))
     assert (shown.changes, shown.findings) == ([], [])

@@ -38,14 +38,14 @@ def test_the_record_of_a_round():
     assert record.missing == {4: "no reply"}
     assert record.values == {
         "loss": 2.0,
-        "groups": 2,
+        "clusters": 2,
         "sizes": [2, 0, 2],
         "labels": [0, 2, 2, -1, 0],
         "losses": {"2": 1.0, "0": 3.0},
         "temperature": 0.5,
     }
     empty = round_record(fed, {}, torch.full((5,), -1))
-    assert (empty.values["loss"], empty.values["groups"], empty.values["sizes"]) == (None, 0, [])
+    assert (empty.values["loss"], empty.values["clusters"], empty.values["sizes"]) == (None, 0, [])
 
 
 @pytest.mark.parametrize(("participation", "count"), [(1.0, 7), (0.5, 4), (0.3, 2), (0.001, 1)])
@@ -67,13 +67,13 @@ def test_clients_train_as_the_method_was_told():
 
 def test_labels_are_needed():
     sites = [planted.client(0), Client(1, torch.zeros(4, 6))]
-    with pytest.raises(FedkinError, match="Site 1 has no labels, which FedAvg needs"):
+    with pytest.raises(FedkinError, match="Client 1 has no labels, which FedAvg needs"):
         FedAvgMethod(module="planted:linear").init(federation(sites))
 
 
 def test_all_samples_need_one_shape():
     sites = [planted.client(0), Client(1, torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))]
-    with pytest.raises(FedkinError, match=r"Samples of site 1 have shape \(5,\), those of site 0 \(6,\)"):
+    with pytest.raises(FedkinError, match=r"Samples of client 1 have shape \(5,\), those of client 0 \(6,\)"):
         FedAvgMethod(module="planted:linear").init(federation(sites))
 
 
@@ -105,7 +105,7 @@ def test_training_does_not_depend_on_who_trains_beside_whom():
     assert torch.equal(*ends)
 
 
-def test_a_client_is_served_by_its_groups_model_or_the_first():
+def test_a_client_is_served_by_its_clusters_model_or_the_first():
     result = {"models": torch.tensor([[1.0], [2.0]]), "labels": torch.tensor([1, 0, -1])}
     assert [float(ClientMethod.model_of(result, client)) for client in range(3)] == [2.0, 1.0, 1.0]
 

@@ -1,4 +1,4 @@
-"""What every method that groups clients promises, whatever its algorithm."""
+"""What every method that clusters clients promises, whatever its algorithm."""
 
 from typing import Any
 
@@ -31,8 +31,10 @@ def method_of(name: str) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkeypatch: pytest.MonkeyPatch):
     """Whatever a client sends once all have begun, the others go on."""
-    groups = [0, 1, 0, 1, 0, 1]
-    clients = pictures.clients(groups) if name in ("embedding", "ladd") else planted.clients(groups, planted.OPPOSITE)
+    clusters = [0, 1, 0, 1, 0, 1]
+    clients = (
+        pictures.clients(clusters) if name in ("embedding", "ladd") else planted.clients(clusters, planted.OPPOSITE)
+    )
     fed, method = LocalFederation(clients, workers=1), method_of(name)
     state, missing = method.init(fed), set()
     spoiled.by(1, spoil, monkeypatch)

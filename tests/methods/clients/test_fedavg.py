@@ -10,7 +10,7 @@ ONE_ROUND = planted.FULL_BATCH | {"rounds": 1}
 
 
 def update(done: planted.Run, site: int) -> torch.Tensor:
-    """The update that a site owes in the first round."""
+    """The update that a client owes in the first round."""
     start, client = done.states[0], done.fed.clients[site]
     return -0.5 * planted.slope(start.module, start.models[0], client.x, client.y)
 
@@ -96,10 +96,10 @@ def test_lost_clients_are_no_accident(method):
     planted.outlives_losses(method)
 
 
-def test_all_clients_are_one_group():
+def test_all_clients_are_one_cluster():
     done = planted.run(FedAvgMethod(**ONE_ROUND), planted.clients([0, 1, 2]))
     assert done.labels == [0, 0, 0]
-    assert done.result["n_groups"] == 1
+    assert done.result["n_clusters"] == 1
     assert FedAvgMethod.assign(done.result, done.fed.clients[0]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Clustering by gradient and loss: equations 1-7 by hand, and what is done about empty groups."""
+"""Clustering by gradient and loss: equations 1-7 by hand, and what is done about empty clusters."""
 
 import pytest
 import torch
@@ -87,16 +87,16 @@ def test_a_round_is_told_by_hand():
             slopes = torch.stack([planted.slope(before.module, one, client.x, client.y) for one in before.models])
             judged = torch.tensor(planted.losses(before.module, before.models, client.x, client.y))
             lengths = (slopes.norm(dim=1) * before.moves.norm(dim=1)).clamp_min(1e-30)
-            group = int((0.4 * -(slopes * before.moves).sum(1) / lengths - 0.6 * judged).argmax())
-            assert group == int(after.labels[client.id])
-            sums[group] -= 0.5 * slopes[group]
-            counts[group] += 1
+            cluster = int((0.4 * -(slopes * before.moves).sum(1) / lengths - 0.6 * judged).argmax())
+            assert cluster == int(after.labels[client.id])
+            sums[cluster] -= 0.5 * slopes[cluster]
+            counts[cluster] += 1
         moves = sums / counts.clamp_min(1)
         assert torch.allclose(after.moves, moves, atol=1e-6)
         assert torch.allclose(after.models, before.models + moves, atol=1e-6)
 
 
-def test_planted_groups_are_found_and_the_printed_sign_drives_them_from_their_models():
+def test_planted_clusters_are_found_and_the_printed_sign_drives_them_from_their_models():
     found = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.5), sites(), seed=1)
     assert planted.same_partition(found.labels, GROUPS)
     printed = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.9, sign="printed"), sites(), seed=1)
@@ -112,19 +112,19 @@ def test_without_similarity_the_least_loss_decides(seed):
             assert judged.index(min(judged)) == int(after.labels[client.id])
 
 
-def test_a_group_that_nobody_chose_is_given_a_client_in_the_same_exchange():
+def test_a_cluster_that_nobody_chose_is_given_a_client_in_the_same_exchange():
     settings = planted.FULL_BATCH | {"n_clusters": 5, "rounds": 4}
     alike = planted.clients([0] * 8)
     kept = planted.run(GradientLossMethod(**settings, empty="keep"), alike)
     assert any(len(set(state.labels.tolist())) < 5 for state in kept.states[1:])
     filled = planted.run(GradientLossMethod(**settings), alike)
     assert filled.exchanges == [1] * 4
-    assert any(values["groups"] < 5 for values in filled.values)
+    assert any(values["clusters"] < 5 for values in filled.values)
     for before, after in zip(filled.states, filled.states[1:], strict=False):
         assert bool(((after.models - before.models).norm(dim=1) > 0).all())
 
 
-def test_a_stand_in_trains_the_group_it_stands_in_for_and_stays_in_its_own():
+def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
     settings = planted.FULL_BATCH | {"n_clusters": 3, "rounds": 1}
     sites = [planted.client(0), planted.client(1), planted.client(2)]
     method, chosen = (
@@ -137,31 +137,31 @@ def test_a_stand_in_trains_the_group_it_stands_in_for_and_stays_in_its_own():
     assert done.labels == done.values[0]["labels"] == chosen
     stand_ins = method._stand_ins(done.fed, start, [0, 1, 2])
     assert sorted(stand_ins.values()) == [0, 1, 2]
-    for client, group in stand_ins.items():
+    for client, cluster in stand_ins.items():
         site = done.fed.clients[client]
-        slope = planted.slope(start.module, start.models[group], site.x, site.y)
-        assert torch.allclose(end.models[group], start.models[group] - 0.5 * slope, atol=1e-6)
+        slope = planted.slope(start.module, start.models[cluster], site.x, site.y)
+        assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * slope, atol=1e-6)
 
 
-def test_a_group_whose_clients_were_not_asked_is_not_empty():
+def test_a_cluster_whose_clients_were_not_asked_is_not_empty():
     settings = SETTINGS | {"rounds": 30}
     state = planted.run(GradientLossMethod(**settings), sites(), seed=1).states[8]
     assert planted.same_partition(state.labels.tolist(), GROUPS)
     few = [GradientLossMethod(**settings, participation=0.25, empty=empty) for empty in ("reassign", "keep")]
-    of_one_group = 0
+    of_one_cluster = 0
     for _ in range(8):
         (after, record), (other, _) = (method.step(LocalFederation(sites(), seed=1), state) for method in few)
         assert torch.equal(after.models, other.models)
-        of_one_group += len({GROUPS[client] for client in record.answered}) == 1
+        of_one_cluster += len({GROUPS[client] for client in record.answered}) == 1
         state = after
-    assert of_one_group > 0
+    assert of_one_cluster > 0
 
 
-@pytest.mark.parametrize(("groups", "asked"), [([0, 0], 1.0), ([0] * 8, 0.5)])
-def test_fewer_clients_than_groups_train_what_they_choose(groups, asked):
+@pytest.mark.parametrize(("clusters", "asked"), [([0, 0], 1.0), ([0] * 8, 0.5)])
+def test_fewer_clients_than_clusters_train_what_they_choose(clusters, asked):
     settings = planted.FULL_BATCH | {"n_clusters": 5, "rounds": 3, "participation": asked}
     one, other = (
-        planted.run(GradientLossMethod(**settings, empty=empty), planted.clients(groups))
+        planted.run(GradientLossMethod(**settings, empty=empty), planted.clients(clusters))
         for empty in ("reassign", "keep")
     )
     assert torch.equal(one.states[-1].models, other.states[-1].models)
@@ -179,7 +179,7 @@ def test_a_model_that_has_diverged_is_nobodys_choice():
     assert not torch.equal(after.models[1], state.models[1])
 
 
-def test_nobody_stands_in_where_every_group_has_a_client():
+def test_nobody_stands_in_where_every_cluster_has_a_client():
     settings = SETTINGS | {"rounds": 3}
     one = planted.run(GradientLossMethod(**settings, empty="reassign"), sites(), seed=1)
     other = planted.run(GradientLossMethod(**settings, empty="keep"), sites(), seed=1)
@@ -197,7 +197,7 @@ def test_updates_count_the_same_unless_told_otherwise():
     assert torch.allclose(done.states[1].moves[0], -0.5 * (slopes[0] + slopes[1]) / 2, atol=1e-6)
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 5, 1, 6, 2, 4]
     method = GradientLossMethod(**SETTINGS, rounds=5, empty="keep")
     one, other = planted.run(method, sites()), planted.run(method, planted.permuted(sites(), order))
@@ -217,8 +217,8 @@ def test_lost_clients_are_no_accident(options):
     planted.outlives_losses(GradientLossMethod, n_clusters=3, **options)
 
 
-def test_a_newcomer_joins_the_group_whose_model_fits():
+def test_a_newcomer_joins_the_cluster_whose_model_fits():
     done = planted.run(GradientLossMethod(**SETTINGS, rounds=15), sites(), seed=1)
-    for group in (0, 1):
-        new = planted.client(50 + group, planted.OPPOSITE[group])
-        assert GradientLossMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]
+    for cluster in (0, 1):
+        new = planted.client(50 + cluster, planted.OPPOSITE[cluster])
+        assert GradientLossMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]

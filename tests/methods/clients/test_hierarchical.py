@@ -40,17 +40,17 @@ def test_distances_are_those_of_their_names(distance, first_row):
 def test_the_tree_is_cut_at_the_height_told():
     line = torch.tensor([0.0, 1.0, 10.0, 12.0, 40.0])
     distances = (line[:, None] - line).abs().double()
-    groups = {height: len(set(cut(distances, "single", height))) for height in (0.5, 1.0, 2.0, 9.0, 28.0)}
-    assert groups == {0.5: 5, 1.0: 4, 2.0: 3, 9.0: 2, 28.0: 1}
+    clusters = {height: len(set(cut(distances, "single", height))) for height in (0.5, 1.0, 2.0, 9.0, 28.0)}
+    assert clusters == {0.5: 5, 1.0: 4, 2.0: 3, 9.0: 2, 28.0: 1}
     assert len(set(cut(distances, "complete", 9.0))) == 3  # the two pairs are 12 apart at most, 9 at least
     assert cut(distances[:1, :1], "average", 1.0) == [0]
 
 
 @pytest.mark.parametrize("linkage", ["average", "complete", "single"])
-def test_planted_groups_are_found_in_the_round_told_and_kept(linkage):
+def test_planted_clusters_are_found_in_the_round_told_and_kept(linkage):
     done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), sites())
     assert [values["fired"] for values in done.values] == [False] * 3 + [True] + [False] * 4
-    assert [values["groups"] for values in done.values] == [1] * 3 + [2] * 5
+    assert [values["clusters"] for values in done.values] == [1] * 3 + [2] * 5
     assert planted.same_partition(done.labels, GROUPS)
     assert done.exchanges == [1] * 8
 
@@ -81,7 +81,7 @@ def test_a_round_that_never_comes_is_refused():
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
-def test_similarities_taken_for_distances_group_those_least_alike(threshold):
+def test_similarities_taken_for_distances_cluster_those_least_alike(threshold):
     right = planted.run(HierarchicalMethod(**SETTINGS), sites())
     assert adjusted_rand_score(GROUPS, right.labels) == 1.0
     mistaken = HierarchicalMethod(**SETTINGS, distance="similarity", threshold=threshold)
@@ -99,21 +99,21 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     assert float(distances[0, 1]) == pytest.approx(-0.6)
 
 
-def test_the_groups_models_move_by_the_same_updates():
+def test_the_clusters_models_move_by_the_same_updates():
     settings = planted.FULL_BATCH | {"rounds": 3, "clustering_round": 3}
     done = planted.run(HierarchicalMethod(**settings, threshold=0.5), sites())
     before, after = done.states[-2:]
     assert len(after.models) > 1
-    for group in range(len(after.models)):
+    for cluster in range(len(after.models)):
         steps = [
             -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
             for client in done.fed.clients.values()
-            if int(after.labels[client.id]) == group
+            if int(after.labels[client.id]) == cluster
         ]
-        assert torch.allclose(after.models[group] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
+        assert torch.allclose(after.models[cluster] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 5, 1, 6, 2, 4]
     one = planted.run(HierarchicalMethod(**SETTINGS), sites())
     other = planted.run(HierarchicalMethod(**SETTINGS), planted.permuted(sites(), order))
@@ -133,6 +133,6 @@ def test_lost_clients_are_no_accident():
 
 def test_newcomers_join_by_their_updates():
     done = planted.run(HierarchicalMethod(**SETTINGS), sites())
-    for group in (0, 1):
-        new = planted.client(60 + group, planted.OPPOSITE[group])
-        assert HierarchicalMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]
+    for cluster in (0, 1):
+        new = planted.client(60 + cluster, planted.OPPOSITE[cluster])
+        assert HierarchicalMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]

@@ -1,4 +1,4 @@
-"""IFCA: who is in which group is a matter of loss, and a round is one exchange."""
+"""IFCA: who is in which cluster is a matter of loss, and a round is one exchange."""
 
 import pytest
 import torch
@@ -19,16 +19,16 @@ def sites(samples: int = 24) -> list[planted.Client]:
     return planted.clients(GROUPS, planted.OPPOSITE, samples)
 
 
-def members(done: planted.Run, group: int, at: int = 1) -> list[planted.Client]:
+def members(done: planted.Run, cluster: int, at: int = 1) -> list[planted.Client]:
     labels = done.states[at].labels.tolist()
-    return [client for client in done.fed.clients.values() if labels[client.id] == group]
+    return [client for client in done.fed.clients.values() if labels[client.id] == cluster]
 
 
 def step_of(done: planted.Run, client: planted.Client) -> torch.Tensor:
     """A client's step in the first round, on all of its data."""
     start = done.states[0]
-    group = int(done.states[1].labels[client.id])
-    return -0.5 * planted.slope(start.module, start.models[group], client.x, client.y)
+    cluster = int(done.states[1].labels[client.id])
+    return -0.5 * planted.slope(start.module, start.models[cluster], client.x, client.y)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -40,11 +40,11 @@ def test_clients_choose_the_model_of_least_loss(seed):
         assert judged.index(min(judged)) == done.labels[client.id]
 
 
-def test_nobody_is_in_a_group_before_the_first_round():
+def test_nobody_is_in_a_cluster_before_the_first_round():
     assert planted.run(IFCAMethod(**ONE_ROUND), sites()).states[0].labels.tolist() == [-1] * 8
 
 
-def test_planted_groups_are_found():
+def test_planted_clusters_are_found():
     done = planted.run(IFCAMethod(**(planted.LEARNING | {"n_clusters": 2, "rounds": 5})), sites(), seed=1)
     assert planted.same_partition(done.labels, GROUPS)
     for client in done.fed.clients.values():
@@ -56,23 +56,23 @@ def test_a_round_is_one_exchange():
     assert done.exchanges == [1, 1, 1]
 
 
-def test_a_groups_model_becomes_the_mean_of_its_members():
+def test_a_clusters_model_becomes_the_mean_of_its_members():
     done = planted.run(IFCAMethod(**ONE_ROUND), sites(), seed=1)
-    for group in range(2):
-        inside = members(done, group)
+    for cluster in range(2):
+        inside = members(done, cluster)
         assert inside
         mean = torch.stack([step_of(done, client) for client in inside]).mean(0)
-        assert torch.allclose(done.states[1].models[group] - done.states[0].models[group], mean, atol=1e-6)
+        assert torch.allclose(done.states[1].models[cluster] - done.states[0].models[cluster], mean, atol=1e-6)
 
 
 def test_gradients_are_divided_by_all_that_answered():
     done = planted.run(IFCAMethod(**ONE_ROUND, averaging="gradients"), sites(), seed=1, failures=[(2, 4)])
     assert len(done.records[0].answered) == 7
-    for group in range(2):
-        inside = [client for client in members(done, group) if client.id != 4]
+    for cluster in range(2):
+        inside = [client for client in members(done, cluster) if client.id != 4]
         assert 0 < len(inside) < 7
         total = torch.stack([step_of(done, client) for client in inside]).sum(0)
-        assert torch.allclose(done.states[1].models[group] - done.states[0].models[group], total / 7, atol=1e-6)
+        assert torch.allclose(done.states[1].models[cluster] - done.states[0].models[cluster], total / 7, atol=1e-6)
 
 
 def test_a_batch_gives_its_gradient_where_it_gives_the_identity():
@@ -87,7 +87,7 @@ def test_a_batch_gives_its_gradient_where_it_gives_the_identity():
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
 @pytest.mark.parametrize("empty", ["keep", "reseed"])
-def test_shared_layers_stay_equal_in_all_groups(averaging, empty):
+def test_shared_layers_stay_equal_in_all_clusters(averaging, empty):
     settings = ONE_ROUND | {"rounds": 3, "n_clusters": 5}
     done = planted.run(IFCAMethod(**settings, shared_layers=1, averaging=averaging, empty=empty), sites())
     shared = Classifier.of(done.states[0].module).leading(1)
@@ -109,24 +109,24 @@ def test_shared_layers_move_by_the_mean_of_all_clients(averaging):
         assert torch.allclose((after - before)[:shared], everyone[:shared], atol=1e-6)
 
 
-def test_an_empty_group_keeps_its_model():
+def test_an_empty_cluster_keeps_its_model():
     done = planted.run(IFCAMethod(**(ONE_ROUND | {"n_clusters": 5})), planted.clients([0, 0]))
-    empty = [group for group in range(5) if not members(done, group)]
+    empty = [cluster for cluster in range(5) if not members(done, cluster)]
     assert empty
-    for group in empty:
-        assert torch.equal(done.states[1].models[group], done.states[0].models[group])
+    for cluster in empty:
+        assert torch.equal(done.states[1].models[cluster], done.states[0].models[cluster])
 
 
-def test_an_empty_group_takes_over_the_model_of_the_client_that_fares_worst():
+def test_an_empty_cluster_takes_over_the_model_of_the_client_that_fares_worst():
     settings = ONE_ROUND | {"n_clusters": 3}
     done = planted.run(IFCAMethod(**settings, empty="reseed"), planted.clients([0, 0, 3]), seed=5)
-    empty = [group for group in range(3) if not members(done, group)]
+    empty = [cluster for cluster in range(3) if not members(done, cluster)]
     assert empty
     by_loss = sorted(done.values[0]["losses"].items(), key=lambda pair: -pair[1])
-    for group, (worst, _) in zip(empty, by_loss, strict=False):
+    for cluster, (worst, _) in zip(empty, by_loss, strict=False):
         client = done.fed.clients[int(worst)]
         own = done.states[0].models[done.labels[client.id]] + step_of(done, client)
-        assert torch.allclose(done.states[1].models[group], own, atol=1e-6)
+        assert torch.allclose(done.states[1].models[cluster], own, atol=1e-6)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -149,10 +149,10 @@ def test_a_client_sends_its_choice_and_no_other_loss_than_its_trainings():
     method, site = IFCAMethod(**ONE_ROUND), planted.client(0)
     state = method.init(LocalFederation([site], workers=1))
     (reply,) = choose_and_train.run([site], [method._payload(state) | {"averaging": "models"}])
-    assert set(reply) == {"group", "update", "samples", "loss"}
+    assert set(reply) == {"cluster", "update", "samples", "loss"}
 
 
-def test_models_are_only_kept_where_a_group_may_take_them_over(monkeypatch):
+def test_models_are_only_kept_where_a_cluster_may_take_them_over(monkeypatch):
     seen = []
     monkeypatch.setattr(_Worst, "see", lambda self, loss, client, model: seen.append(client))
     planted.run(IFCAMethod(**ONE_ROUND), sites())
@@ -162,7 +162,7 @@ def test_models_are_only_kept_where_a_group_may_take_them_over(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_start_like_k_means_finds_planted_groups(seed):
+def test_a_start_like_k_means_finds_planted_clusters(seed):
     settings = planted.LEARNING | {"n_clusters": 2, "rounds": 2, "local_steps": 30}
     done = planted.run(IFCAMethod(**settings, start="kmeans"), sites(), seed=seed)
     assert planted.same_partition(done.states[1].labels.tolist(), GROUPS)
@@ -203,7 +203,7 @@ def test_without_similarity_both_choose_alike_on_the_same_mini_batch():
     assert ours.labels != whole.labels
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 5, 1, 6, 2, 4]
     method = IFCAMethod(**(planted.FULL_BATCH | {"n_clusters": 2, "rounds": 5}))
     one, other = planted.run(method, sites()), planted.run(method, planted.permuted(sites(), order))
@@ -216,8 +216,8 @@ def test_lost_clients_are_no_accident(options):
     planted.outlives_losses(IFCAMethod, n_clusters=3, **options)
 
 
-def test_a_newcomer_joins_the_group_whose_model_fits():
+def test_a_newcomer_joins_the_cluster_whose_model_fits():
     done = planted.run(IFCAMethod(**(planted.LEARNING | {"n_clusters": 2, "rounds": 5})), sites(), seed=1)
-    for group in (0, 1):
-        new = planted.client(50 + group, planted.OPPOSITE[group])
-        assert IFCAMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]
+    for cluster in (0, 1):
+        new = planted.client(50 + cluster, planted.OPPOSITE[cluster])
+        assert IFCAMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]

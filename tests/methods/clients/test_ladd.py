@@ -104,25 +104,25 @@ def test_clients_of_different_styles_are_told_apart(kind):
     assert planted.same_partition(done.labels, STYLES)
     assert done.exchanges == [1, 1, 1]
     assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
-    assert done.values[0]["grouping"]["mode"] == "k-means"
-    assert done.result["n_groups"] == 4
+    assert done.values[0]["clustering"]["mode"] == "k-means"
+    assert done.result["n_clusters"] == 4
     assert done.result["centroids"].shape == (4, (CLASSES if kind == "class" else 1) * 49)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
-def test_there_are_as_many_groups_as_told(count):
+def test_there_are_as_many_clusters_as_told(count):
     done = planted.run(LADDMethod(**SETTINGS, n_clusters=count), sites())
-    assert len(set(done.labels)) == done.result["n_groups"] == count
+    assert len(set(done.labels)) == done.result["n_clusters"] == count
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_groups_are_numbered_in_order_of_first_appearance(seed):
+def test_clusters_are_numbered_in_order_of_first_appearance(seed):
     labels = planted.run(LADDMethod(**SETTINGS), sites(), seed=seed).labels
     assert list(dict.fromkeys(labels)) == [0, 1, 2, 3]
 
 
 @pytest.mark.filterwarnings("error")
-def test_fewer_styles_than_groups_are_no_accident():
+def test_fewer_styles_than_clusters_are_no_accident():
     alike = [Client(number, client(0).x, client(0).y) for number in range(6)]
     assert len(planted.run(LADDMethod(**SETTINGS), alike).labels) == 6
 
@@ -130,18 +130,18 @@ def test_fewer_styles_than_groups_are_no_accident():
 def test_the_greatest_silhouette_chooses_from_4_up():
     done = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites())
     assert planted.same_partition(done.labels, STYLES)
-    scores = done.values[0]["grouping"]["silhouettes"]
+    scores = done.values[0]["clustering"]["silhouettes"]
     assert list(scores) == [str(count) for count in range(4, 12)]
     assert max(scores, key=scores.__getitem__) == "4"
     more = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 1, 2, 3, 4, 5] * 4))
-    assert list(more.values[0]["grouping"]["silhouettes"]) == [str(count) for count in range(4, 20)]
+    assert list(more.values[0]["clustering"]["silhouettes"]) == [str(count) for count in range(4, 20)]
     assert planted.same_partition(more.labels, [0, 1, 2, 3, 4, 5] * 4)
     few = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 0, 0, 1, 1, 1]))
-    assert few.result["n_groups"] >= 4  # never fewer, as LADD itself has it
+    assert few.result["n_clusters"] >= 4  # never fewer, as LADD itself has it
 
 
 @pytest.mark.parametrize("count", [None, 5, 12])
-def test_more_groups_than_clients_are_refused(count):
+def test_more_clusters_than_clients_are_refused(count):
     method = LADDMethod(**SETTINGS, n_clusters=count)
     with pytest.raises(FedkinError, match=f"LADD needs messages of {(count or 4) + 1} or more clients"):
         planted.run(method, sites([0, 1, 2, 3]))
@@ -170,7 +170,7 @@ def test_styles_are_sent_as_they_are():
     assert torch.equal(state.messages[3], style(client(3, STYLES[3])))
 
 
-def test_a_newcomer_joins_the_group_of_its_style():
+def test_a_newcomer_joins_the_cluster_of_its_style():
     done = planted.run(LADDMethod(**SETTINGS), sites())
     for own in range(4):
         new = client(70 + own, own)
@@ -195,15 +195,15 @@ def test_bad_styles_are_refused():
     assert record.values["newcomers"] == [[3, int(state.labels[STYLES.index(STYLES[3], 4)])]]
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
     one = planted.run(LADDMethod(**SETTINGS), sites())
     other = planted.run(LADDMethod(**SETTINGS), planted.permuted(sites(), order))
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
 
 
-def test_the_grouping_draws_from_the_seed():
-    """All of one style, so that there is more than one way to group them."""
+def test_the_clustering_draws_from_the_seed():
+    """All of one style, so that there is more than one way to cluster them."""
     alike = sites([0] * 12)
     one, again, *others = (
         planted.run(LADDMethod(**SETTINGS, n_clusters=5), alike, seed=seed).labels for seed in (3, 3, 4, 5)

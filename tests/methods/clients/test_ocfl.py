@@ -88,41 +88,41 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
     assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
 
 
-@pytest.mark.parametrize("options", [{}, {"grouper": "kmeans"}, {"grouper": "affinity"}])
-def test_planted_groups_are_found_and_stay(options):
+@pytest.mark.parametrize("options", [{}, {"clusterer": "kmeans"}, {"clusterer": "affinity"}])
+def test_planted_clusters_are_found_and_stay(options):
     done = planted.run(OCFLMethod(**SETTINGS, **options), sites(), seed=1)
     at = fired_in(done)
     assert planted.same_partition(done.labels, GROUPS)
     assert all(values["labels"] == done.labels for values in done.values[at - 1 :])
     assert all(set(values["labels"]) == {0} for values in done.values[: at - 1])
-    assert done.result["n_groups"] == 3
+    assert done.result["n_clusters"] == 3
     for client in done.fed.clients.values():
         assert torch.equal(OCFLMethod.predict(done.result, client.x, client.id), client.y)
 
 
-def test_as_printed_clients_are_grouped_in_the_first_round():
-    assert fired_in(planted.run(OCFLMethod(**SETTINGS, trigger="printed", grouper="kmeans"), sites())) == 1
+def test_as_printed_clients_are_clustered_in_the_first_round():
+    assert fired_in(planted.run(OCFLMethod(**SETTINGS, trigger="printed", clusterer="kmeans"), sites())) == 1
 
 
-def test_the_same_updates_move_the_models_of_the_new_groups():
-    unequal = [planted.client(i, SWAPS[group], samples=12 + 6 * (i % 3)) for i, group in enumerate(GROUPS)]
-    settings = planted.FULL_BATCH | {"rounds": 20, "grouper": "kmeans"}
+def test_the_same_updates_move_the_models_of_the_new_clusters():
+    unequal = [planted.client(i, SWAPS[cluster], samples=12 + 6 * (i % 3)) for i, cluster in enumerate(GROUPS)]
+    settings = planted.FULL_BATCH | {"rounds": 20, "clusterer": "kmeans"}
     done = planted.run(OCFLMethod(**settings), unequal)
     at = fired_in(done)
     before, after = done.states[at - 1 : at + 1]
     assert len(after.models) == 3
-    for group in range(3):
+    for cluster in range(3):
         steps = [
             -0.5 * planted.slope(before.module, before.models[0], client.x, client.y)
             for client in done.fed.clients.values()
-            if int(after.labels[client.id]) == group
+            if int(after.labels[client.id]) == cluster
         ]
-        assert torch.allclose(after.models[group] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
+        assert torch.allclose(after.models[cluster] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
 
 
-def test_one_group_is_grouped_once_too():
-    """Where the grouper finds a single group that is final (line 21 of the algorithm)."""
-    done = planted.run(OCFLMethod(**SETTINGS, grouper="kmeans", n_clusters=1), sites())
+def test_one_cluster_is_clustered_once_too():
+    """Where the clusterer finds a single cluster that is final (line 21 of the algorithm)."""
+    done = planted.run(OCFLMethod(**SETTINGS, clusterer="kmeans", n_clusters=1), sites())
     seen = temperatures(done)
     assert 2 <= len(seen) < 8
     assert seen[-1] > seen[-2]
@@ -163,7 +163,7 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
     assert parts is None  # among clients 0-2, who were there both times, nothing has risen
 
 
-def test_whoever_missed_the_grouping_is_placed_on_coming_back():
+def test_whoever_missed_the_clustering_is_placed_on_coming_back():
     at = fired_in(planted.run(OCFLMethod(**SETTINGS), sites(), seed=1))
     lost = [(at + 1, 3), (at + 1, 7), (at + 2, 7)]
     done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
@@ -177,7 +177,7 @@ def test_whoever_missed_the_grouping_is_placed_on_coming_back():
     assert planted.same_partition(done.labels, GROUPS)
 
 
-def test_whoever_never_answered_has_no_group_and_the_first_model():
+def test_whoever_never_answered_has_no_cluster_and_the_first_model():
     lost = [(exchange, 5) for exchange in range(2, 12)]
     done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
     assert done.labels[5] == -1
@@ -196,7 +196,7 @@ def test_a_counter_of_batches_drowns_everything_else():
     assert first["floats"] != first["parameters"]
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
     one = planted.run(OCFLMethod(**SETTINGS), sites())
     other = planted.run(OCFLMethod(**SETTINGS), planted.permuted(sites(), order))
@@ -209,23 +209,23 @@ def test_a_round_is_one_exchange():
     assert done.exchanges == [1] * 8
 
 
-@pytest.mark.parametrize("grouper", ["hdbscan", "kmeans", "meanshift", "affinity"])
-def test_lost_clients_are_no_accident(grouper):
-    planted.outlives_losses(OCFLMethod, rounds=6, grouper=grouper)
+@pytest.mark.parametrize("clusterer", ["hdbscan", "kmeans", "meanshift", "affinity"])
+def test_lost_clients_are_no_accident(clusterer):
+    planted.outlives_losses(OCFLMethod, rounds=6, clusterer=clusterer)
 
 
 def test_newcomers_join_by_their_updates():
     done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1)
-    for group in SWAPS:
-        new = planted.client(70 + group, SWAPS[group])
-        assert OCFLMethod.assign(done.result, new) == done.labels[GROUPS.index(group)]
+    for cluster in SWAPS:
+        new = planted.client(70 + cluster, SWAPS[cluster])
+        assert OCFLMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
 
 
-def test_the_grouping_draws_from_the_seed():
+def test_the_clustering_draws_from_the_seed():
     def labels(seed: int) -> list[int]:
-        method = OCFLMethod(grouper="kmeans", n_clusters=4)
+        method = OCFLMethod(clusterer="kmeans", n_clusters=4)
         rough = torch.rand(12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        return method.grouped(LocalFederation(sites(), seed=seed), method.state_type(), rough + rough.T)
+        return method.clustered(LocalFederation(sites(), seed=seed), method.state_type(), rough + rough.T)
 
     assert labels(1) == labels(1)
     assert any(labels(seed) != labels(1) for seed in range(2, 9))

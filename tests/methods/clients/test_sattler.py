@@ -1,4 +1,4 @@
-"""Recursive bipartition: planted groups in two levels, and when a group is cut at all."""
+"""Recursive bipartition: planted clusters in two levels, and when a cluster is cut at all."""
 
 import dataclasses
 from typing import Any
@@ -18,66 +18,66 @@ SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}
 
 @pytest.fixture(scope="module")
 def found() -> planted.Run:
-    """A run that finds the four groups."""
+    """A run that finds the four clusters."""
     return planted.run(SattlerMethod(**SETTINGS), sites())
 
 
-def sites(groups: list[int] = GROUPS) -> list[planted.Client]:
-    return planted.clients(groups)
+def sites(clusters: list[int] = GROUPS) -> list[planted.Client]:
+    return planted.clients(clusters)
 
 
-def halves(split: dict[str, Any], groups: list[int] = GROUPS) -> set[frozenset[int]]:
-    """Planted groups in each half of a split."""
+def halves(split: dict[str, Any], clusters: list[int] = GROUPS) -> set[frozenset[int]]:
+    """Planted clusters in each half of a split."""
     pairs = list(zip(split["clients"], split["parts"], strict=True))
-    return {frozenset(groups[client] for client, part in pairs if part == half) for half in (0, 1)}
+    return {frozenset(clusters[client] for client, part in pairs if part == half) for half in (0, 1)}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_levels_of_planted_groups_are_found(seed):
+def test_two_levels_of_planted_clusters_are_found(seed):
     done = planted.run(SattlerMethod(**SETTINGS), sites(), seed=seed)
     splits = done.states[-1].splits
     assert len(splits) == 3
     assert halves(splits[0]) == {frozenset({0, 1}), frozenset({2, 3})}
     assert sorted(splits[0]["clients"]) == list(range(16))
     below = {frozenset(half) for split in splits[1:] for half in halves(split)}
-    assert below == {frozenset({group}) for group in range(4)}
-    for split in splits[1:]:  # positions in the group, not ids, are what a second cut gets to see
+    assert below == {frozenset({cluster}) for cluster in range(4)}
+    for split in splits[1:]:  # positions in the cluster, not ids, are what a second cut gets to see
         inside = {GROUPS[client] for client in split["clients"]}
         assert inside in ({0, 1}, {2, 3})
         assert split["clients"] == [client for client in range(16) if GROUPS[client] in inside]
     assert adjusted_rand_score(GROUPS, done.labels) == 1.0
     assert adjusted_rand_score(GROUPS, done.values[-1]["labels"]) == 1.0
-    assert done.result["n_groups"] == 4
+    assert done.result["n_clusters"] == 4
 
 
-def test_every_group_ends_with_a_model_that_serves_it():
+def test_every_cluster_ends_with_a_model_that_serves_it():
     done = planted.run(SattlerMethod(**SETTINGS, cache=False), sites())
     for client in done.fed.clients.values():
         assert torch.equal(SattlerMethod.predict(done.result, client.x, client.id), client.y)
 
 
 @pytest.mark.parametrize("order", [[5, 3, 15, 0, 9, 1, 7, 11, 2, 14, 8, 13, 6, 4, 12, 10], list(range(15, -1, -1))])
-def test_permuted_clients_are_in_the_permuted_groups(found, order):
+def test_permuted_clients_are_in_the_permuted_clusters(found, order):
     other = planted.run(SattlerMethod(**SETTINGS), planted.permuted(sites(), order))
     assert planted.same_partition(other.labels, [found.labels[old] for old in order])
     rounds = [[split["round"] for split in done.states[-1].splits] for done in (found, other)]
     assert rounds[0] == rounds[1]
 
 
-def test_clients_of_one_group_stay_together():
+def test_clients_of_one_cluster_stay_together():
     done = planted.run(SattlerMethod(**SETTINGS), sites([2] * 10))
     assert done.labels == [0] * 10
     assert done.states[-1].splits == []
 
 
 @pytest.mark.parametrize("cooldown", [0, 2, 6])
-def test_no_group_is_cut_before_its_time(cooldown):
+def test_no_cluster_is_cut_before_its_time(cooldown):
     done = planted.run(SattlerMethod(**(SETTINGS | {"cooldown": cooldown})), sites())
     born = {0: 0}
     assert len(done.states[-1].splits) >= 3
     for split in done.states[-1].splits:
-        assert split["round"] - born[split["group"]] > cooldown
-        born |= dict.fromkeys(split["groups"], split["round"])
+        assert split["round"] - born[split["cluster"]] > cooldown
+        born |= dict.fromkeys(split["clusters"], split["round"])
 
 
 def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Round:
@@ -85,42 +85,42 @@ def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Rou
     return Round(0, list(range(len(stack))), stack, stack, weights or [1.0] * len(stack))
 
 
-def cut(method: SattlerMethod, group: Round, **state: Any) -> list[int] | None:
-    fed = LocalFederation(sites([0] * len(group.clients)))
-    return method.divided(fed, SattlerState(steps=9, **state), group)[0]
+def cut(method: SattlerMethod, cluster: Round, **state: Any) -> list[int] | None:
+    fed = LocalFederation(sites([0] * len(cluster.clients)))
+    return method.divided(fed, SattlerState(steps=9, **state), cluster)[0]
 
 
 RIGHT, LEFT, LITTLE = (2.0, 0.1), (-2.0, 0.1), (0.02, 0.0)
 
 
-def test_a_group_is_cut_where_its_mean_rests_and_its_clients_do_not():
+def test_a_cluster_is_cut_where_its_mean_rests_and_its_clients_do_not():
     assert cut(SattlerMethod(), part(RIGHT, LEFT, RIGHT, LEFT)) in ([0, 1, 0, 1], [1, 0, 1, 0])
     assert cut(SattlerMethod(), part(RIGHT, RIGHT, RIGHT, LEFT)) is None  # the mean still moves: (1.0, 0.1)
-    assert cut(SattlerMethod(), part(RIGHT, LEFT)) is None  # two clients are no group to cut
+    assert cut(SattlerMethod(), part(RIGHT, LEFT)) is None  # two clients are no cluster to cut
 
 
 def test_relative_norms_measure_the_mean_by_this_round_and_the_greatest_by_all():
-    group = part(RIGHT, LEFT, RIGHT, LEFT)  # the mean is 0.05 of the greatest, 2.0
-    assert cut(SattlerMethod(mean_below=0.051), group)
-    assert cut(SattlerMethod(mean_below=0.049), group) is None
-    assert cut(SattlerMethod(largest_above=0.5), group, greatest_norm=3.9)
-    assert cut(SattlerMethod(largest_above=0.5), group, greatest_norm=4.1) is None
+    cluster = part(RIGHT, LEFT, RIGHT, LEFT)  # the mean is 0.05 of the greatest, 2.0
+    assert cut(SattlerMethod(mean_below=0.051), cluster)
+    assert cut(SattlerMethod(mean_below=0.049), cluster) is None
+    assert cut(SattlerMethod(largest_above=0.5), cluster, greatest_norm=3.9)
+    assert cut(SattlerMethod(largest_above=0.5), cluster, greatest_norm=4.1) is None
     far = part(*((1e-6 * a, 1e-6 * b) for a, b in (RIGHT, LEFT, RIGHT, LEFT)))
     assert cut(SattlerMethod(), far)  # the scale of a model does not matter
 
 
 def test_absolute_norms_are_lengths():
-    group = part(RIGHT, LEFT, RIGHT, LEFT)
+    cluster = part(RIGHT, LEFT, RIGHT, LEFT)
     method = SattlerMethod(norms="absolute", mean_below=0.11, largest_above=1.9)
-    assert cut(method, group, greatest_norm=100.0)
-    assert cut(dataclasses.replace(method, mean_below=0.09), group) is None
-    assert cut(dataclasses.replace(method, largest_above=2.1), group) is None
+    assert cut(method, cluster, greatest_norm=100.0)
+    assert cut(dataclasses.replace(method, mean_below=0.09), cluster) is None
+    assert cut(dataclasses.replace(method, largest_above=2.1), cluster) is None
 
 
 def test_the_mean_is_weighted_as_updates_are():
-    group = part(RIGHT, LEFT, LITTLE, weights=[1.0, 3.0, 1.0])
-    assert cut(SattlerMethod(), group) is None
-    assert cut(SattlerMethod(), dataclasses.replace(group, weights=[1.0, 1.0, 1.0]))
+    cluster = part(RIGHT, LEFT, LITTLE, weights=[1.0, 3.0, 1.0])
+    assert cut(SattlerMethod(), cluster) is None
+    assert cut(SattlerMethod(), dataclasses.replace(cluster, weights=[1.0, 1.0, 1.0]))
 
 
 def test_the_record_tells_the_norms():
@@ -200,7 +200,7 @@ def test_a_client_that_was_placed_later_may_go_back_as_well(found):
     assert after.choices["4"] == after.choices[str(peer)]
 
 
-def test_whoever_was_away_for_several_cuts_walks_down_to_its_group(found):
+def test_whoever_was_away_for_several_cuts_walks_down_to_its_cluster(found):
     rounds = [split["round"] for split in found.states[-1].splits]
     away = [(round_ + 1, client) for round_ in range(rounds[0], rounds[-1] + 1) for client in (2, 3)]
     done = planted.run(SattlerMethod(**SETTINGS), sites(), failures=away)
@@ -216,6 +216,6 @@ def test_lost_clients_are_no_accident():
 
 
 def test_newcomers_walk_down_the_tree(found):
-    for group in range(4):
-        new = planted.client(80 + group, planted.LEVELS[group])
-        assert SattlerMethod.assign(found.result, new) == found.labels[GROUPS.index(group)]
+    for cluster in range(4):
+        new = planted.client(80 + cluster, planted.LEVELS[cluster])
+        assert SattlerMethod.assign(found.result, new) == found.labels[GROUPS.index(cluster)]

@@ -19,10 +19,10 @@ ROUNDS = planted.LEARNING | {"rounds": 4}
 SIZES = [12, 24, 18, 30, 24, 36]
 
 
-def sites(groups: list[int]) -> list[Any]:
+def sites(clusters: list[int]) -> list[Any]:
     return [
-        planted.client(i, planted.OPPOSITE[group], size)
-        for i, (group, size) in enumerate(zip(groups, SIZES, strict=False))
+        planted.client(i, planted.OPPOSITE[cluster], size)
+        for i, (cluster, size) in enumerate(zip(clusters, SIZES, strict=False))
     ]
 
 
@@ -40,10 +40,10 @@ def sites(groups: list[int]) -> list[Any]:
     ids=repr,
 )
 def test_models_are_those_of_the_sums_in_the_open(method):
-    groups = [0, 1, 0, 1, 0, 1]
-    plain, hidden = (planted.run(method, sites(groups), secure_sums=secret, seed=1) for secret in (False, True))
-    if isinstance(method, IFCAMethod):  # neither group is too small for a sum
-        assert planted.same_partition(plain.labels, groups)
+    clusters = [0, 1, 0, 1, 0, 1]
+    plain, hidden = (planted.run(method, sites(clusters), secure_sums=secret, seed=1) for secret in (False, True))
+    if isinstance(method, IFCAMethod):  # neither cluster is too small for a sum
+        assert planted.same_partition(plain.labels, clusters)
     for open_, secret in zip(plain.states, hidden.states, strict=True):
         torch.testing.assert_close(secret.models, open_.models, rtol=0, atol=1e-6)
         assert torch.equal(secret.labels, open_.labels)
@@ -96,7 +96,7 @@ def test_no_message_holds_anything_like_an_update(make: Callable[..., Any]):
             assert abs(torch.corrcoef(torch.stack([found, update.double()]))[0, 1]) < 5 / len(update) ** 0.5
             assert (found / 2**32 - update).abs().min() > 1.0
     plain = {key for _, reply in fed.replies for key in reply}
-    assert plain <= {"shape", "classes", "key", "masked", "group"}
+    assert plain <= {"shape", "classes", "key", "masked", "cluster"}
 
 
 def test_lost_clients_are_not_in_the_sum():
@@ -132,7 +132,7 @@ def test_lost_clients_are_no_accident(method):
         assert sorted([*record.answered, *record.missing]) == list(range(8))
 
 
-def test_a_group_of_two_keeps_its_model_and_its_clients():
+def test_a_cluster_of_two_keeps_its_model_and_its_clients():
     done = planted.run(
         IFCAMethod(**(ROUNDS | {"rounds": 8}), n_clusters=2), sites([0, 0, 0, 0, 1, 1]), secure_sums=True
     )
@@ -164,6 +164,6 @@ def test_a_choice_alone_is_the_choice_of_training():
         "averaging": "models",
     }
     clients = list(done.fed.clients.values())
-    chosen = [reply["group"] for reply in choose.run(clients, [payload] * 4)]
-    assert chosen == [reply["group"] for reply in choose_and_train.run(clients, [payload] * 4)]
+    chosen = [reply["cluster"] for reply in choose.run(clients, [payload] * 4)]
+    assert chosen == [reply["cluster"] for reply in choose_and_train.run(clients, [payload] * 4)]
     assert len(set(chosen)) > 1

@@ -29,7 +29,7 @@ GROUPS = [0, 3, 0, 3, 0, 3]
 
 @dataclass(frozen=True)
 class Told(UpdateMethod):
-    """Divides the clients by their planted groups in the round told, counted from 1."""
+    """Divides the clients by their planted clusters in the round told, counted from 1."""
 
     at: int = 2
 
@@ -39,7 +39,7 @@ class Told(UpdateMethod):
     def divided(
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        return [7 - GROUPS[client] for client in part.clients], cosine_distances(part.compared), {"seen": part.group}
+        return [7 - GROUPS[client] for client in part.clients], cosine_distances(part.compared), {"seen": part.cluster}
 
 
 rows = st.lists(st.lists(st.integers(-50, 50), min_size=5, max_size=5), min_size=1, max_size=6)
@@ -81,7 +81,7 @@ def test_what_is_compared_begins_at_the_parameters():
 
 
 def test_the_nearest_part_is_that_of_the_smallest_angle():
-    split = {"groups": [4, 1, 6], "directions": torch.tensor([[9.0, 9.0, 0.0], [0.1, 0.0, 50.0], [0.0, 0.0, -1.0]])}
+    split = {"clusters": [4, 1, 6], "directions": torch.tensor([[9.0, 9.0, 0.0], [0.1, 0.0, 50.0], [0.0, 0.0, -1.0]])}
     assert nearest(split, torch.tensor([1.0, 0.2, 0.0]), compared=2) == 1
     assert nearest(split, torch.tensor([1.0, 0.8, 0.0]), compared=2) == 4
     assert nearest(split, torch.tensor([0.1, 0.0, -5.0]), compared=3) == 6
@@ -94,7 +94,7 @@ def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
     assert [values["sizes"] for values in done.values] == [[6], [3, 3], [3, 3]]
     assert done.values[1]["seen"] == 0
     (split,) = done.states[-1].splits
-    assert (split["round"], split["group"], split["groups"]) == (2, 0, [0, 1])
+    assert (split["round"], split["cluster"], split["clusters"]) == (2, 0, [0, 1])
     assert (split["clients"], split["parts"]) == (list(range(6)), [0, 1] * 3)
     assert torch.equal(split["model"], done.states[1].models[0])
     steps = torch.stack(
@@ -146,6 +146,6 @@ def test_a_round_without_any_answer_divides_nobody():
 
 def test_newcomers_follow_the_part_that_their_update_agrees_with():
     done = planted.run(Told(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
-    for group, label in ((0, 0), (3, 1)):
-        new = planted.client(90, planted.LEVELS[group])
+    for cluster, label in ((0, 0), (3, 1)):
+        new = planted.client(90, planted.LEVELS[cluster])
         assert Told.assign(done.result, new) == label

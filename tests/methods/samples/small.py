@@ -1,4 +1,4 @@
-"""Options with which each method that groups samples runs in a moment."""
+"""Options with which each method that clusters samples runs in a moment."""
 
 from typing import Any
 

@@ -27,12 +27,12 @@ def run(method, clients, **options):
 
 
 @pytest.mark.parametrize("made", [KMeansMethod, FuzzyCMeansMethod])
-def test_planted_groups_are_found_although_every_site_has_one(made):
+def test_planted_clusters_are_found_although_every_client_has_one(made):
     clients = sites()
     _, state, records = run(made(n_clusters=3), clients)
-    groups = [client.state["groups"] for client in clients]
-    assert all(len(own.unique()) == 1 for own in groups)
-    assert len({int(own[0]) for own in groups}) == 3
+    clusters = [client.state["clusters"] for client in clients]
+    assert all(len(own.unique()) == 1 for own in clusters)
+    assert len({int(own[0]) for own in clusters}) == 3
     assert torch.cdist(CORNERS, state.centroids).amin(1).max() < 1.0
     assert records[0].answered == [0, 1, 2]
 
@@ -59,15 +59,15 @@ def test_images_are_compared_by_cosine():
         torch.testing.assert_close(state.centroids.norm(dim=1), torch.ones(3))
         result = method.result(state)
         bright = torch.cat([client.x for client in clients]) * 7.0
-        assert torch.equal(method.predict(result, bright), torch.cat([client.state["groups"] for client in clients]))
+        assert torch.equal(method.predict(result, bright), torch.cat([client.state["clusters"] for client in clients]))
 
 
-def test_sites_that_fail_are_left_out_and_told_in_the_end():
+def test_clients_that_fail_are_left_out_and_told_in_the_end():
     clients = sites()
     records = run(KMeansMethod(n_clusters=3), clients, failures=[(2, 1)])[2]
     assert records[0].answered == [0, 2]
     assert records[0].missing == {1: "lost on purpose"}
-    assert len(clients[1].state["groups"]) == len(clients[1])
+    assert len(clients[1].state["clusters"]) == len(clients[1])
 
 
 def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
@@ -75,21 +75,21 @@ def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
     _, state, records = run(KMeansMethod(n_clusters=2), clients, failures=[(2, 0), (2, 1)])
     assert [record.answered for record in records] == [[], [0, 1]]
     assert state.finished
-    with pytest.raises(FedkinError, match="No site answered KMeans in 20 attempts"):
+    with pytest.raises(FedkinError, match="No client answered KMeans in 20 attempts"):
         run(
             KMeansMethod(n_clusters=2), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(2)]
         )
 
 
-def test_what_a_site_sends_are_its_features():
+def test_what_a_client_sends_are_its_features():
     client = sites(1)[0]
     reply = send_samples.run([client], [{"features": "unit"}])[0]
     torch.testing.assert_close(reply["points"], client.x / client.x.norm(dim=1, keepdim=True))
 
 
-def test_fewer_samples_than_groups():
+def test_fewer_samples_than_clusters():
     clients = [Client(0, torch.tensor([[0.0, 1.0], [1.0, 0.0]])), Client(1, torch.tensor([[1.0, 0.0]]))]
     for method in (KMeansMethod(n_clusters=5), FuzzyCMeansMethod(n_clusters=5)):
         _, state, _ = run(method, clients)
-        assert method.result(state)["n_groups"] == 2
-        assert clients[0].state["groups"].unique().numel() == 2
+        assert method.result(state)["n_clusters"] == 2
+        assert clients[0].state["clusters"].unique().numel() == 2

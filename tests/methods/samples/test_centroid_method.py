@@ -31,17 +31,17 @@ def test_centroids_of_unit_features_compare_by_cosine():
     assert torch.equal(on_its_sphere("raw", centroids), centroids)
 
 
-def test_no_samples_have_no_groups():
+def test_no_samples_have_no_clusters():
     assert nearest({"features": "raw", "centroids": torch.zeros(2, 3)}, torch.zeros(0, 3)).tolist() == []
 
 
-def test_facts_of_the_sites():
+def test_facts_of_the_clients():
     facts = described(LocalFederation([Client(0, torch.rand(3, 2)), Client(1, torch.rand(4, 2) + 1)]))
     assert (facts.shape, facts.samples, facts.unit, facts.is_image) == ((2,), {0: 3, 1: 4}, False, False)
 
 
-def test_sites_that_do_not_answer_are_told_again():
+def test_clients_that_do_not_answer_are_told_again():
     clients = [Client(i, torch.rand(4, 2)) for i in range(3)]
     fed = LocalFederation(clients, failures=[(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)])
     KFedMethod().conclude(fed, CentroidState(centroids=torch.rand(2, 2)))
-    assert ["groups" in client.state for client in clients] == [True, False, True]
+    assert ["clusters" in client.state for client in clients] == [True, False, True]

@@ -1,4 +1,4 @@
-"""FFCM: what sites send, both ways to make centres of it, and when a run ends."""
+"""FFCM: what clients send, both ways to make centres of it, and when a run ends."""
 
 import dataclasses
 
@@ -48,12 +48,12 @@ def run(method, clients, secure_sums=False, **options):
 
 
 def agreement(clients, truth):
-    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients]))
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
 
 
 @pytest.mark.parametrize("aggregation", ["kmeans", "mean"])
 @pytest.mark.parametrize("fuzziness", [1.1, 2.0])
-def test_planted_groups_are_found_and_centres_come_to_rest(aggregation, fuzziness):
+def test_planted_clusters_are_found_and_centres_come_to_rest(aggregation, fuzziness):
     clients, truth = planted()
     states, records = run(FFCMMethod(n_clusters=4, aggregation=aggregation, fuzziness=fuzziness), clients)
     assert agreement(clients, truth) == 1.0
@@ -77,7 +77,7 @@ def test_it_starts_from_drawn_samples_as_in_the_paper():
     torch.testing.assert_close(drawn.norm(dim=1), torch.ones(4))
 
 
-def test_a_site_sends_centres_supports_and_where_they_started():
+def test_a_client_sends_centres_supports_and_where_they_started():
     client, _ = site(0, [0, 1, 2, 3])
     reply = move_centres.run([client], [PAYLOAD])[0]
     expected = fuzzy_c_means(client.x, CENTRES, 1.5)
@@ -87,7 +87,7 @@ def test_a_site_sends_centres_supports_and_where_they_started():
     assert set(reply) == {"centres", "supports", "indices", "iterations"}
 
 
-def test_a_site_with_fewer_groups_speaks_of_those_it_has():
+def test_a_client_with_fewer_clusters_speaks_of_those_it_has():
     client, _ = site(0, [1, 3])
     reply = move_centres.run([client], [PAYLOAD | {"local_clusters": 2}])[0]
     assert reply["indices"].tolist() == [1, 3]
@@ -105,17 +105,17 @@ def test_centres_without_support_are_not_sent():
     assert reply["indices"].tolist() == [0, 1]
 
 
-def test_groups_that_not_all_sites_hold():
+def test_clusters_that_not_all_clients_hold():
     made = [site(0, [0, 1]), site(1, [1, 2]), site(2, [2, 3]), site(3, [3, 0])]
     clients, truth = [client for client, _ in made], [own for _, own in made]
     run(FFCMMethod(n_clusters=4, local_clusters=2), clients)
     assert agreement(clients, truth) == 1.0
     for client in clients:
-        client.state = {"n_groups": torch.tensor(2)}
+        client.state = {"n_clusters": torch.tensor(2)}
     run(FFCMMethod(n_clusters=4, local_clusters="given"), clients)
     assert agreement(clients, truth) == 1.0
     clients[2].state = {}
-    with pytest.raises(FedkinError, match="site 2 brings no number"):
+    with pytest.raises(FedkinError, match="client 2 brings no number"):
         run(FFCMMethod(n_clusters=4, local_clusters="given"), clients)
 
 
@@ -152,20 +152,20 @@ def test_rounds_are_a_limit_and_a_round_in_which_nobody_answers_is_no_rest():
     assert records[1].answered == []
     assert torch.equal(states[1].centroids, states[2].centroids)
     assert not states[2].finished
-    assert all("groups" in client.state for client in clients)
+    assert all("clusters" in client.state for client in clients)
 
 
 def test_nobody_ever_answers():
     clients, _ = planted()
-    with pytest.raises(FedkinError, match="No site answered FFCM in 2 rounds"):
+    with pytest.raises(FedkinError, match="No client answered FFCM in 2 rounds"):
         run(FFCMMethod(n_clusters=4, rounds=2), clients, failures=[(e, i) for e in (2, 3) for i in range(3)])
 
 
-def test_sites_come_and_go():
+def test_clients_come_and_go():
     clients, truth = planted()
     _, records = run(FFCMMethod(n_clusters=4, rounds=6), clients, drop_rate=0.4)
     assert any(record.missing for record in records)
-    assert all("groups" in client.state for client in clients)
+    assert all("clusters" in client.state for client in clients)
     assert agreement(clients, truth) == 1.0
 
 
@@ -198,7 +198,7 @@ def test_with_sums_alone_it_finds_the_same_centres():
         assert other.values["iterations"] == {}  # nobody knows them
 
 
-def test_with_sums_alone_a_round_that_lost_a_site_may_move_nothing():
+def test_with_sums_alone_a_round_that_lost_a_client_may_move_nothing():
     method = FFCMMethod(n_clusters=4, aggregation="mean", start="uniform", fuzziness=2.0)
     states, records = run(method, planted()[0], secure_sums=True, failures=[(3, 1)])
     assert torch.equal(states[1].centroids, states[0].centroids)

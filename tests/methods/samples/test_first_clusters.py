@@ -30,7 +30,7 @@ def digits(classes, each):
 
 @pytest.mark.parametrize("how", ["embedding", "kmeans"])
 @pytest.mark.parametrize("clusters", [2, 3, 5])
-def test_well_separated_groups_are_counted_and_found(how, clusters):
+def test_well_separated_clusters_are_counted_and_found(how, clusters):
     x, truth = blobs(clusters, 40)
     labels = initial_labels(x, how, None, generator())
     assert labels.max() == clusters - 1
@@ -81,7 +81,7 @@ def test_labels_are_compact_whatever_the_data(samples, features, values, seed, d
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("x", [torch.zeros(1, 5), torch.rand(3, 5), torch.ones(40, 5)])
-def test_tiny_and_constant_sites_are_one_cluster(how, x):
+def test_tiny_and_constant_clients_are_one_cluster(how, x):
     assert initial_labels(x, how, None, generator()).tolist() == [0] * len(x)
     assert initial_labels(x, how, 2, generator()).tolist() == [0] * len(x)
 
@@ -93,7 +93,7 @@ def test_images_are_flattened():
     assert clustering_accuracy(truth, flat) > 0.95
 
 
-def test_a_large_site_is_mapped_in_part(monkeypatch):
+def test_a_large_client_is_mapped_in_part(monkeypatch):
     monkeypatch.setattr(first_clusters, "MOST_MAPPED", 90)
     x, truth = blobs(3, 200)
     assert clustering_accuracy(truth, initial_labels(x, "embedding", None, generator())) == 1.0

@@ -1,4 +1,4 @@
-"""k-FED: what a site does, what the server does, and that the two find planted groups in one exchange."""
+"""k-FED: what a client does, what the server does, and that the two find planted clusters in one exchange."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def site(i: int, held: list[int], each: int = 30) -> tuple[Client, torch.Tensor]
 
 
 def planted(each: int = 30):
-    """Six groups, of which every site holds two."""
+    """Six clusters, of which every client holds two."""
     made = [site(i, [i, (i + 1) % 6], each) for i in range(6)]
     return [client for client, _ in made], [truth for _, truth in made]
 
@@ -37,11 +37,11 @@ def run(method, clients, **options):
 
 
 def agreement(clients, truth):
-    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients]))
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
 
 
 @pytest.mark.parametrize("options", [{}, {"assign": "induced"}, {"server": "one-round"}, {"start": "largest"}])
-def test_planted_groups_are_found_where_no_site_holds_them_all(options):
+def test_planted_clusters_are_found_where_no_client_holds_them_all(options):
     clients, truth = planted()
     _, state, record = run(KFedMethod(n_clusters=6, local_clusters=2, **options), clients)
     assert state.finished
@@ -53,11 +53,11 @@ def test_planted_groups_are_found_where_no_site_holds_them_all(options):
 def test_summaries_cross_once_and_samples_never():
     clients, _ = planted(each=200)
     fed, *_ = run(KFedMethod(n_clusters=6, local_clusters=2), clients)
-    assert fed.exchange == 3  # shapes, centres, groups
+    assert fed.exchange == 3  # shapes, centres, clusters
     assert fed.traffic.received < 0.1 * sum(client.x.numel() * 4 for client in clients)
 
 
-def test_the_start_is_the_first_or_the_largest_site():
+def test_the_start_is_the_first_or_the_largest_client():
     clients = [site(0, [0, 1])[0], site(1, [2, 3], 50)[0], site(2, [4, 5])[0]]
     first = run(KFedMethod(n_clusters=6, local_clusters=2), clients)[2]
     largest = run(KFedMethod(n_clusters=6, local_clusters=2, start="largest"), clients)[2]
@@ -67,16 +67,16 @@ def test_the_start_is_the_first_or_the_largest_site():
     assert lost.missing == {0: "lost on purpose"}
 
 
-def test_induced_groups_are_those_of_local_clusters_and_nearest_ones_are_not():
+def test_induced_clusters_are_those_of_local_clusters_and_nearest_ones_are_not():
     clients, _ = planted()
     method = KFedMethod(n_clusters=3, local_clusters=2, assign="induced")
     _, state, _ = run(method, clients)
     for client in clients:
-        expected = state.groups[str(client.id)][client.state["clusters"]]
-        assert torch.equal(client.state["groups"], expected)
+        expected = state.clusters[str(client.id)][client.state["clusters"]]
+        assert torch.equal(client.state["clusters"], expected)
     _, state, _ = run(method, clients, failures=[(2, 3)])
-    assert "3" not in state.groups
-    assert torch.equal(clients[3].state["groups"], method.predict(method.result(state), clients[3].x))
+    assert "3" not in state.clusters
+    assert torch.equal(clients[3].state["clusters"], method.predict(method.result(state), clients[3].x))
 
 
 def test_one_round_is_one_assignment_and_one_mean():
@@ -86,7 +86,7 @@ def test_one_round_is_one_assignment_and_one_mean():
     pooled = torch.cat([reply.centres for reply in replies])
     start = far_apart(replies[0].centres, pooled, 3)
     nearest = torch.cdist(pooled, start).argmin(1)
-    expected = torch.stack([pooled[nearest == group].mean(0) for group in range(3)])
+    expected = torch.stack([pooled[nearest == cluster].mean(0) for cluster in range(3)])
     torch.testing.assert_close(state.centroids, expected, atol=1e-4, rtol=1e-4)
 
 
@@ -94,7 +94,7 @@ def client_rng(i: int) -> torch.Generator:
     return derive_generator(0, "client", i, 2)
 
 
-def test_a_site_finds_its_own_clusters():
+def test_a_client_finds_its_own_clusters():
     client, truth = site(0, [0, 2, 5])
     centres, labels, _ = awasthi_sheffet(client.x, 3, generator())
     assert adjusted_rand_score(truth, labels) == 1.0
@@ -112,21 +112,21 @@ def test_directions_are_the_leading_singular_vectors():
 
 @pytest.mark.parametrize("server", ["until-stable", "one-round"])
 @pytest.mark.parametrize("assign", ["nearest", "induced"])
-def test_sites_with_few_samples_and_repeated_ones(server, assign):
+def test_clients_with_few_samples_and_repeated_ones(server, assign):
     same = torch.full((9, 20), 0.3)
     clients = [Client(0, CENTRES[:1].clone()), Client(1, same), planted()[0][2], Client(3, torch.zeros(4, 20))]
     method = KFedMethod(n_clusters=4, local_clusters=3, server=server, assign=assign)
     _, state, record = run(method, clients)
     assert record.values["local_clusters"][:2] == [1, 1]
     assert record.values["local_clusters"][3] == 1
-    assert method.result(state)["n_groups"] == 4
+    assert method.result(state)["n_clusters"] == 4
     for client in clients:
-        assert client.state["groups"].shape == (len(client),)
-        assert client.state["groups"].max() < 4
+        assert client.state["clusters"].shape == (len(client),)
+        assert client.state["clusters"].max() < 4
 
 
-def test_fewer_local_clusters_than_groups_in_all():
+def test_fewer_local_clusters_than_clusters_in_all():
     clients = [site(0, [0])[0]]
     method = KFedMethod(n_clusters=6, local_clusters=2)
     _, state, _ = run(method, clients)
-    assert method.result(state)["n_groups"] == 2
+    assert method.result(state)["n_clusters"] == 2

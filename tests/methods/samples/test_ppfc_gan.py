@@ -13,7 +13,7 @@ def blobs():
     return (x - x.mean(0)) / x.std(0), torch.from_numpy(y)
 
 
-def test_blobs_are_found_though_no_site_has_all():
+def test_blobs_are_found_though_no_client_has_all():
     x, y = blobs()
     clients, truth = [Client(i, x[y != i]) for i in range(3)], torch.cat([y[y != i] for i in range(3)])
     fed = LocalFederation(clients, seed=1)
@@ -23,7 +23,7 @@ def test_blobs_are_found_though_no_site_has_all():
         assert not method.ready(state)
         state, _ = method.step(fed, state)
     assert method.ready(state)
-    found = torch.cat([client.state["groups"] for client in clients])
+    found = torch.cat([client.state["clusters"] for client in clients])
     assert normalized_mutual_information(truth.numpy(), found.numpy()) > 0.9
 
 
@@ -31,12 +31,12 @@ def test_samples_are_told_apart_and_shown_in_the_networks_codes():
     x, y = blobs()
     method = PPFCGANMethod(n_clusters=3, pretrain_epochs=10, cluster_epochs=10, code=2)
     state = PPFCGANState(shape=[6], output="linear")
-    changes = method.grouped(LocalFederation([]), state, x)
+    changes = method.clustered(LocalFederation([]), state, x)
     result = method.result(PPFCGANState(shape=[6], output="linear", **changes))
     codes = method.embed(result, x)
     assert codes.shape == (120, 2)
-    groups = method.predict(result, x)
-    assert torch.equal(groups, torch.cdist(codes, result["centroids"]).argmin(1))
-    assert normalized_mutual_information(y.numpy(), groups.numpy()) > 0.9
-    assert result["n_groups"] == 3
+    clusters = method.predict(result, x)
+    assert torch.equal(clusters, torch.cdist(codes, result["centroids"]).argmin(1))
+    assert normalized_mutual_information(y.numpy(), clusters.numpy()) > 0.9
+    assert result["n_clusters"] == 3
     assert method.predict(result, x[:0]).shape == (0,)

@@ -1,4 +1,4 @@
-"""What every method that groups samples promises, whatever its algorithm."""
+"""What every method that clusters samples promises, whatever its algorithm."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ CORNERS = torch.tensor([[0.9, 0.1, 0.1, 0.9, 0.1, 0.5], [0.1, 0.9, 0.1, 0.1, 0.9
 
 
 def sites(sizes: tuple[int, ...] = (24, 30, 27)) -> list[Client]:
-    """Sites with samples around three corners, site i without corner i."""
+    """Clients with samples around three corners, client i without corner i."""
     rng = torch.Generator().manual_seed(7)
     clients = []
     for i, size in enumerate(sizes):
@@ -49,8 +49,8 @@ def run(name: str, clients: list[Client], **options: Any) -> tuple[Any, LocalFed
     return method, fed, state
 
 
-def groups_of(fed: LocalFederation) -> Tensor:
-    return torch.cat([client.state["groups"] for client in fed.clients.values()])
+def clusters_of(fed: LocalFederation) -> Tensor:
+    return torch.cat([client.state["clusters"] for client in fed.clients.values()])
 
 
 def same(first: Any, second: Any) -> bool:
@@ -58,7 +58,7 @@ def same(first: Any, second: Any) -> bool:
     return text == other and all(torch.equal(tensors[key], others[key]) for key in tensors)
 
 
-def test_methods_say_whether_samples_leave_their_site():
+def test_methods_say_whether_samples_leave_their_client():
     assert {name for name in NAMES if method_of(name).moves_data} == MOVES_DATA
 
 
@@ -68,30 +68,30 @@ def test_every_method_is_held_to_them():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_sample_gets_a_group_and_the_same_seed_the_same_one(name):
+def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
     clients = sites()
     method, fed, state = run(name, clients)
     assert isinstance(method, SampleMethod)
     result = method.result(state)
     for client in clients:
-        groups = client.state["groups"]
-        assert groups.dtype == torch.int64
-        assert groups.shape == (len(client),)
-        assert 0 <= int(groups.min()) <= int(groups.max()) < result["n_groups"]
+        clusters = client.state["clusters"]
+        assert clusters.dtype == torch.int64
+        assert clusters.shape == (len(client),)
+        assert 0 <= int(clusters.min()) <= int(clusters.max()) < result["n_clusters"]
         predicted = method.predict(result, client.x)
         assert predicted.dtype == torch.int64
         assert predicted.shape == (len(client),)
         assert method.embed(result, client.x).shape[0] == len(client)
     _, again, other = run(name, sites())
     assert same(method.result(state), method.result(other))
-    assert torch.equal(groups_of(fed), groups_of(again))
+    assert torch.equal(clusters_of(fed), clusters_of(again))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reply_does_not_depend_on_who_else_is_asked(name):
     _, alone, _ = run(name, sites(), chunk=1)
     _, together, _ = run(name, sites(), chunk=99, workers=1)
-    assert torch.equal(groups_of(alone), groups_of(together))
+    assert torch.equal(clusters_of(alone), clusters_of(together))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,11 +105,11 @@ def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path
         resumed = settle(other, method.state_type, load_tree(tmp_path / "checkpoint"))
         resumed, _ = method.step(other, resumed)
     assert same(method.result(state), method.result(resumed))
-    assert torch.equal(groups_of(fed), groups_of(other))
+    assert torch.equal(clusters_of(fed), clusters_of(other))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sites_that_come_and_go_are_named_and_harm_nobody(name):
+def test_clients_that_come_and_go_are_named_and_harm_nobody(name):
     clients = sites()
     method, fed = method_of(name), LocalFederation(clients, seed=11, drop_rate=0.3)
     state = method.init(fed)
@@ -118,13 +118,13 @@ def test_sites_that_come_and_go_are_named_and_harm_nobody(name):
         assert set(record.missing) | set(record.answered) >= set(fed.ids)
     assert pack(method.result(state))[0].keys()
     assert all(tensor.isfinite().all() for tensor in pack(method.result(state))[0].values())
-    assert sum("groups" in client.state for client in clients) >= 2
+    assert sum("clusters" in client.state for client in clients) >= 2
 
 
 @pytest.mark.parametrize("spoil", [spoiled.shorter, spoiled.wider, spoiled.in_words, spoiled.poorer])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkeypatch: pytest.MonkeyPatch):
-    """Whatever a site sends once all have begun, the others go on."""
+    """Whatever a client sends once all have begun, the others go on."""
     clients = sites()
     method, fed = method_of(name), LocalFederation(clients, seed=3)
     state, missing = method.init(fed), set()
@@ -133,18 +133,18 @@ def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkey
         state, record = method.step(fed, state)
         missing |= set(record.missing)
     assert missing <= {1}
-    assert all("groups" in client.state for client in clients)
+    assert all("clusters" in client.state for client in clients)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_site_that_never_takes_part_is_assigned_by_the_result(name):
+def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
     clients = sites()
     method, fed = method_of(name), LocalFederation(clients, seed=3)
     fed.away = {1}
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
-    assert [("groups" in client.state) for client in clients] == [True, False, True]
+    assert [("clusters" in client.state) for client in clients] == [True, False, True]
     assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
 
 
@@ -160,7 +160,7 @@ def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_sample_leaves_its_site(name, monkeypatch: pytest.MonkeyPatch):
+def test_no_sample_leaves_its_client(name, monkeypatch: pytest.MonkeyPatch):
     """In whatever shape: by rows or columns, no six numbers are a sample's. Yardsticks show that it would be seen."""
     clients = sites()
     rows = torch.cat([client.x for client in clients]).double()
@@ -181,10 +181,10 @@ def test_no_sample_leaves_its_site(name, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_site_may_hold_a_single_sample(name):
+def test_a_client_may_hold_a_single_sample(name):
     clients = sites((1, 24, 30))
     run(name, clients)
-    assert clients[0].state["groups"].shape == (1,)
+    assert clients[0].state["clusters"].shape == (1,)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,7 +25,7 @@ def run(method, fed):
     return state, records
 
 
-def test_the_record_says_that_synthetic_samples_left_the_sites():
+def test_the_record_says_that_synthetic_samples_left_the_clients():
     clients = sites(7, 9)
     _, records = run(SDAFCMethod(**QUICK), LocalFederation(clients))
     assert [record.values["phase"] for record in records] == ["training", "training", "synthesis"]
@@ -35,12 +35,12 @@ def test_the_record_says_that_synthetic_samples_left_the_sites():
     assert {"generator_loss", "discriminator_loss"} <= records[0].values.keys()
 
 
-def test_a_site_makes_as_many_as_it_is_asked_for():
+def test_a_client_makes_as_many_as_it_is_asked_for():
     _, records = run(SDAFCMethod(**QUICK, synthetic_samples=4), LocalFederation(sites(7, 9, 1)))
     assert records[-1].values["synthetic_samples"] == 8  # a single sample trains no network
 
 
-def test_networks_stay_at_their_site_and_are_dropped_in_the_end():
+def test_networks_stay_at_their_client_and_are_dropped_in_the_end():
     clients = sites(7, 9)
     fed = LocalFederation(clients)
     method = SDAFCMethod(**QUICK)
@@ -50,10 +50,10 @@ def test_networks_stay_at_their_site_and_are_dropped_in_the_end():
     state, _ = method.step(fed, state)
     assert fed.traffic.received - received < 500
     method.step(fed, state)
-    assert all(client.state.keys() == {"groups"} for client in clients)
+    assert all(client.state.keys() == {"clusters"} for client in clients)
 
 
-def test_a_site_that_missed_an_epoch_goes_on_where_it_was():
+def test_a_client_that_missed_an_epoch_goes_on_where_it_was():
     clients = sites(7, 9)
     fed = LocalFederation(clients, failures=[(2, 1)])
     method = SDAFCMethod(**{**QUICK, "epochs": 3})
@@ -64,7 +64,7 @@ def test_a_site_that_missed_an_epoch_goes_on_where_it_was():
     assert [int(client.state["epochs"]) for client in clients] == [3, 2]
 
 
-def test_a_site_is_asked_again_for_its_samples():
+def test_a_client_is_asked_again_for_its_samples():
     clients = sites(7, 9)
     fed = LocalFederation(clients, failures=[(4, 0), (4, 1), (5, 1)])
     _, records = run(SDAFCMethod(**QUICK), fed)
@@ -72,7 +72,7 @@ def test_a_site_is_asked_again_for_its_samples():
     assert records[-1].missing == {}
 
 
-def test_rates_fall_with_the_epochs_of_a_site():
+def test_rates_fall_with_the_epochs_of_a_client():
     rates = {"generator_rate": 0.01, "discriminator_rate": 0.01}
     moved = []
     for decay in (1.0, 1e-9):
@@ -88,5 +88,5 @@ def test_rates_fall_with_the_epochs_of_a_site():
 
 
 def test_without_synthetic_samples_there_is_nothing_to_cluster():
-    with pytest.raises(FedkinError, match="No site sent synthetic samples"):
+    with pytest.raises(FedkinError, match="No client sent synthetic samples"):
         run(SDAFCMethod(**QUICK), LocalFederation(sites(1, 1)))

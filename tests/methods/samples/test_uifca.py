@@ -17,7 +17,7 @@ MEANS = torch.tensor([[4.0, 0, 0, 0], [-4.0, 0, 0, 0], [0, 4.0, 0, 0]])
 
 
 def sites(count: int = 3, each: int = 40) -> tuple[list[Client], torch.Tensor]:
-    """Sites with two of three blobs each."""
+    """Clients with two of three blobs each."""
     rng = torch.Generator().manual_seed(1)
     truth = torch.stack([torch.tensor([i % 3, (i + 1) % 3]).repeat(each // 2) for i in range(count)])
     clients = [Client(i, MEANS[own] + torch.randn(each, 4, generator=rng)) for i, own in enumerate(truth)]
@@ -52,7 +52,7 @@ def test_blobs_are_found():
         n_clusters=3, cluster_rounds=2, rounds=3, local_steps=20, learning_rate=0.01, width=16, depth=1
     )
     *_, (state, record) = steps(method, LocalFederation(clients, seed=2))
-    assert adjusted_rand(truth.flatten(), torch.cat([client.state["groups"] for client in clients])) > 0.85
+    assert adjusted_rand(truth.flatten(), torch.cat([client.state["clusters"] for client in clients])) > 0.85
     fresh = MEANS + 0.1
     assert len(set(method.predict(method.result(state), fresh).tolist())) == 3
     assert sum(record.values["sizes"]) == 240
@@ -66,7 +66,7 @@ def test_training_makes_samples_likelier():
     assert losses[-1] < losses[0] - 0.5
 
 
-def test_a_flow_becomes_the_mean_of_the_sites_that_have_samples_of_it(crossed):
+def test_a_flow_becomes_the_mean_of_the_clients_that_have_samples_of_it(crossed):
     clients, _ = sites()
     method = UIFCAMethod(**TINY, start="random")
     fed = LocalFederation(clients, seed=2)
@@ -74,17 +74,17 @@ def test_a_flow_becomes_the_mean_of_the_sites_that_have_samples_of_it(crossed):
     after, _ = method.step(fed, before)
     _, _, replies = crossed[-1]
     assert len(replies) == 3
-    for group in range(3):
+    for cluster in range(3):
         found = [
-            (float((client.state["groups"] == group).sum()), replies[client.id]["models"][at])
+            (float((client.state["clusters"] == cluster).sum()), replies[client.id]["models"][at])
             for client in clients
-            for at in (replies[client.id]["groups"] == group).nonzero().flatten()
+            for at in (replies[client.id]["clusters"] == cluster).nonzero().flatten()
         ]
-        expected = before.models[group]
+        expected = before.models[cluster]
         if found:
             weights = torch.tensor([weight for weight, _ in found])
             expected = (weights[:, None] * torch.stack([model for _, model in found])).sum(0) / weights.sum()
-        assert torch.allclose(after.models[group], expected, atol=1e-6)
+        assert torch.allclose(after.models[cluster], expected, atol=1e-6)
 
 
 def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
@@ -94,46 +94,48 @@ def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
     state = method.init(fed)
     for step in range(6):
         chosen = [likelihoods(method.result(state), client.x).argmax(0) for client in clients]
-        before = [client.state.get("groups") for client in clients]
+        before = [client.state.get("clusters") for client in clients]
         state, record = method.step(fed, state)
         expected = chosen if step % 3 == 0 else before
         if step < 5:
-            assert all(torch.equal(client.state["groups"], own) for client, own in zip(clients, expected, strict=True))
+            assert all(
+                torch.equal(client.state["clusters"], own) for client, own in zip(clients, expected, strict=True)
+            )
         assert ("moved" in record.values) == (step % 3 == 0)
     assert state.finished
     final = [method.predict(method.result(state), client.x) for client in clients]
-    assert all(torch.equal(client.state["groups"], own) for client, own in zip(clients, final, strict=True))
+    assert all(torch.equal(client.state["clusters"], own) for client, own in zip(clients, final, strict=True))
 
 
-def test_only_flows_of_a_sites_own_groups_cross(crossed):
+def test_only_flows_of_a_clients_own_clusters_cross(crossed):
     clients, _ = sites()
     fed = LocalFederation(clients, seed=2)
     method = UIFCAMethod(**TINY | {"n_clusters": 6}, cluster_rounds=1, rounds=2)
     state, _ = method.step(fed, method.init(fed))
-    own = [client.state["groups"].unique() for client in clients]
+    own = [client.state["clusters"].unique() for client in clients]
     method.step(fed, state)
     (_, first, _), (_, second, replies) = [one for one in crossed if one[0] == "choose_and_train"]
-    for client, groups in enumerate(own):
-        assert len(groups) < 6
-        assert torch.equal(first[client]["groups"], torch.arange(6))
-        assert torch.equal(second[client]["groups"], groups)
-        assert torch.equal(torch.stack(second[client]["models"]), state.models[groups])
-        assert torch.equal(replies[client]["groups"], groups)
+    for client, clusters in enumerate(own):
+        assert len(clusters) < 6
+        assert torch.equal(first[client]["clusters"], torch.arange(6))
+        assert torch.equal(second[client]["clusters"], clusters)
+        assert torch.equal(torch.stack(second[client]["models"]), state.models[clusters])
+        assert torch.equal(replies[client]["clusters"], clusters)
 
 
-def test_a_group_without_samples_keeps_its_flow():
+def test_a_cluster_without_samples_keeps_its_flow():
     clients, _ = sites()
     method = UIFCAMethod(**TINY | {"n_clusters": 60}, start="random")
     fed = LocalFederation(clients, seed=2)
     state = method.init(fed)
     after, record = method.step(fed, state)
-    empty = [group for group, size in enumerate(record.values["sizes"]) if size == 0]
+    empty = [cluster for cluster, size in enumerate(record.values["sizes"]) if size == 0]
     assert 0 < len(empty) == record.values["empty"] < 60
     changed = (after.models != state.models).any(1)
-    assert changed.tolist() == [group not in empty for group in range(60)]
+    assert changed.tolist() == [cluster not in empty for cluster in range(60)]
 
 
-def test_a_site_that_was_lost_chooses_when_it_is_back(crossed):
+def test_a_client_that_was_lost_chooses_when_it_is_back(crossed):
     clients, _ = sites()
     fed = LocalFederation(clients, seed=2, failures=[(3, 1)])  # after `describe` and k-FED
     method = UIFCAMethod(**TINY, cluster_rounds=2, rounds=3)

@@ -106,13 +106,13 @@ def test_flips_of_the_clients_own_choice_are_each_stated(tmp_path: Path) -> None
 
 def run_of_tables(folder: Path, *more: str) -> Path:
     """A run with four files of numbers far beyond [0, 1]."""
-    (folder / "sites").mkdir()
+    (folder / "clients").mkdir()
     rng = np.random.default_rng(0)
     for name in "abcd":
         y = np.arange(60) % 3
-        np.savez(folder / "sites" / f"{name}.npz", x=(rng.random((60, 6)) + y[:, None] * 5).astype(np.float32), y=y)
+        np.savez(folder / "clients" / f"{name}.npz", x=(rng.random((60, 6)) + y[:, None] * 5).astype(np.float32), y=y)
     kept = [option for option in OPTIONS if not option.startswith(("data.", "scenario."))]
-    options = [*kept, "scenario.name=sites", f"data.source={folder / 'sites'}", *more]
+    options = [*kept, "scenario.name=files", f"data.source={folder / 'sites'}", *more]
     execute(load_config("embedding", options), folder / "run")
     return folder / "run"
 
@@ -128,7 +128,7 @@ def test_data_that_are_no_pictures_give_a_page_without_any(tmp_path: Path) -> No
 
 def test_without_held_out_samples_there_is_nobody_to_tell_members_from(tmp_path: Path) -> None:
     with pytest.raises(
-        FedkinError, match=r"^The scenario 'sites' of .* holds out no samples .*'scenario\.test_share' sets"
+        FedkinError, match=r"^The scenario 'files' of .* holds out no samples .*'scenario\.test_share' sets"
     ):
         attack(run_of_tables(tmp_path))
 

@@ -17,15 +17,15 @@ def finished(tmp_path: Path) -> Path:
 
 
 def sizes(run: Path) -> list[int]:
-    return [len((run / "labels" / f"site-{i}.csv").read_text().splitlines()) - 1 for i in range(3)]
+    return [len((run / "labels" / f"client-{i}.csv").read_text().splitlines()) - 1 for i in range(3)]
 
 
-def test_a_finished_run_is_read_and_sites_without_a_file_have_no_groups(finished: Path) -> None:
+def test_a_finished_run_is_read_and_clients_without_a_file_have_no_clusters(finished: Path) -> None:
     held = sizes(finished)
     found = outcome(finished, held)
-    assert (len(found.labels), found.groups, steps_of(finished)) == (178, 3, 1)
+    assert (len(found.labels), found.clusters, steps_of(finished)) == (178, 3, 1)
     assert found.bytes > 0
-    (finished / "labels" / "site-2.csv").unlink()
+    (finished / "labels" / "client-2.csv").unlink()
     assert outcome(finished, held).labels[-held[2] :].tolist() == [-1] * held[2]
     assert steps_of(finished / "nowhere") == 0
 
@@ -36,11 +36,11 @@ def test_a_finished_run_is_read_and_sites_without_a_file_have_no_groups(finished
         lambda run: (run / "records.jsonl").unlink(),
         lambda run: (run / "records.jsonl").write_text(""),
         lambda run: (run / "records.jsonl").write_text("{\n"),
-        lambda run: (run / "labels" / "site-0.csv").write_text("row,group\n0,1\n"),
-        lambda run: (run / "labels" / "site-0.csv").write_text("row,class\n0,1\n"),
-        lambda run: (run / "labels" / "site-0.csv").write_text("row,group\n0,one\n"),
+        lambda run: (run / "labels" / "client-0.csv").write_text("row,cluster\n0,1\n"),
+        lambda run: (run / "labels" / "client-0.csv").write_text("row,class\n0,1\n"),
+        lambda run: (run / "labels" / "client-0.csv").write_text("row,cluster\n0,one\n"),
     ],
-    ids=["no records", "empty records", "broken records", "too few rows", "no groups", "no numbers"],
+    ids=["no records", "empty records", "broken records", "too few rows", "no clusters", "no numbers"],
 )
 def test_a_run_that_cannot_be_read_is_told(spoil: Callable[[Path], Any], finished: Path) -> None:
     held = sizes(finished)

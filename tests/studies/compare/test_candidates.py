@@ -26,7 +26,7 @@ def test_every_method_has_a_family_and_a_cost() -> None:
         ("ifca", "given", {}),
     ],
 )
-def test_who_must_be_told_the_number_of_groups(name: str, number: str, unknown: dict[str, object]) -> None:
+def test_who_must_be_told_the_number_of_clusters(name: str, number: str, unknown: dict[str, object]) -> None:
     traits = traits_of(name)
     assert (traits.number, traits.unknown) == (number, unknown)
 
@@ -72,7 +72,7 @@ def test_an_unknown_method_is_refused() -> None:
 
 
 def test_a_method_of_the_other_family_is_refused() -> None:
-    with pytest.raises(FedkinError, match=r"'ocfl' groups clients.*--question clients"):
+    with pytest.raises(FedkinError, match=r"'ocfl' clusters clients.*--question clients"):
         selection_of("samples", ["kfed", "ocfl"])
 
 

@@ -65,7 +65,7 @@ def compared(question: Question, options: Options, out: Path, told: Watch) -> Co
 
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return sites(tmp_path_factory.mktemp("data") / "hospitals", groups=3, count=3, samples=60)
+    return sites(tmp_path_factory.mktemp("data") / "hospitals", clusters=3, count=3, samples=60)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,11 @@ def found(tmp_path_factory: pytest.TempPathFactory, hospitals: str) -> tuple[Com
     return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, watch), watch
 
 
-def test_the_number_of_groups_is_found_and_told(found: tuple[Comparison, Watch]) -> None:
+def test_the_number_of_clusters_is_found_and_told(found: tuple[Comparison, Watch]) -> None:
     comparison, watch = found
     lines = {line.method: line for line in comparison.lines}
     assert set(lines) == set(CHEAP)
-    assert {line.groups for line in lines.values()} == {(3, 3)}
+    assert {line.clusters for line in lines.values()} == {(3, 3)}
     assert all(line.truth["ari"] > 0.95 for line in lines.values())
     assert comparison.truth_gap == pytest.approx(0, abs=0.02)
     assert comparison.recommended == "kfed"  # as good as any, and the cheapest
@@ -132,9 +132,9 @@ def test_the_command_it_recommends_does_what_was_compared(
         main(words[1:])
     assert end.value.code in (0, None)
     run = Path(words[words.index("--out") + 1])
-    labels = [(folder / "labels" / "site-0.csv").read_text() for folder in (run, Path(comparison.lines[0].folder))]
+    labels = [(folder / "labels" / "client-0.csv").read_text() for folder in (run, Path(comparison.lines[0].folder))]
     kfed = next(line for line in comparison.lines if line.method == "kfed")
-    assert labels[0] == (Path(kfed.folder) / "labels" / "site-0.csv").read_text()
+    assert labels[0] == (Path(kfed.folder) / "labels" / "client-0.csv").read_text()
 
 
 def test_the_truth_ranks_if_it_is_asked_to(found: tuple[Comparison, Watch], hospitals: str) -> None:
@@ -147,7 +147,7 @@ def test_the_truth_ranks_if_it_is_asked_to(found: tuple[Comparison, Watch], hosp
     assert "agrees best with the truth" in by_truth.reason
 
 
-def test_the_truth_chooses_the_number_of_groups_if_it_is_asked_to(
+def test_the_truth_chooses_the_number_of_clusters_if_it_is_asked_to(
     found: tuple[Comparison, Watch], hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparison, _ = found
@@ -161,14 +161,16 @@ def test_the_truth_chooses_the_number_of_groups_if_it_is_asked_to(
 
 def test_clients_are_compared_by_their_own_tests(tmp_path: Path) -> None:
     methods = ("fedavg", "local", "ocfl")
-    question = question_of("label-groups", methods=methods, clients=6, settings=["method.rounds=4", "engine.workers=1"])
+    question = question_of(
+        "label-clusters", methods=methods, clients=6, settings=["method.rounds=4", "engine.workers=1"]
+    )
     watch = Watch()
     comparison = compared(question, Options(methods, seeds=1, budget="1h"), tmp_path / "out", watch)
     assert watch.names == ["local 0", "fedavg 0", "ocfl 0"]
     lines = {line.method: line for line in comparison.lines}
-    assert lines["fedavg"].groups == (1,)
-    assert lines["local"].groups == (6,)
-    assert lines["local"].remark == "forms no groups"
+    assert lines["fedavg"].clusters == (1,)
+    assert lines["local"].clusters == (6,)
+    assert lines["local"].remark == "forms no clusters"
     assert all(0 < line.measures["accuracy"] <= 1 for line in lines.values())
     assert len(lines["ocfl"].clients) == 6
     assert lines["ocfl"].truth["ari"] == 1
@@ -181,7 +183,7 @@ def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
     options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
     comparison = compared(question_of("wine", methods=options.methods), options, tmp_path / "out", watch)
     assert watch.names == ["kfed-2 0", "kin-graph-2 0"]
-    assert {line.name for line in comparison.lines} == {"kfed, 2 groups", "kin-graph, 2 groups"}
+    assert {line.name for line in comparison.lines} == {"kfed, 2 clusters", "kin-graph, 2 clusters"}
 
 
 class Timed(Worker):
@@ -335,10 +337,10 @@ def test_the_command_prints_a_table_or_json(
     lines = shown.out.splitlines()
     assert lines[0].startswith("Which samples belong together? ")
     assert lines[1].split() == [
-        *("Method", "Groups", "Cohesion", "Stability", "Silhouette", "Consensus", "ARI", "NMI", "ACC"),
+        *("Method", "Clusters", "Cohesion", "Stability", "Silhouette", "Consensus", "ARI", "NMI", "ACC"),
         *("Moved", "Time", "Runs", "Remark"),
     ]  # fmt: skip
-    assert any(line.startswith("* kfed, 3 groups ") for line in lines)
+    assert any(line.startswith("* kfed, 3 clusters ") for line in lines)
     assert any(line.startswith("Recommended: kfed. It keeps neighbours together to ") for line in lines)
     assert any(line.startswith("  fedkin run kfed ") for line in lines)
     assert lines[-1] == f"Report: {comparison.out / 'report.html'}"
@@ -351,7 +353,7 @@ def test_the_command_prints_a_table_or_json(
     [
         (["--budget", "later"], "--budget is 'later'"),
         (["--methods", "kfedd"], "kfedd"),
-        (["--methods", "ocfl,kfed"], "Method 'ocfl' groups clients"),
+        (["--methods", "ocfl,kfed"], "Method 'ocfl' clusters clients"),
         (["--question", "both"], "--question is 'both'"),
         (["--clients", "4"], "scenario.clients"),
     ],
@@ -382,7 +384,7 @@ def test_an_interrupted_comparison_ends_with_130(
 def test_remarks() -> None:
     assert remark("", 3, 3, 5, None, True) == ""
     assert remark("", 0, 3, 1, None, True) == "not finished in the budget, stopped after 1 step"
-    assert remark("bound", 0, 3, 0, None, False) == "forms no groups; had no time"
+    assert remark("bound", 0, 3, 0, None, False) == "forms no clusters; had no time"
     assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
     assert remark("yardstick", 1, 3, 9, None, True) == "a yardstick: moves the data; 1 of 3 runs finished"
     assert [seconds(value) for value in (0.52, 12.3, 300)] == ["0.5 s", "12 s", "5 min"]
@@ -391,13 +393,13 @@ def test_remarks() -> None:
 @pytest.mark.parametrize(
     ("stability", "stable", "told"),
     [
-        (1.0, 1, "finds the same groups over seeds (ARI 1.00)"),
-        (0.95, 0, "finds the same groups over seeds as stably as any of these (ARI 0.95)"),
+        (1.0, 1, "finds the same clusters over seeds (ARI 1.00)"),
+        (0.95, 0, "finds the same clusters over seeds as stably as any of these (ARI 0.95)"),
         (0.3, 1, "agrees with itself over seeds to ARI 0.30"),
         (0.3, 0, "agrees with itself over seeds, as much as any of these, to ARI 0.30"),
     ],
 )
-def test_groups_are_called_the_same_only_if_they_are(stability: float, stable: int, told: str) -> None:
+def test_clusters_are_called_the_same_only_if_they_are(stability: float, stable: int, told: str) -> None:
     verdict = CandidateScore({"cohesion": 0.8, "stability": stability}, {}, (), (3, 3), 1000, 1.0, ())
     said = reason("samples", Choice(Candidate("kfed", 3), 1, stable), verdict, by_truth=False)
     assert said.startswith(f"keeps neighbours together to 0.800, as good as 1 other, {told} and moves 1 kB")
@@ -432,9 +434,9 @@ def test_a_labelled_folder_gives_its_truth_in_order_of_rows(hospitals: str, foun
     comparison, _ = found
     kfed = next(line for line in comparison.lines if line.method == "kfed")
     truth = np.load(Path(hospitals) / "0.npz")["y"]
-    with (Path(kfed.folder) / "labels" / "site-0.csv").open(newline="") as file:
-        groups = [int(row["group"]) for row in csv.DictReader(file)]
-    assert len({(int(a), b) for a, b in zip(truth, groups, strict=True)}) <= 4
+    with (Path(kfed.folder) / "labels" / "client-0.csv").open(newline="") as file:
+        clusters = [int(row["cluster"]) for row in csv.DictReader(file)]
+    assert len({(int(a), b) for a, b in zip(truth, clusters, strict=True)}) <= 4
 
 
 def test_what_was_stopped_goes_on_when_all_had_a_turn(

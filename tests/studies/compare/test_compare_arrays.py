@@ -19,16 +19,16 @@ def test_arrays_are_compared_as_files_are(tmp_path: Path) -> None:
     assert found.recommended == "kfed"
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
     assert found.truth_gap == 0
-    assert [path.name for path in sorted((out / "data").iterdir())] == ["site-0.npz", "site-1.npz"]
+    assert [path.name for path in sorted((out / "data").iterdir())] == ["client-0.npz", "client-1.npz"]
     again = fedkin.compare([pd.DataFrame(x, columns=["a", "b"]) for x in SITES], TRUTH, out=out, **OPTIONS)
     assert again.lines == found.lines
     by_folder = fedkin.compare(out / "data", out=out, **OPTIONS)
     assert by_folder.lines == found.lines
-    with pytest.raises(FedkinError, match=r"site-0.npz holds other samples than are given now; give another out\."):
+    with pytest.raises(FedkinError, match=r"client-0.npz holds other samples than are given now; give another out\."):
         fedkin.compare([x + 1 for x in SITES], TRUTH, out=out, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"site-0.npz holds other samples than are given now"):
+    with pytest.raises(FedkinError, match=r"client-0.npz holds other samples than are given now"):
         fedkin.compare(SITES, out=out, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"holds site-1.npz of another comparison; give another out\."):
+    with pytest.raises(FedkinError, match=r"holds client-1.npz of another comparison; give another out\."):
         fedkin.compare(SITES[:1], TRUTH[:1], out=out, **OPTIONS)
 
 
@@ -39,18 +39,18 @@ def test_labels_may_be_names(tmp_path: Path, kind: type) -> None:
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
 
 
-def test_what_is_refused_leaves_no_site_behind(tmp_path: Path) -> None:
+def test_what_is_refused_leaves_no_client_behind(tmp_path: Path) -> None:
     gap = [SITES[0], np.where(SITES[1] > 8, np.nan, SITES[1])]
     half = pd.Series(["a"] * 39 + [None])
     calls = [
-        (lambda: fedkin.compare(gap, TRUTH, out=tmp_path, **OPTIONS), "Site 1 has missing or infinite values"),
-        (lambda: fedkin.compare(SITES, [TRUTH[0], half], out=tmp_path, **OPTIONS), "Site 1 lacks 1 of 40 labels"),
-        (lambda: fedkin.compare([SITES[0], SITES[1][:, :1]], out=tmp_path, **OPTIONS), "all sites need the same"),
+        (lambda: fedkin.compare(gap, TRUTH, out=tmp_path, **OPTIONS), "Client 1 has missing or infinite values"),
+        (lambda: fedkin.compare(SITES, [TRUTH[0], half], out=tmp_path, **OPTIONS), "Client 1 lacks 1 of 40 labels"),
+        (lambda: fedkin.compare([SITES[0], SITES[1][:, :1]], out=tmp_path, **OPTIONS), "all clients need the same"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"budget": "soon"}), "--budget is 'soon'"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"methods": "kfedd"}), "Unknown method 'kfedd'"),
         (lambda: fedkin.compare(SITES, out=tmp_path, **OPTIONS | {"settings": ["data.x=1"]}), "data.x"),
         (lambda: fedkin.compare(SITES, out=tmp_path, by="truth", **OPTIONS), "--by truth needs a truth"),
-        (lambda: fedkin.compare([], out=tmp_path, **OPTIONS), "sites is empty; a comparison needs 2 or more"),
+        (lambda: fedkin.compare([], out=tmp_path, **OPTIONS), "clients is empty; a comparison needs 2 or more"),
     ]
     for call, sentence in calls:
         with pytest.raises(FedkinError, match=sentence):
@@ -58,9 +58,9 @@ def test_what_is_refused_leaves_no_site_behind(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_more_sites_than_were_compared_are_refused(tmp_path: Path) -> None:
+def test_more_clients_than_were_compared_are_refused(tmp_path: Path) -> None:
     fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"holds the 2 sites of another comparison; give another out\."):
+    with pytest.raises(FedkinError, match=r"holds the 2 clients of another comparison; give another out\."):
         fedkin.compare([*SITES, SITES[0]], [*TRUTH, TRUTH[0]], out=tmp_path, **OPTIONS)
     assert len(list((tmp_path / "data").iterdir())) == 2
 
@@ -74,9 +74,9 @@ def test_the_seed_is_that_of_the_file_unless_one_is_given(monkeypatch: pytest.Mo
 
 
 def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"labels has 1 arrays for 2 sites; one for each is needed\."):
+    with pytest.raises(FedkinError, match=r"labels has 1 arrays for 2 clients; one for each is needed\."):
         fedkin.compare(SITES, TRUTH[:1], out=tmp_path, **OPTIONS)
-    with pytest.raises(FedkinError, match=r"labels of site 1 have shape \(7,\); it should be \(40,\)\."):
+    with pytest.raises(FedkinError, match=r"labels of client 1 have shape \(7,\); it should be \(40,\)\."):
         fedkin.compare(SITES, [TRUTH[0], TRUTH[1][:7]], out=tmp_path / "new", **OPTIONS)
     with pytest.raises(FedkinError, match="labels were given beside 'blobs', which has its own"):
         fedkin.compare("blobs", TRUTH, **OPTIONS)

@@ -13,14 +13,14 @@ CENTRES = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
 
 
 def population(sites: int = 4, samples: int = 30) -> tuple[Population, np.ndarray]:
-    """Sites that hold three far apart blobs alike, and the blob of each sample."""
+    """Clients that hold three far apart blobs alike, and the blob of each sample."""
     rng = torch.Generator().manual_seed(0)
     own = [torch.randint(3, (samples,), generator=rng) for _ in range(sites)]
     clients = [Client(i, CENTRES[y] + torch.randn(samples, 2, generator=rng)) for i, y in enumerate(own)]
     return Population(clients, None, []), torch.cat(own).numpy()
 
 
-def site_of_each(people: Population) -> np.ndarray:
+def client_of_each(people: Population) -> np.ndarray:
     return np.repeat(np.arange(len(people.clients)), [len(client) for client in people.clients])
 
 
@@ -45,18 +45,18 @@ def test_togetherness_does_not_depend_on_names_and_has_a_bound(
 
 
 @given(graphs())
-def test_one_group_keeps_nothing_together_above_chance(graph: tuple[NeighbourLinks, np.ndarray]) -> None:
+def test_one_cluster_keeps_nothing_together_above_chance(graph: tuple[NeighbourLinks, np.ndarray]) -> None:
     links, labels = graph
     assert togetherness(links, np.zeros_like(labels)) == pytest.approx(0)
 
 
-def test_samples_without_a_group_do_not_count() -> None:
+def test_samples_without_a_cluster_do_not_count() -> None:
     links = NeighbourLinks(np.array([0, 1, 2, 3, 0]), np.array([1, 0, 3, 2, 4]))
     assert togetherness(links, np.array([0, 0, 1, 1, -1])) == pytest.approx(0.5)
     assert togetherness(links, np.full(5, -1)) == 0
 
 
-def test_true_groups_keep_together_more_than_any_other() -> None:
+def test_true_clusters_keep_together_more_than_any_other() -> None:
     people, truth = population()
     space = space_of(people, seed=0)
     true = cohesion(space, truth)
@@ -64,16 +64,16 @@ def test_true_groups_keep_together_more_than_any_other() -> None:
     assert true == pytest.approx(2 / 3, abs=0.1)
     assert abs(cohesion(space, rng.integers(0, 3, len(truth)))) < 0.1
     assert cohesion(space, np.where(truth == 2, 1, truth)) < true - 0.1  # two of them joined
-    assert cohesion(space, truth * 4 + site_of_each(people)) < true - 0.1  # cut by site
-    assert cohesion(space, site_of_each(people)) < true - 0.1
+    assert cohesion(space, truth * 4 + client_of_each(people)) < true - 0.1  # cut by client
+    assert cohesion(space, client_of_each(people)) < true - 0.1
     split = np.where((truth == 0) & (space.points[:, 0] > np.median(space.points[truth == 0, 0])), 3, truth)
     assert cohesion(space, split) < true - 0.02
 
 
-def test_links_stay_among_all_or_within_a_site() -> None:
+def test_links_stay_among_all_or_within_a_client() -> None:
     people, _ = population()
     space = space_of(people, seed=0)
-    site = site_of_each(people)
+    site = client_of_each(people)
     everywhere, within = space.links
     assert (site[within.here] == site[within.there]).all()
     assert (site[everywhere.here] != site[everywhere.there]).any()
@@ -82,7 +82,7 @@ def test_links_stay_among_all_or_within_a_site() -> None:
     assert (everywhere.here != everywhere.there).all()
 
 
-def test_a_space_shows_so_many_samples_of_all_sites() -> None:
+def test_a_space_shows_so_many_samples_of_all_clients() -> None:
     people, _ = population()
     space = space_of(people, seed=1, most=50)
     assert len(space.rows) == len(space.points) == len(np.unique(space.rows)) == 50
@@ -93,7 +93,7 @@ def test_a_space_shows_so_many_samples_of_all_sites() -> None:
     assert (space_of(people, seed=2, most=50).rows != space.rows).any()
 
 
-def test_small_sites_are_linked_as_far_as_they_go() -> None:
+def test_small_clients_are_linked_as_far_as_they_go() -> None:
     people = Population(
         [Client(0, torch.randn(1, 3)), Client(1, torch.randn(3, 3)), Client(2, torch.randn(2, 3))], None, []
     )
@@ -126,7 +126,7 @@ def test_every_other_method_counts_once_for_consensus() -> None:
     assert consensus([one], {"a": [one], "b": [other, other]}) == pytest.approx((1 + apart) / 2)
 
 
-def test_silhouette_of_one_group_or_of_samples_alone_is_nothing() -> None:
+def test_silhouette_of_one_cluster_or_of_samples_alone_is_nothing() -> None:
     points = np.array([[0.0], [0.1], [5.0], [5.1]])
     assert silhouette(points, np.array([0, 0, 1, 1])) > 0.9
     assert silhouette(points, np.zeros(4, dtype=int)) == 0

@@ -8,7 +8,7 @@ from fedkin.studies.compare.candidates import Candidate
 from site_files import sites
 
 
-def test_data_are_dealt_out_for_groups_of_samples() -> None:
+def test_data_are_dealt_out_for_clusters_of_samples() -> None:
     question = question_of("blobs")
     assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
     assert question.name == "blobs-own-class"
@@ -17,27 +17,27 @@ def test_data_are_dealt_out_for_groups_of_samples() -> None:
 
 @pytest.mark.parametrize(
     ("scenario", "family"), [("own-class", "samples"), ("label-skew", "samples"), ("rotation", "clients"),
-                             ("iid", "clients"), ("label-groups", "clients")]
+                             ("iid", "clients"), ("label-clusters", "clients")]
 )  # fmt: skip
-def test_the_scenario_tells_what_is_to_be_grouped(scenario: str, family: str) -> None:
+def test_the_scenario_tells_what_is_to_be_clustered(scenario: str, family: str) -> None:
     question = question_of(scenario, seed=7)
     assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
     assert question.name == f"digits-{scenario}-seed7"
 
 
 def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
-    assert question_of("digits", methods=["ocfl", "ifca"]).scenario == "label-groups"
+    assert question_of("digits", methods=["ocfl", "ifca"]).scenario == "label-clusters"
     assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
     assert question_of("rotation", methods=["kfed"]).family == "samples"
     assert question_of("rotation", asked="samples").family == "samples"
-    assert question_of("digits", asked="clients").scenario == "label-groups"
+    assert question_of("digits", asked="clients").scenario == "label-clusters"
     assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
 
 
-def test_files_of_sites_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
+def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
     folder = sites(tmp_path / "hospitals")
     samples = question_of(folder)
-    assert (samples.family, samples.scenario, samples.name) == ("samples", "sites", "hospitals-sites")
+    assert (samples.family, samples.scenario, samples.name) == ("samples", "clients", "hospitals-sites")
     assert len(samples.population(samples.config(Candidate("kfed", 2), 0)).clients) == 3
     clients = question_of(folder, asked="clients")
     assert (clients.family, clients.name) == ("clients", "hospitals-sites-clients")
@@ -64,7 +64,7 @@ def test_settings_of_methods_are_for_the_runs_of_an_experiment_too(tmp_path: Pat
     file = tmp_path / "mine.toml"
     file.write_text('[method]\nname = "ocfl"\nrounds = 50\nwings = 2\n[target]\nmetric = "ari"\n[tracking]\nto = []\n')
     assert question_of(str(file)).settings == {}
-    question = question_of(str(file), scenario="label-groups", settings=["method.rounds=3"])
+    question = question_of(str(file), scenario="label-clusters", settings=["method.rounds=3"])
     assert question.config(Candidate("ocfl"), 0).method.rounds == 3
     assert question.config(Candidate("ocfl"), 0).target.metric is None
 
@@ -101,7 +101,7 @@ def test_a_scenario_that_is_no_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_methods_go_to_those_that_have_them() -> None:
-    question = question_of("label-groups", settings=["method.rounds=4", "data.scaling=none"], clients=6)
+    question = question_of("label-clusters", settings=["method.rounds=4", "data.scaling=none"], clients=6)
     assert question.config(Candidate("ocfl"), 0).method.rounds == 4
     config = question.config(Candidate("ifca", 2), 1)
     assert (config.method.rounds, config.method.n_clusters, config.data.scaling) == (4, 2, "none")
@@ -118,8 +118,8 @@ def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
 
 
 def test_a_question_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(FedkinError, match="--question is 'sites'; it should be samples, clients or auto"):
-        question_of("digits", asked="sites")
+    with pytest.raises(FedkinError, match="--question is 'clients'; it should be samples, clients or auto"):
+        question_of("digits", asked="clients")
 
 
 @pytest.mark.parametrize(("what", "option"), [("digits", "data"), ("rotation", "scenario")])
@@ -139,19 +139,19 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         question_of(str(tmp_path / "none.toml"))
 
 
-def test_a_single_site_is_refused(tmp_path: Path) -> None:
+def test_a_single_client_is_refused(tmp_path: Path) -> None:
     question = question_of(sites(tmp_path / "alone", count=1))
-    with pytest.raises(FedkinError, match="makes one site only with scenario 'sites'; a comparison needs 2 or more"):
+    with pytest.raises(FedkinError, match="makes one client only with scenario 'files'; a comparison needs 2 or more"):
         question.population(question.config(Candidate("kfed", 2), 0))
 
 
 def test_clients_without_labels_are_refused(tmp_path: Path) -> None:
     question = question_of("own-class", data="blobs", asked="clients")
-    with pytest.raises(FedkinError, match="have no labels, which methods that group clients learn from"):
+    with pytest.raises(FedkinError, match="have no labels, which methods that cluster clients learn from"):
         question.population(question.config(Candidate("ocfl"), 0))
 
 
 def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
-    question = question_of("label-groups", settings=["scenario.test_share=0"])
+    question = question_of("label-clusters", settings=["scenario.test_share=0"])
     with pytest.raises(FedkinError, match=r"hold out nothing to judge models by; set scenario\.test_share above 0"):
         question.population(question.config(Candidate("ocfl"), 0))

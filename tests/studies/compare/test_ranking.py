@@ -16,7 +16,7 @@ KFED, KMEANS, KIN, FFCM = Candidate("kfed", 3), Candidate("kmeans", 3), Candidat
 def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 1000, **more: Any) -> CandidateScore:
     measures = {"cohesion": cohesion} | ({} if stability is None else {"stability": stability})
     labels = (np.array(more.get("labels", [0, 0, 1, 1, 2, 2])),)
-    return CandidateScore(measures, more.get("truth", {}), (), more.get("groups", (3, 3)), moved, 1.0, labels)
+    return CandidateScore(measures, more.get("truth", {}), (), more.get("clusters", (3, 3)), moved, 1.0, labels)
 
 
 def of_clients(scores: list[float | None], stability: float = 1.0, moved: float = 1000) -> CandidateScore:
@@ -40,7 +40,7 @@ def test_among_equals_the_stable_are_taken_and_among_these_the_cheap() -> None:
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 2, 1, pytest.approx(0.2))
 
 
-def test_who_forms_other_groups_is_no_equal() -> None:
+def test_who_forms_other_clusters_is_no_equal() -> None:
     """However stable it is, and however near its cohesion."""
     verdicts = {KIN: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.005))
@@ -64,9 +64,9 @@ def test_yardsticks_and_copies_are_never_taken() -> None:
     assert taken.candidate == KFED
 
 
-def test_one_group_of_all_samples_is_no_answer() -> None:
-    assert chosen(SAMPLES, {KIN: of_samples(0.0, groups=(1, 1))}) is None
-    taken = chosen(SAMPLES, {KIN: of_samples(0.0, groups=(1, 1)), KFED: of_samples(-0.1)})
+def test_one_cluster_of_all_samples_is_no_answer() -> None:
+    assert chosen(SAMPLES, {KIN: of_samples(0.0, clusters=(1, 1))}) is None
+    taken = chosen(SAMPLES, {KIN: of_samples(0.0, clusters=(1, 1)), KFED: of_samples(-0.1)})
     assert taken is not None
     assert taken.candidate == KFED
 
@@ -78,7 +78,7 @@ def test_clients_are_served_best() -> None:
     assert choice == Choice(ocfl, 0, 0, pytest.approx(0.2))
 
 
-def test_within_the_error_of_the_difference_methods_that_group_are_preferred() -> None:
+def test_within_the_error_of_the_difference_methods_that_cluster_are_preferred() -> None:
     ocfl, local, ifca = Candidate("ocfl"), Candidate("local"), Candidate("ifca", 2)
     verdicts = {
         local: of_clients([0.90, 0.80, 0.95, None]),
@@ -95,9 +95,9 @@ def test_within_the_error_of_the_difference_methods_that_group_are_preferred() -
     assert choice.candidate == local
 
 
-def test_clients_as_well_served_take_the_fewer_groups() -> None:
+def test_clients_as_well_served_take_the_fewer_clusters() -> None:
     ocfl, ifca = Candidate("ocfl"), Candidate("ifca", 3)
-    finer = dataclasses.replace(of_clients([0.9, 0.8, 0.95, 0.9], moved=1), groups=(4, 4))
+    finer = dataclasses.replace(of_clients([0.9, 0.8, 0.95, 0.9], moved=1), clusters=(4, 4))
     choice = chosen(CLIENTS, {ocfl: of_clients([0.9, 0.8, 0.9, 0.91], moved=9000), ifca: finer})
     assert choice == Choice(ocfl, 1, 1, None)
 

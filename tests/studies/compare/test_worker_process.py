@@ -43,8 +43,8 @@ def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path
         assert len(second.steps) == 4  # what is finished is not touched
     assert process is not None
     assert process.poll() is not None
-    files = [(tmp_path / name / "labels" / "site-0.csv").read_text() for name in ("first", "second")]
-    assert all(text.startswith("row,group\n") for text in files)
+    files = [(tmp_path / name / "labels" / "client-0.csv").read_text() for name in ("first", "second")]
+    assert all(text.startswith("row,cluster\n") for text in files)
 
 
 def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> None:

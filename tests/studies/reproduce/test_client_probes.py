@@ -1,4 +1,4 @@
-"""What is measured on runs that group clients, beside what their records say."""
+"""What is measured on runs that cluster clients, beside what their records say."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: Path) -> None:
     stop = ["target.metric=splits", "target.reach=1", "target.stop=true"]
-    found = run(tmp_path / "run", "ocfl", "scenario.clients=6", "method.rounds=40", "method.grouper=kmeans", *stop)
+    found = run(tmp_path / "run", "ocfl", "scenario.clients=6", "method.rounds=40", "method.clusterer=kmeans", *stop)
     rounds = len(found.records)
     before, last = found.values("ari")[:-1], found.values("ari")[-1]
     assert rounds < 40
@@ -81,19 +81,19 @@ def test_an_epoch_takes_longer_than_a_message(embedded: Finished) -> None:
     assert ratio == pytest.approx(epoch / message)
 
 
-def test_groups_are_right_without_flips_and_gone_with_nothing_else(embedded: Finished) -> None:
+def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: Finished) -> None:
     for way in ("exact", "told"):
         assert measured(embedded, f"flips/{way}@0") == 1
-        assert measured(embedded, f"flips/{way}-groups@0") == 2
+        assert measured(embedded, f"flips/{way}-clusters@0") == 2
     assert measured(embedded, "flips/exact@0.5") == pytest.approx(0, abs=0.1)
-    assert measured(embedded, "flips/bayes-groups@0.05") is not None
+    assert measured(embedded, "flips/bayes-clusters@0.05") is not None
     assert measured(embedded, "flips/exact@0.07") is None
 
 
 @pytest.mark.parametrize(
     ("probe", "sentence"),
     [
-        ("flips/exact@0", "is no run of 'embedding' on clients of hidden groups"),
+        ("flips/exact@0", "is no run of 'embedding' on clients of hidden clusters"),
         ("message/ratio", "is no run in which"),
     ],
 )

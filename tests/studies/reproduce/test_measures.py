@@ -13,7 +13,13 @@ def run(tmp_path: Path) -> Finished:
     metrics = [{}, {"ari": 0.5, "personal_accuracy": 0.8, "kappas": [0.1, None]}, {"ari": 0.25},
                {"ari": 1.0, "personal_accuracy": 0.9, "kappas": [0.3, 0.7]}]  # fmt: skip
     lines = [
-        {"step": i + 1, "values": {"groups": i, "finished": True}, "metrics": m, "sent": 1e6 * (i + 1), "received": 5e5}
+        {
+            "step": i + 1,
+            "values": {"clusters": i, "finished": True},
+            "metrics": m,
+            "sent": 1e6 * (i + 1),
+            "received": 5e5,
+        }
         for i, m in enumerate(metrics)
     ]
     times = [{"step": i, "seconds": 2.0, "client_seconds": 1.0} for i in range(5)]
@@ -29,7 +35,7 @@ def run(tmp_path: Path) -> Finished:
     [
         ("ari", 1.0), ("ari@last", 1.0), ("ari@first", 0.5), ("ari@mean", 0.4375), ("ari@best", 1.0),
         ("ari@gain", 0.5), ("ari@last5", 1.75 / 3), ("ari@3", 0.25), ("ari@1", None), ("ari@40", 1.0),
-        ("personal_accuracy@3", 0.8), ("groups", 3.0), ("finished", None), ("kappas[1]", 0.7), ("kappas[2]", None),
+        ("personal_accuracy@3", 0.8), ("clusters", 3.0), ("finished", None), ("kappas[1]", 0.7), ("kappas[2]", None),
         ("kappas[1]@first", 0.7), ("nothing", None), ("steps", 4.0), ("sent_mb", 4.0), ("both_mb", 4.5),
         ("seconds", 10.0), ("client_seconds", 5.0), ("rounds_to:personal_accuracy=0.85", 4.0),
         ("rounds_to:personal_accuracy=0.95", None), ("mb_to:personal_accuracy=0.8", 2.5),

@@ -1,4 +1,4 @@
-"""What is measured on runs that group samples, beside what their records say."""
+"""What is measured on runs that cluster samples, beside what their records say."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_first_clusters_are_those_that_the_run_began_with(tmp_path: Path) -> Non
     assert better == pytest.approx((found.values("accuracy")[-1] or 0) / first - 1)
 
 
-def test_first_clusters_that_a_site_made_itself_are_made_again(tmp_path: Path) -> None:
+def test_first_clusters_that_a_client_made_itself_are_made_again(tmp_path: Path) -> None:
     found = run(tmp_path / "run", "fedcref", *FEDCREF, "method.initial=kmeans", "method.stability=0.0")
     again = run(tmp_path / "again", "fedcref", *FEDCREF, "method.initial=kmeans", "method.stability=0.0")
     assert measured(found, "initial/accuracy") == measured(again, "initial/accuracy")
@@ -49,7 +49,7 @@ def test_clusters_alone_are_a_share_of_those_at_the_start(tmp_path: Path) -> Non
     assert measured(everybody, "alone/share") == 0
 
 
-def test_single_sites_have_a_kappa_and_an_imbalance(tmp_path: Path) -> None:
+def test_single_clients_have_a_kappa_and_an_imbalance(tmp_path: Path) -> None:
     found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.share=0.5")
     kappas = found.records[-1]["metrics"]["kappas"]
     assert measured(found, "within/3") == kappas[2]
@@ -68,15 +68,15 @@ def test_first_clusters_are_fedcrefs_alone(tmp_path: Path) -> None:
 
 
 def test_a_truth_is_needed(tmp_path: Path) -> None:
-    """Sites without a column of classes have nothing to judge by."""
-    (tmp_path / "sites").mkdir()
+    """Clients without a column of classes have nothing to judge by."""
+    (tmp_path / "clients").mkdir()
     rng = np.random.default_rng(0)
     for site in range(2):
-        np.savez(tmp_path / "sites" / f"{site}.npz", x=rng.normal(size=(20, 3)) + [[0, 0, 0], [9, 9, 9]] * 10)
-    settings = ["scenario.name=sites", f"data.source={tmp_path / 'sites'}"]
-    grouped = run(tmp_path / "kmeans", "kmeans", *settings, "method.n_clusters=2")
+        np.savez(tmp_path / "clients" / f"{site}.npz", x=rng.normal(size=(20, 3)) + [[0, 0, 0], [9, 9, 9]] * 10)
+    settings = ["scenario.name=files", f"data.source={tmp_path / 'sites'}"]
+    clustered = run(tmp_path / "kmeans", "kmeans", *settings, "method.n_clusters=2")
     with pytest.raises(FedkinError, match="has no classes to count"):
-        measured(grouped, "imbalance/1")
+        measured(clustered, "imbalance/1")
     refined = run(
         tmp_path / "fedcref", "fedcref", *settings, *FEDCREF[2:-1], "method.n_clusters=2", "method.initial=kmeans"
     )

@@ -1,4 +1,4 @@
-"""Federated scaling: standardised columns from statistics that sites send, never from rows."""
+"""Federated scaling: standardised columns from statistics that clients send, never from rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Scaling:
 def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """Scale every client's data in the same way, as if they had been pooled; to be done once per federation.
 
-    Sites send, per column or channel, count, sum, least and greatest value, and then the sum of squared distances
+    Clients send, per column or channel, count, sum, least and greatest value, and then the sum of squared distances
     from the common mean, which is sound however large the mean is. If nothing is to be scaled they send the shape of a
     sample alone.
 
@@ -83,7 +83,7 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     Raises
     ------
     FedkinError
-        If sites differ in the shape of their samples, one cannot be reached, or the data are scaled already.
+        If clients differ in the shape of their samples, one cannot be reached, or the data are scaled already.
     """
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
@@ -109,15 +109,15 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
 
 
 def _checked_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Shape of a sample, the same at all sites, of which none is scaled yet."""
-    check_same_shape({f"Site {i}": tuple(reply["shape"]) for i, reply in replies.items()})
+    """Shape of a sample, the same at all clients, of which none is scaled yet."""
+    check_same_shape({f"Client {i}": tuple(reply["shape"]) for i, reply in replies.items()})
     if any(reply["scaled"] for reply in replies.values()):
-        raise FedkinError("The sites' data are scaled already; make a new federation to scale them again.")
+        raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     return tuple(next(iter(replies.values()))["shape"])
 
 
 def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
-    """`scale` of which the server sees sums over all sites alone, and the shape of a sample."""
+    """`scale` of which the server sees sums over all clients alone, and the shape of a sample."""
     if mode == "auto":
         raise FedkinError(
             "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."

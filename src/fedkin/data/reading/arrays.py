@@ -28,7 +28,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
     value : array-like
         ``(n, features)``, ``(n, height, width)`` or ``(n, channels, height, width)``, n at least 1, all numbers finite.
     where : str
-        What holds it, such as ``"Site 3"``; the beginning of an error's sentence.
+        What holds it, such as ``"Client 3"``; the beginning of an error's sentence.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
         raise FedkinError(f"{where} has shape {array.shape}, but samples need {_SHAPES}.")
     if array.size == 0:
         raise FedkinError(
-            f"{where} is empty (shape {array.shape}); every site needs at least one sample and one feature."
+            f"{where} is empty (shape {array.shape}); every client needs at least one sample and one feature."
         )
     if array.ndim == 3:
         array = array[:, None]
@@ -65,7 +65,7 @@ def as_tensor(value: Any, where: str) -> Tensor:
     return x
 
 
-def read_npz(path: Path, label: str | None = None, group: str | None = None) -> Dataset:
+def read_npz(path: Path, label: str | None = None, cluster: str | None = None) -> Dataset:
     """A ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any."""
     where = f"'{path}'"
     try:
@@ -73,17 +73,17 @@ def read_npz(path: Path, label: str | None = None, group: str | None = None) -> 
             arrays = {name: file[name] for name in file.files}
     except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
         raise FedkinError(f"{where} cannot be read as .npz; it must hold plain numeric arrays.") from error
-    for wanted in (label, group):
+    for wanted in (label, cluster):
         if wanted is not None and wanted not in arrays:
             raise unknown_name(f"array of labels in {where}", wanted, arrays)
-    label = label or next((name for name in LABEL_NAMES if name in arrays and name != group), None)
-    wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, group)]
+    label = label or next((name for name in LABEL_NAMES if name in arrays and name != cluster), None)
+    wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
     if "x" not in arrays and len(wide) != 1:
         raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
     x = as_tensor(arrays["x" if "x" in arrays else wide[0]], where)
-    coded = {name: _coded(arrays, name, len(x), where) for name in (label, group) if name is not None}
+    coded = {name: _coded(arrays, name, len(x), where) for name in (label, cluster) if name is not None}
     y, classes = coded[label] if label is not None else (None, [])
-    return Dataset(path.name, x, y, classes, groups=None if group is None else coded[group])
+    return Dataset(path.name, x, y, classes, clusters=None if cluster is None else coded[cluster])
 
 
 def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, where: str) -> tuple[Tensor, list[str]]:
@@ -95,24 +95,26 @@ def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, wher
 
 
 def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse sites whose samples differ in shape.
+    """Refuse clients whose samples differ in shape.
 
     Parameters
     ----------
     shapes : mapping of str to tuple of int
-        By site, as the beginning of a sentence, the shape of one of its samples.
+        By client, as the beginning of a sentence, the shape of one of its samples.
 
     Raises
     ------
     FedkinError
-        Naming the first site whose shape is not the most common one.
+        Naming the first client whose shape is not the most common one.
     """
     if not shapes:
         return
     usual, _ = Counter(shapes.values()).most_common(1)[0]
-    for site, shape in shapes.items():
+    for client, shape in shapes.items():
         if shape != usual:
-            raise FedkinError(f"{site} has {_words(shape)} where others have {_words(usual)}; all sites need the same.")
+            raise FedkinError(
+                f"{client} has {_words(shape)} where others have {_words(usual)}; all clients need the same."
+            )
 
 
 def _as_array(value: Any, where: str) -> npt.NDArray[Any]:

@@ -36,8 +36,8 @@ class Dataset:
         Names of the classes; empty where there are no labels.
     features : list of str
         Column names of a table; empty where there are none.
-    groups : (Tensor, list of str) or None
-        Each sample's group, as an index into their names, if a column of these was asked for; it is no feature.
+    clusters : (Tensor, list of str) or None
+        Each sample's cluster, as an index into their names, if a column of these was asked for; it is no feature.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Dataset:
     y: Tensor | None = None
     classes: list[str] = field(default_factory=list)
     features: list[str] = field(default_factory=list)
-    groups: tuple[Tensor, list[str]] | None = None
+    clusters: tuple[Tensor, list[str]] | None = None
 
     def __len__(self) -> int:
         return len(self.x)

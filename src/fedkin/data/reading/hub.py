@@ -20,11 +20,11 @@ _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
 
 def read_huggingface(
-    source: str, name: str, label: str | None = None, split: str = "train", group: str | None = None
+    source: str, name: str, label: str | None = None, split: str = "train", cluster: str | None = None
 ) -> Dataset:
     """One split of a data set that ``datasets.load_dataset`` can read.
 
-    If a column holds images, the first such column is `x` and all others but the label's and the group's are ignored.
+    If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
     Else every column but these must be numeric.
 
     Parameters
@@ -38,8 +38,8 @@ def read_huggingface(
         images, the only integer column, else none.
     split : str
         Usually ``"train"`` or ``"test"``.
-    group : str, optional
-        A column for `Dataset.groups`.
+    cluster : str, optional
+        A column for `Dataset.clusters`.
 
     Raises
     ------
@@ -61,15 +61,15 @@ def read_huggingface(
     if len(rows) == 0:
         raise FedkinError(f"{where} is empty (0 rows in split '{split}').")
     images = [column for column, kind in rows.features.items() if isinstance(kind, datasets.Image)]
-    if group is not None and group not in rows.features:
-        raise unknown_name(f"column of {where}", group, rows.features)
-    label = _label_column(rows.features, label, group, where, bool(images))
+    if cluster is not None and cluster not in rows.features:
+        raise unknown_name(f"column of {where}", cluster, rows.features)
+    label = _label_column(rows.features, label, cluster, where, bool(images))
     y, classes = (None, []) if label is None else _labels(table, rows.features, label, where)
-    groups = None if group is None else _labels(table, rows.features, group, where)
+    clusters = None if cluster is None else _labels(table, rows.features, cluster, where)
     if images:
-        return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, groups=groups)
-    frame = table.drop_columns(list({column for column in (label, group) if column is not None})).to_pandas()
-    return Dataset(name, frame_to_tensor(frame, where), y, classes, [str(column) for column in frame.columns], groups)
+        return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
+    frame = table.drop_columns(list({column for column in (label, cluster) if column is not None})).to_pandas()
+    return Dataset(name, frame_to_tensor(frame, where), y, classes, [str(column) for column in frame.columns], clusters)
 
 
 def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:
@@ -115,7 +115,7 @@ def _decode(file: dict[str, Any] | None, row: int, where: str) -> npt.NDArray[np
 
 
 def _label_column(
-    features: dict[str, Any], label: str | None, group: str | None, where: str, images: bool
+    features: dict[str, Any], label: str | None, cluster: str | None, where: str, images: bool
 ) -> str | None:
     import datasets
 
@@ -123,7 +123,7 @@ def _label_column(
         if label not in features:
             raise unknown_name(f"label column of {where}", label, features)
         return label
-    features = {name: kind for name, kind in features.items() if name != group}
+    features = {name: kind for name, kind in features.items() if name != cluster}
     named = [name for name in LABEL_NAMES if name in features]
     if named:
         return named[0]

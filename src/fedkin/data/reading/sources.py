@@ -33,7 +33,7 @@ def keep_read() -> None:
     _KEPT = OrderedDict()
 
 
-def load(source: str, label: str | None = None, split: str = "train", group: str | None = None) -> Dataset:
+def load(source: str, label: str | None = None, split: str = "train", cluster: str | None = None) -> Dataset:
     """A data set by name or path.
 
     Parameters
@@ -46,8 +46,8 @@ def load(source: str, label: str | None = None, split: str = "train", group: str
         The column or array of labels, where the usual names do not tell.
     split : str
         Which split of a Hugging Face data set; everything else has only ``"train"``.
-    group : str, optional
-        A column or array for `Dataset.groups`, which is then neither a feature nor taken for labels.
+    cluster : str, optional
+        A column or array for `Dataset.clusters`, which is then neither a feature nor taken for labels.
 
     Raises
     ------
@@ -58,26 +58,26 @@ def load(source: str, label: str | None = None, split: str = "train", group: str
         _only_train(source, split)
         if label is not None:
             raise FedkinError(f"'{source}' is embedded and knows its labels; label = '{label}' is for other data.")
-        if group is not None:
-            raise FedkinError(f"'{source}' is embedded and has no column '{group}'.")
+        if cluster is not None:
+            raise FedkinError(f"'{source}' is embedded and has no column '{cluster}'.")
         return _embedded(source)
     path = Path(source).expanduser()
     if path.is_dir():
-        return _read_kept(str(path), source, label, split, group)
+        return _read_kept(str(path), source, label, split, cluster)
     if path.suffix.lower() in _READERS:
         _only_train(source, split)
-        return _read_file(path, label, group)
+        return _read_file(path, label, cluster)
     if path.exists():
         raise FedkinError(
             f"'{source}' is a {path.suffix or 'nameless'} file; allowed: {', '.join(_READERS)}, or a directory."
         )
     mirrored = _below_fedkin_data(source)
     if mirrored is not None:
-        return _read_kept(str(mirrored), source, label, split, group)
+        return _read_kept(str(mirrored), source, label, split, cluster)
     if path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise FedkinError(f"'{source}' does not exist; give a file, a directory or the name of a data set.")
     try:
-        return _read_kept(source, source, label, split, group)
+        return _read_kept(source, source, label, split, cluster)
     except SplitError:
         raise
     except FedkinError as error:
@@ -85,7 +85,7 @@ def load(source: str, label: str | None = None, split: str = "train", group: str
         raise FedkinError(f"{str(error).rstrip('.')}, and it is {places}.") from error.__cause__
 
 
-def load_sites(source: str, label: str | None = None) -> list[Dataset]:
+def load_clients(source: str, label: str | None = None) -> list[Dataset]:
     """One data set per file of a folder, in order of file name, with their class indices made to agree.
 
     Parameters
@@ -102,39 +102,39 @@ def load_sites(source: str, label: str | None = None) -> list[Dataset]:
     """
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        raise FedkinError(f"'{source}' is not a folder; give one with a file ({', '.join(_READERS)}) per site.")
+        raise FedkinError(f"'{source}' is not a folder; give one with a file ({', '.join(_READERS)}) per client.")
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in _READERS and path.is_file())
     if not paths:
-        raise FedkinError(f"'{source}' has no {', '.join(_READERS)} files; one per site is needed.")
-    sites = [_read_file(path, label) for path in paths]
-    _check_same_features(paths, sites)
-    return _with_common_classes(sites)
+        raise FedkinError(f"'{source}' has no {', '.join(_READERS)} files; one per client is needed.")
+    clients = [_read_file(path, label) for path in paths]
+    _check_same_features(paths, clients)
+    return _with_common_classes(clients)
 
 
-def _read_kept(place: str, source: str, label: str | None, split: str, group: str | None) -> Dataset:
+def _read_kept(place: str, source: str, label: str | None, split: str, cluster: str | None) -> Dataset:
     """A data set in Hugging Face layout, read or remembered; what is remembered is the receiver's to change."""
     if _KEPT is None:
-        return read_huggingface(place, source, label, split, group)
-    key = (place, label, split, group)
+        return read_huggingface(place, source, label, split, cluster)
+    key = (place, label, split, cluster)
     if key not in _KEPT:
-        _KEPT[key] = read_huggingface(place, source, label, split, group)
+        _KEPT[key] = read_huggingface(place, source, label, split, cluster)
     _KEPT.move_to_end(key)
     while len(_KEPT) > _MOST_KEPT:
         _KEPT.popitem(last=False)
     kept = _KEPT[key]
-    groups = None if kept.groups is None else (kept.groups[0].clone(), kept.groups[1])
-    return replace(kept, x=kept.x.clone(), y=None if kept.y is None else kept.y.clone(), groups=groups)
+    clusters = None if kept.clusters is None else (kept.clusters[0].clone(), kept.clusters[1])
+    return replace(kept, x=kept.x.clone(), y=None if kept.y is None else kept.y.clone(), clusters=clusters)
 
 
-def _read_file(path: Path, label: str | None, group: str | None = None) -> Dataset:
+def _read_file(path: Path, label: str | None, cluster: str | None = None) -> Dataset:
     if not path.exists():
         raise FedkinError(f"'{path}' does not exist.")
-    return _READERS[path.suffix.lower()](path, label, group)
+    return _READERS[path.suffix.lower()](path, label, cluster)
 
 
-def _check_same_features(paths: list[Path], sites: list[Dataset]) -> None:
-    check_same_shape({f"'{path}'": tuple(site.x.shape[1:]) for path, site in zip(paths, sites, strict=True)})
-    named = [(path, site.features) for path, site in zip(paths, sites, strict=True) if site.features]
+def _check_same_features(paths: list[Path], clients: list[Dataset]) -> None:
+    check_same_shape({f"'{path}'": tuple(client.x.shape[1:]) for path, client in zip(paths, clients, strict=True)})
+    named = [(path, client.features) for path, client in zip(paths, clients, strict=True) if client.features]
     for path, features in named:
         for here, there in zip(features, named[0][1], strict=True):
             if here != there:
@@ -143,14 +143,14 @@ def _check_same_features(paths: list[Path], sites: list[Dataset]) -> None:
                 )
 
 
-def _with_common_classes(sites: list[Dataset]) -> list[Dataset]:
-    classes = in_order(name for site in sites for name in site.classes)
+def _with_common_classes(clients: list[Dataset]) -> list[Dataset]:
+    classes = in_order(name for client in clients for name in client.classes)
     index = {name: i for i, name in enumerate(classes)}
     common = []
-    for site in sites:
-        own = torch.tensor([index[name] for name in site.classes], dtype=torch.int64)
-        y = None if site.y is None else own[site.y]
-        common.append(Dataset(site.name, site.x, y, classes, site.features))
+    for client in clients:
+        own = torch.tensor([index[name] for name in client.classes], dtype=torch.int64)
+        y = None if client.y is None else own[client.y]
+        common.append(Dataset(client.name, client.x, y, classes, client.features))
     return common
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: Path, label: str | None = None, group: str | None = None) -> Dataset:
-    """A ``.csv`` or ``.parquet`` file whose columns, all but the label's and the group's, are numbers or booleans.
+def read_table(path: Path, label: str | None = None, cluster: str | None = None) -> Dataset:
+    """A ``.csv`` or ``.parquet`` file whose columns, all but the label's and the cluster's, are numbers or booleans.
 
     Raises
     ------
@@ -29,20 +29,20 @@ def read_table(path: Path, label: str | None = None, group: str | None = None) -
     where = f"'{path}'"
     frame = _read(path, where)
     names = [str(name) for name in frame.columns]
-    for kind, wanted in (("label column", label), ("column", group)):
+    for kind, wanted in (("label column", label), ("column", cluster)):
         if wanted is not None and wanted not in names:
             raise unknown_name(f"{kind} of {where}", wanted, names)
-    label = label or next((name for name in LABEL_NAMES if name in names and name != group), None)
-    columns = frame.drop(columns=[name for name in (label, group) if name is not None])
+    label = label or next((name for name in LABEL_NAMES if name in names and name != cluster), None)
+    columns = frame.drop(columns=[name for name in (label, cluster) if name is not None])
     x = frame_to_tensor(columns, where)
     coded = {
         name: encode_labels(frame[name].to_numpy(), f"Column '{name}' of {where}")
-        for name in (label, group)
+        for name in (label, cluster)
         if name is not None
     }
     y, classes = coded[label] if label is not None else (None, [])
     features = [str(name) for name in columns.columns]
-    return Dataset(path.name, x, y, classes, features, None if group is None else coded[group])
+    return Dataset(path.name, x, y, classes, features, None if cluster is None else coded[cluster])
 
 
 def frame_to_tensor(frame: pd.DataFrame, where: str) -> Tensor:

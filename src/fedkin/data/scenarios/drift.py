@@ -1,4 +1,4 @@
-"""Federations that change in the middle of a run: clients that go over to another group, and clients that join late."""
+"""Federations that change in the middle of a run: clients that go over to another cluster, and clients that join late."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from fedkin.data.scenarios.planted import LabelFlip, Rotation
 
 @dataclass(frozen=True)
 class _Changing(PartitionScenario):
-    """A scenario with hidden groups, in which something happens at one step.
+    """A scenario with hidden clusters, in which something happens at one step.
 
     Attributes
     ----------
     data, label, test_share, samples_per_client, clients, alpha
         See `fedkin.data.scenarios.planted.Rotation`.
     kind : {"rotation", "label-flip"}
-        Which scenario the groups are those of; client i is in group i mod their number.
+        Which scenario the clusters are those of; client i is in cluster i mod their number.
     angles : list of int
-        Of the groups of "rotation".
-    n_groups : int
+        Of the clusters of "rotation".
+    n_clusters : int
         Of "label-flip".
     step : int
         The first step that sees the change; steps count from 1.
@@ -43,56 +43,56 @@ class _Changing(PartitionScenario):
     clients: Count | None = None
     alpha: Positive = 10.0
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
-    n_groups: Count = 4
+    n_clusters: Count = 4
     step: Count = 20
     share: Fraction = 0.3
 
     def before(self, data: Labelled, seed: int) -> tuple[Population, Tensor, int]:
-        """The population as if nothing were to happen, the hidden group of each client, and how many groups."""
+        """The population as if nothing were to happen, the hidden cluster of each client, and how many clusters."""
         common = (self.data, self.label, self.test_share, self.samples_per_client, self.clients, self.alpha)
-        planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_groups)
-        count = len(self.angles) if self.kind == "rotation" else self.n_groups
+        planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_clusters)
+        count = len(self.angles) if self.kind == "rotation" else self.n_clusters
         population = planted.deal(data, seed)
         return population, torch.arange(len(population.clients)) % count, count
 
 
 @dataclass(frozen=True)
 class DriftSwap(_Changing):
-    """A share of every group goes over to another group's world in the middle of a run, in training and test alike.
+    """A share of every cluster goes over to another cluster's world in the middle of a run, in training and test alike.
 
-    Where the share is above 0, at least one client of every group goes and one stays; a group of one stays whole.
+    Where the share is above 0, at least one client of every cluster goes and one stays; a cluster of one stays whole.
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_groups, step, share
+    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_clusters, step, share
         See `_Changing`.
     to : {"next", "new"}
-        The next group's world, and from the last group the first one's; or, for all alike, a world that nobody was in
-        before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_groups`.
+        The next cluster's world, and from the last cluster the first one's; or, for all alike, a world that nobody was in
+        before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_clusters`.
     """
 
     to: Literal["next", "new"] = "next"
 
     def deal(self, data: Labelled, seed: int) -> Population:
-        population, groups, count = self.before(data, seed)
-        chosen = _of_every_group(groups, count, self.share, seed)
+        population, clusters, count = self.before(data, seed)
+        chosen = _of_every_cluster(clusters, count, self.share, seed)
         if self.share > 0 and len(chosen) == 0:
             raise FedkinError(
-                f"clients is {len(groups)}; allowed: {count + 1} or more, so that some of a group can drift."
+                f"clients is {len(clusters)}; allowed: {count + 1} or more, so that some of a cluster can drift."
             )
         if self.to == "next" and count < 2:
-            raise FedkinError("to is 'next', but there is only one group; allowed: 'new', or two groups or more.")
-        after = groups.clone()
-        after[chosen] = count if self.to == "new" else (groups[chosen] + 1) % count
+            raise FedkinError("to is 'next', but there is only one cluster; allowed: 'new', or two clusters or more.")
+        after = clusters.clone()
+        after[chosen] = count if self.to == "new" else (clusters[chosen] + 1) % count
         classes = len(data.classes)
         if self.kind == "rotation":
-            change = _turned([angle // 90 % 4 for angle in self.angles], groups.tolist(), after.tolist())
+            change = _turned([angle // 90 % 4 for angle in self.angles], clusters.tolist(), after.tolist())
         elif self.to == "new" and count >= classes:
             raise FedkinError(
-                f"n_groups is {count}; allowed: less than the {classes} classes, to have a shift to spare."
+                f"n_clusters is {count}; allowed: less than the {classes} classes, to have a shift to spare."
             )
         else:
-            change = _relabelled(classes, groups.tolist(), after.tolist())
+            change = _relabelled(classes, clusters.tolist(), after.tolist())
         drift = Drift(self.step, chosen, change, after)
         _check_classes(population, {i: change(i, *_samples(population, i))[1] for i in chosen.tolist()}, "drifts")
         return dataclasses.replace(population, drift=drift)
@@ -102,22 +102,22 @@ class DriftSwap(_Changing):
 class Arrivals(_Changing):
     """The last clients, in order of id, join in the middle of a run.
 
-    Where the share is above 0, at least one client of every group joins then, and one is there from the start.
+    Where the share is above 0, at least one client of every cluster joins then, and one is there from the start.
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_groups, step, share
+    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_clusters, step, share
         See `_Changing`.
     """
 
     def deal(self, data: Labelled, seed: int) -> Population:
-        population, groups, count = self.before(data, seed)
-        n = len(groups)
+        population, clusters, count = self.before(data, seed)
+        n = len(clusters)
         if self.share == 0:
             return population
         if n < 2 * count:
             raise FedkinError(
-                f"clients is {n}; allowed: {2 * count} or more, so that some of each group can join later."
+                f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster can join later."
             )
         late = min(n - count, max(count, round(self.share * n)))
         arrivals = torch.zeros(n, dtype=torch.int64)
@@ -151,7 +151,7 @@ def population_at(population: Population, step: int) -> Population:
         if truth is not None:
             truth[i] = client.y
     happened = dataclasses.replace(drift, happened=True)
-    return dataclasses.replace(population, tests=tests, truth=truth, groups=drift.groups, drift=happened)
+    return dataclasses.replace(population, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
 
 
 def welcome(fed: Federation, population: Population, step: int, scaling: Scaling) -> None:
@@ -175,19 +175,19 @@ def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
     return one.x, one.y
 
 
-def _of_every_group(groups: Tensor, count: int, share: float, seed: int) -> Tensor:
-    """The same share of each group's clients, drawn from the seed, in order of id; int64."""
+def _of_every_cluster(clusters: Tensor, count: int, share: float, seed: int) -> Tensor:
+    """The same share of each cluster's clients, drawn from the seed, in order of id; int64."""
     chosen = [torch.zeros(0, dtype=torch.int64)]
-    for group in range(count):
-        members = (groups == group).nonzero()[:, 0]
+    for cluster in range(count):
+        members = (clusters == cluster).nonzero()[:, 0]
         n = len(members)
         going = min(n - 1, max(1, round(share * n))) if share > 0 else 0
-        chosen.append(members[torch.randperm(n, generator=derive_generator(seed, "drift", group))[:going]])
+        chosen.append(members[torch.randperm(n, generator=derive_generator(seed, "drift", cluster))[:going]])
     return torch.cat(chosen).sort().values
 
 
 def _turned(turns: list[int], before: list[int], after: list[int]) -> SampleTransform:
-    """Images turned on from the angle of one group to that of another; a group beyond the last is the new world."""
+    """Images turned on from the angle of one cluster to that of another; a cluster beyond the last is the new world."""
     free = [turn for turn in range(4) if turn not in turns]
     worlds = [*turns, free[0] if free else 0]
 
@@ -200,7 +200,7 @@ def _turned(turns: list[int], before: list[int], after: list[int]) -> SampleTran
 
 
 def _relabelled(classes: int, before: list[int], after: list[int]) -> SampleTransform:
-    """Labels of one group put in terms of another's; in group s, class c is called c - s."""
+    """Labels of one cluster put in terms of another's; in cluster s, class c is called c - s."""
 
     def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, (y - (after[client] - before[client])) % classes

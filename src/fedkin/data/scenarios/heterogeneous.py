@@ -1,4 +1,4 @@
-"""Scenarios without hidden groups: clients differ by degrees, or not at all.
+"""Scenarios without hidden clusters: clients differ by degrees, or not at all.
 
 Parameters are called as in flwr-datasets, except that ``num_partitions`` is `clients`, as everywhere in fedkin, and
 ``partition_by`` is `label`.

@@ -16,7 +16,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.reading.arrays import as_tensor, check_same_shape
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.sources import load, load_sites
+from fedkin.data.reading.sources import load, load_clients
 from fedkin.data.scenarios.partition import class_range, dirty, fitting_samples_per_class, label_skew
 from fedkin.data.scenarios.partition_scenario import hold_out
 
@@ -25,7 +25,7 @@ _INITIAL = ("method", "true", "dirty")
 
 @dataclass(frozen=True)
 class LabelSkew:
-    """One labelled data set dealt out so that each site sees only some of its classes (FedCRef, section 5.2).
+    """One labelled data set dealt out so that each client sees only some of its classes (FedCRef, section 5.2).
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class LabelSkew:
     n_classes : int or None
         Keep only so many classes, the most frequent ones.
     clients : int
-        Number of sites, at least 1.
+        Number of clients, at least 1.
     min_classes, max_classes : int or None
-        Range of the number of classes per site; by default 2 to half of all.
+        Range of the number of classes per client; by default 2 to half of all.
     samples_per_class : int or None
-        Of each class a site holds; by default as many as the data allow, at most 500.
+        Of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
-        Share of a site's samples of a class that all its holders have, in [0, 1].
+        Share of a client's samples of a class that all its holders have, in [0, 1].
     initial : {"method", "true", "dirty"}
-        Starting labels of each site's samples: whatever the method makes of them; the true classes; or those with a
+        Starting labels of each client's samples: whatever the method makes of them; the true classes; or those with a
         share of `dirtiness` moved at random.
     dirtiness : float
         In [0, 1].
@@ -62,10 +62,10 @@ class LabelSkew:
     dirtiness: float = 0.3
 
     def build(self, seed: int) -> Population:
-        """The clients; their state holds ``n_groups`` and, with simulated starting labels, those as ``given``.
+        """The clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
 
-        Both are int64: ``n_groups`` a scalar, the number of classes at the site; ``given`` of shape ``(n,)``, in
-        ``0..n_groups-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
+        Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
+        ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class LabelSkew:
         if dataset.y is None:
             raise FedkinError(
                 f"'{self.data}' has no labels to deal its samples out by; name their column with 'data.label', "
-                "or use the scenario 'sites' if it holds one file per site."
+                "or use the scenario 'files' if it holds one file per client."
             )
         if self.n_classes is None:
             return dataset.x, dataset.y, dataset.classes, dataset.features
@@ -103,7 +103,7 @@ class LabelSkew:
 
     def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
         held, given = torch.unique(truth, return_inverse=True)
-        state = {"n_groups": torch.tensor(len(held))}
+        state = {"n_clusters": torch.tensor(len(held))}
         if self.initial == "true":
             state["given"] = given
         if self.initial == "dirty":
@@ -112,18 +112,18 @@ class LabelSkew:
 
 
 @dataclass(frozen=True)
-class Sites:
+class ClientFiles:
     """Data that are split already, taken as they are.
 
     Attributes
     ----------
     data : str or sequence of array-like
-        A folder with one file per site, see `fedkin.data.reading.sources.load_sites`; or one array per site, see
+        A folder with one file per client, see `fedkin.data.reading.sources.load_clients`; or one array per client, see
         `fedkin.data.reading.arrays.as_tensor`.
     label : str or None
         The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
     test_share : float
-        Share of every site's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
+        Share of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     """
 
     data: str | Sequence[Any]
@@ -136,13 +136,13 @@ class Sites:
         Raises
         ------
         FedkinError
-            If there is no site, or one's data cannot be used or differ in shape from the others', or tests are wanted
+            If there is no client, or one's data cannot be used or differ in shape from the others', or tests are wanted
             of data without labels.
         """
-        sites = self._sites()
+        sites = self._clients()
         labelled = all(site.y is not None for site in sites)
         if self.test_share > 0 and not labelled:
-            raise FedkinError(f"test_share is {self.test_share}, but not every site has labels to test against.")
+            raise FedkinError(f"test_share is {self.test_share}, but not every client has labels to test against.")
         clients, tests = [], []
         for i, site in enumerate(sites):
             rows = torch.arange(len(site))
@@ -160,14 +160,14 @@ class Sites:
             tests,
         )
 
-    def _sites(self) -> list[Dataset]:
+    def _clients(self) -> list[Dataset]:
         if isinstance(self.data, str):
-            sites = load_sites(self.data, self.label)
+            sites = load_clients(self.data, self.label)
         else:
-            sites = [Dataset(f"Site {i}", as_tensor(x, f"Site {i}")) for i, x in enumerate(self.data)]
+            sites = [Dataset(f"Client {i}", as_tensor(x, f"Client {i}")) for i, x in enumerate(self.data)]
             check_same_shape({site.name: tuple(site.x.shape[1:]) for site in sites})
         if not sites:
-            raise FedkinError("The list of sites is empty; at least one is needed.")
+            raise FedkinError("The list of clients is empty; at least one is needed.")
         return sites
 
 

@@ -79,7 +79,7 @@ class PartitionScenario(ABC):
     samples_per_client: Count | None = None
 
     def build(self, seed: int) -> Population:
-        """The clients, with labels, tests and hidden groups; the same for the same seed.
+        """The clients, with labels, tests and hidden clusters; the same for the same seed.
 
         Raises
         ------
@@ -132,7 +132,7 @@ def populate(
     test_share: float,
     samples_per_client: int | None = None,
     tests: Sequence[Tensor] | None = None,
-    groups: Tensor | None = None,
+    clusters: Tensor | None = None,
     change: SampleTransform | None = None,
 ) -> Population:
     """Clients of the samples that were dealt to them.
@@ -151,8 +151,8 @@ def populate(
         Greatest number of training samples of a client.
     tests : sequence of Tensor, optional
         Per client, int64 indices into the test split.
-    groups : Tensor, optional
-        int64 ``(n,)``, hidden group of each client.
+    clusters : Tensor, optional
+        int64 ``(n,)``, hidden cluster of each client.
     change : callable, optional
         Applied to every client's training and test samples; without it, the official test split is everyone's.
 
@@ -186,7 +186,7 @@ def populate(
         data.classes,
         data.features,
         tests=held if any(len(y) for _, y in held) else [],
-        groups=groups,
+        clusters=clusters,
         common_test=data.test if change is None else None,
     )
 

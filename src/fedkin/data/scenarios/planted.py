@@ -1,4 +1,4 @@
-"""Hidden groups of clients that see the same things differently: rotated, relabelled, or from another domain."""
+"""Hidden clusters of clients that see the same things differently: rotated, relabelled, or from another domain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAPER_CLIENTS = 100
 
 @dataclass(frozen=True)
 class Rotation(PartitionScenario):
-    """Groups whose images are turned by different angles (Prigent et al.); client i is in group i mod their number.
+    """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
 
     Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test split
     independently, as in the authors' code.
@@ -39,11 +39,11 @@ class Rotation(PartitionScenario):
     data, label, test_share, samples_per_client
         See `PartitionScenario`; data must be square images.
     clients : int or None
-        At least one per group. By default 100 with 10,000 training samples or more, else 20.
+        At least one per cluster. By default 100 with 10,000 training samples or more, else 20.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
     angles : list of int
-        Per group, degrees counter-clockwise, multiples of 90.
+        Per cluster, degrees counter-clockwise, multiples of 90.
     """
 
     clients: Count | None = None
@@ -67,40 +67,42 @@ class Rotation(PartitionScenario):
 
 @dataclass(frozen=True)
 class LabelFlip(PartitionScenario):
-    """Groups that call the same classes differently: in group s, class c is called c - s (Prigent et al.).
+    """Clusters that call the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
 
-    Client i is in group i mod `n_groups`; sizes are those of `Rotation`.
+    Client i is in cluster i mod `n_clusters`; sizes are those of `Rotation`.
 
     Attributes
     ----------
     data, label, test_share, samples_per_client
         See `PartitionScenario`.
     clients : int or None
-        At least one per group. By default 100 with 10,000 training samples or more, else 20.
+        At least one per cluster. By default 100 with 10,000 training samples or more, else 20.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
-    n_groups : int
+    n_clusters : int
         At most the number of classes, beyond which labels would repeat.
     """
 
     clients: Count | None = None
     alpha: Positive = 10.0
-    n_groups: Count = 4
+    n_clusters: Count = 4
 
     def deal(self, data: Labelled, seed: int) -> Population:
         classes = len(data.classes)
-        if not 1 <= self.n_groups <= classes:
-            raise FedkinError(f"n_groups is {self.n_groups}; allowed: 1 to {classes}, the classes of '{data.name}'.")
+        if not 1 <= self.n_clusters <= classes:
+            raise FedkinError(
+                f"n_clusters is {self.n_clusters}; allowed: 1 to {classes}, the classes of '{data.name}'."
+            )
 
         def flipped(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            return x, (y - client % self.n_groups) % classes
+            return x, (y - client % self.n_clusters) % classes
 
-        return _in_turns(self, data, seed, self.clients, self.alpha, self.n_groups, flipped)
+        return _in_turns(self, data, seed, self.clients, self.alpha, self.n_clusters, flipped)
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Groups whose samples are from different domains, such as the photos and sketches of PACS (Prigent et al.).
+    """Clusters whose samples are from different domains, such as the photos and sketches of PACS (Prigent et al.).
 
     Attributes
     ----------
@@ -128,7 +130,7 @@ class Domain:
     alpha: Positive = 10.0
 
     def build(self, seed: int) -> Population:
-        """The clients, with labels, tests and their domains as hidden groups.
+        """The clients, with labels, tests and their domains as hidden clusters.
 
         Raises
         ------
@@ -140,9 +142,9 @@ class Domain:
                 f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
                 "such as PACS."
             )
-        train = load(self.data, self.label, group=self.column)
-        assert train.groups is not None
-        (of_sample, names), y = train.groups, labels_of(train)
+        train = load(self.data, self.label, cluster=self.column)
+        assert train.clusters is not None
+        (of_sample, names), y = train.clusters, labels_of(train)
         parts: list[Tensor] = []
         for name in sorted(names, key=_domain_order):
             rows = (of_sample == names.index(name)).nonzero()[:, 0]
@@ -154,7 +156,7 @@ class Domain:
             seed,
             test_share=self.test_share,
             samples_per_client=self.samples_per_client,
-            groups=torch.arange(len(names)).repeat_interleave(self.clients_per_domain),
+            clusters=torch.arange(len(names)).repeat_interleave(self.clients_per_domain),
         )
 
 
@@ -168,13 +170,13 @@ def _in_turns(
     seed: int,
     clients: int | None,
     alpha: float,
-    n_groups: int,
+    n_clusters: int,
     change: SampleTransform,
 ) -> Population:
-    """Clients of all groups by turns, with samples changed as their group's are."""
+    """Clients of all clusters by turns, with samples changed as their cluster's are."""
     n = clients_or_default(clients, len(data), _PAPER_CLIENTS)
-    if n < n_groups:
-        raise FedkinError(f"clients is {n}; allowed: {n_groups} or more, one for each group.")
+    if n < n_clusters:
+        raise FedkinError(f"clients is {n}; allowed: {n_clusters} or more, one for each cluster.")
     tests = None
     if data.test is not None:
         tests = capped_dirichlet(data.test[1], n, alpha, derive_generator(seed, "test"))
@@ -185,6 +187,6 @@ def _in_turns(
         tests=tests,
         test_share=scenario.test_share,
         samples_per_client=scenario.samples_per_client,
-        groups=torch.arange(n) % n_groups,
+        clusters=torch.arange(n) % n_clusters,
         change=change,
     )

@@ -21,10 +21,10 @@ def preview(population: Population, clients: int = 6) -> str:
     Parameters
     ----------
     population : Population
-        Groups and classes, where there are any, are shown; and the group that a client drifts to, and the step at which
+        Clusters and classes, where there are any, are shown; and the cluster that a client drifts to, and the step at which
         it joins.
     clients : int
-        How many to show at least, where there are so many; in any case one of every group, and one of every group
+        How many to show at least, where there are so many; in any case one of every cluster, and one of every cluster
         that drifts or joins late.
 
     Returns
@@ -82,34 +82,34 @@ def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Pop
 
 
 def _kinds(population: Population) -> Tensor | None:
-    """Clients alike in group, the group they drift to and the step they join at, by number; ``None`` without groups."""
-    if population.groups is None:
+    """Clients alike in cluster, the cluster they drift to and the step they join at, by number; ``None`` without clusters."""
+    if population.clusters is None:
         return None
-    rows = [population.groups]
-    rows += [] if population.drift is None else [population.drift.groups]
+    rows = [population.clusters]
+    rows += [] if population.drift is None else [population.drift.clusters]
     rows += [] if population.arrivals is None else [population.arrivals]
     kinds: Tensor = torch.stack(rows).unique(dim=1, return_inverse=True)[1]
     return kinds
 
 
-def _chosen(groups: Tensor | None, n: int, wanted: int) -> list[int]:
-    """The first clients of all groups by turns, in order of id."""
-    if groups is None:
+def _chosen(clusters: Tensor | None, n: int, wanted: int) -> list[int]:
+    """The first clients of all clusters by turns, in order of id."""
+    if clusters is None:
         return list(range(min(n, wanted)))
     turn = torch.zeros(n, dtype=torch.int64)
-    for group in groups.unique():
-        members = groups == group
+    for cluster in clusters.unique():
+        members = clusters == cluster
         turn[members] = torch.arange(int(members.sum()))
-    enough = max(wanted, len(groups.unique()))
+    enough = max(wanted, len(clusters.unique()))
     return sorted(turn.argsort(stable=True)[:enough].tolist())
 
 
 def _headline(population: Population, shown: int) -> str:
     n = len(population.clients)
     parts = [f"{n} clients"]
-    if population.groups is not None:
-        sizes = torch.bincount(population.groups).tolist()
-        parts[0] += f" in {len(sizes)} groups ({', '.join(map(str, sizes))})"
+    if population.clusters is not None:
+        sizes = torch.bincount(population.clusters).tolist()
+        parts[0] += f" in {len(sizes)} clusters ({', '.join(map(str, sizes))})"
     parts.append(f"{sum(len(client) for client in population.clients):,} samples to train on")
     if population.tests:
         parts.append(f"{sum(len(y) for _, y in population.tests):,} to test")
@@ -130,12 +130,12 @@ def _events(population: Population) -> list[str]:
 
 
 def _columns(population: Population, shown: list[int]) -> list[list[str]]:
-    """Client, group, train and test, and a column for each class that still fits."""
+    """Client, cluster, train and test, and a column for each class that still fits."""
     columns = [["client", *map(str, shown)]]
-    if population.groups is not None:
-        columns.append(["group", *(str(int(population.groups[i])) for i in shown)])
+    if population.clusters is not None:
+        columns.append(["cluster", *(str(int(population.clusters[i])) for i in shown)])
     if population.drift is not None:
-        drifting, after = set(population.drift.clients.tolist()), population.drift.groups.tolist()
+        drifting, after = set(population.drift.clients.tolist()), population.drift.clusters.tolist()
         columns.append(["then", *(str(after[i]) if i in drifting else "." for i in shown)])
     if population.arrivals is not None:
         columns.append(["joins", *(str(step) if step else "." for step in population.arrivals[shown].tolist())])

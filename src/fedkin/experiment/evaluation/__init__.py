@@ -9,7 +9,7 @@ from typing import Any
 
 from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.experiment.evaluation.client_scores import evaluate_groups
+from fedkin.experiment.evaluation.client_scores import evaluate_clusters
 from fedkin.experiment.evaluation.representation import latents_of
 from fedkin.experiment.evaluation.sample_scores import classes_of, evaluate_fedcref, evaluate_samples
 from fedkin.methods.clients.client_method import ClientMethodState
@@ -19,7 +19,7 @@ from fedkin.methods.samples.sample_method import SampleMethod
 __all__ = [
     "Evaluator",
     "evaluate_fedcref",
-    "evaluate_groups",
+    "evaluate_clusters",
     "evaluate_samples",
     "evaluator_for",
     "informed",
@@ -35,17 +35,17 @@ def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
     Parameters
     ----------
     method : Method
-        Methods whose state is a `ClientMethodState` are judged by their groups of clients, each `SampleMethod` and FedCRef by
-        groups of samples.
+        Methods whose state is a `ClientMethodState` are judged by their clusters of clients, each `SampleMethod` and FedCRef by
+        clusters of samples.
     models_too : bool
-        Whether models are tried on test samples, too; it takes time, and groups can be judged without.
+        Whether models are tried on test samples, too; it takes time, and clusters can be judged without.
     """
     if isinstance(method, FedCRefMethod):
         return evaluate_fedcref
     if isinstance(method, SampleMethod):
         return functools.partial(evaluate_samples, models_too=models_too)
     if issubclass(method.state_type, ClientMethodState):
-        return functools.partial(evaluate_groups, models_too=models_too)
+        return functools.partial(evaluate_clusters, models_too=models_too)
     return None
 
 
@@ -54,9 +54,9 @@ def informed(method: Any, population: Population, fed: Federation) -> Any:
     if isinstance(method, FedCRefMethod) and method.associations == "perfect" and population.truth is not None:
         truth = population.truth
 
-        def classes(site: int) -> list[int]:
-            labels = fed.clients[site].state["labels"]
-            return classes_of(truth[site], labels)
+        def classes(client: int) -> list[int]:
+            labels = fed.clients[client].state["labels"]
+            return classes_of(truth[client], labels)
 
         return dataclasses.replace(method, oracle=classes)
     return method

@@ -1,4 +1,4 @@
-"""Judging groups of clients, and the models that the groups share."""
+"""Judging clusters of clients, and the models that the clusters share."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _AGREEMENT = {
 }
 
 PredictClasses = Callable[[int, Tensor], Tensor]
-"""Classes, int64 ``(n,)``, that the model of a group gives to samples."""
+"""Classes, int64 ``(n,)``, that the model of a cluster gives to samples."""
 
 
-def evaluate_groups(
+def evaluate_clusters(
     method: Any, population: Population, fed: Federation, state: ClientMethodState, models_too: bool = True
 ) -> dict[str, Any]:
-    """Agreement of the groups with the hidden ones, and how good their models are.
+    """Agreement of the clusters with the hidden ones, and how good their models are.
 
     A model is tried once on the tests of all its clients together, and once on the common test: the official one, or
     where there is none, the tests of all clients together.
@@ -51,32 +51,32 @@ def evaluate_groups(
     method
         Not looked at; every evaluator takes one.
     population : Population
-        Knows the hidden groups and the tests, as of the step judged, who has drifted or is to drift, and who joins.
+        Knows the hidden clusters and the tests, as of the step judged, who has drifted or is to drift, and who joins.
     fed : Federation
         Knows who is away.
-    state : GroupState
-        The groups and their models; clients that are labelled -1 or away are left out of everything.
+    state : ClusterState
+        The clusters and their models; clients that are labelled -1 or away are left out of everything.
     models_too : bool
         Whether to try the models; it takes time.
 
     Returns
     -------
     dict
-        ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity``: of the clients' groups, absent without hidden
-        ones. ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its group on its own
+        ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity``: of the clients' clusters, absent without hidden
+        ones. ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
-        ``global_accuracy``, ``global_f1``: mean over clients of the model of their group on the common test; absent
+        ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
         with more than `MOST_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
-        F1. ``drifted_right``, ``newcomers_right``: share of the clients that drifted, or joined late, whose group is
-        right; absent before it happened. A group is right for a client if more than half of its members that did not
-        drift, or were there from the start, are of the client's hidden group; all members count where that is a
+        F1. ``drifted_right``, ``newcomers_right``: share of the clients that drifted, or joined late, whose cluster is
+        right; absent before it happened. A cluster is right for a client if more than half of its members that did not
+        drift, or were there from the start, are of the client's hidden cluster; all members count where that is a
         world of the drifted alone. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these
         clients; the former also before the drift. Absent is also what nobody has come to yet.
     """
     known = state.labels.clone()
     known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
     labels = known.tolist()
-    found = _agreement(population.groups, known) | _rightly_placed(population, fed, known)
+    found = _agreement(population.clusters, known) | _rightly_placed(population, fed, known)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return found
     quality = _quality(population, state, labels)
@@ -93,27 +93,27 @@ def _changed(population: Population) -> dict[str, list[int]]:
 
 
 def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> dict[str, float]:
-    if population.groups is None or not (labels >= 0).any():
+    if population.clusters is None or not (labels >= 0).any():
         return {}
     changed = _changed(population)
     if population.drift is None or not population.drift.happened:
         changed["drifted"] = []
     changed["newcomers"] = [i for i in changed["newcomers"] if i not in fed.away]
     return {
-        f"{name}_right": sum(_is_right(i, clients, population.groups, labels) for i in clients) / len(clients)
+        f"{name}_right": sum(_is_right(i, clients, population.clusters, labels) for i in clients) / len(clients)
         for name, clients in changed.items()
         if clients
     }
 
 
-def _is_right(client: int, changed: Sequence[int], groups: Tensor, labels: Tensor) -> bool:
-    """Whether more than half of its group, without those that `changed` themselves, are of its hidden group."""
+def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Tensor) -> bool:
+    """Whether more than half of its cluster, without those that `changed` themselves, are of its hidden cluster."""
     stayed = torch.ones_like(labels, dtype=torch.bool)
     stayed[changed] = False
-    if not (groups[stayed] == groups[client]).any():
+    if not (clusters[stayed] == clusters[client]).any():
         stayed[:] = True
-    company = groups[stayed & (labels == labels[client])]
-    return bool(labels[client] >= 0 and 2 * (company == groups[client]).sum() > len(company))
+    company = clusters[stayed & (labels == labels[client])]
+    return bool(labels[client] >= 0 and 2 * (company == clusters[client]).sum() > len(company))
 
 
 def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
@@ -126,23 +126,23 @@ def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, 
     return found
 
 
-def _agreement(groups: Tensor | None, labels: Tensor) -> dict[str, float]:
+def _agreement(clusters: Tensor | None, labels: Tensor) -> dict[str, float]:
     known = labels >= 0
-    if groups is None or not known.any():
+    if clusters is None or not known.any():
         return {}
-    true, found = groups[known].numpy(), labels[known].numpy()
+    true, found = clusters[known].numpy(), labels[known].numpy()
     return {name: score(true, found) for name, score in _AGREEMENT.items()}
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
     classifier = Classifier.of(state.module)
 
-    def predict(group: int, x: Tensor) -> Tensor:
-        return classifier.logits(state.models[group], x).argmax(dim=1)
+    def predict(cluster: int, x: Tensor) -> Tensor:
+        return classifier.logits(state.models[cluster], x).argmax(dim=1)
 
     clients = {
-        group: [i for i, own in enumerate(labels) if own == group and len(population.tests[i][1])]
-        for group in sorted({label for label in labels if label >= 0})
+        cluster: [i for i, own in enumerate(labels) if own == cluster and len(population.tests[i][1])]
+        for cluster in sorted({label for label in labels if label >= 0})
     }
     personal = _personal(predict, population.tests, clients)
     each = [personal.get(i) for i in range(len(labels))]
@@ -162,23 +162,23 @@ def _personal(
 ) -> dict[int, tuple[float, float]]:
     """Accuracy and F1 by client, in order of id."""
     scores: dict[int, tuple[float, float]] = {}
-    for group, members in clients.items():
+    for cluster, members in clients.items():
         if members:
-            together = predict(group, torch.cat([tests[i][0] for i in members]))
+            together = predict(cluster, torch.cat([tests[i][0] for i in members]))
             parts = together.split([len(tests[i][1]) for i in members])
             scores |= {i: _scores(tests[i][1], part) for i, part in zip(members, parts, strict=True)}
     return dict(sorted(scores.items()))
 
 
 def _common(
-    predict: PredictClasses, population: Population, groups: Mapping[int, Any]
+    predict: PredictClasses, population: Population, clusters: Mapping[int, Any]
 ) -> dict[int, tuple[float, float]]:
-    """Accuracy and F1 by group, on the common test."""
+    """Accuracy and F1 by cluster, on the common test."""
     if population.common_test is None:
         x, y = (torch.cat(parts) for parts in zip(*population.tests, strict=True))
     else:
         x, y = population.common_test
-    return {group: _scores(y, predict(group, x)) for group in groups} if len(y) else {}
+    return {cluster: _scores(y, predict(cluster, x)) for cluster in clusters} if len(y) else {}
 
 
 def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:

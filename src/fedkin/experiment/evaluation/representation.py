@@ -1,4 +1,4 @@
-"""The representation in which a method found its groups, for some of the samples; for a picture of it."""
+"""The representation in which a method found its clusters, for some of the samples; for a picture of it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ MOST = 600
 
 @dataclass(frozen=True)
 class LatentSample:
-    """Some samples of all sites.
+    """Some samples of all clients.
 
     Attributes
     ----------
     points : Tensor
         float32 ``(m, width)``.
-    groups : Tensor
+    clusters : Tensor
         int64 ``(m,)``.
     truth : Tensor or None
         int64 ``(m,)``, their classes, where they are known.
     """
 
     points: Tensor
-    groups: Tensor
+    clusters: Tensor
     truth: Tensor | None
 
 
 def latents_of(method: Any, population: Population, result: Mapping[str, Any], most: int = MOST) -> LatentSample | None:
-    """At most `most` samples that have a group, spread evenly over those of all sites; ``None`` if there are none.
+    """At most `most` samples that have a cluster, spread evenly over those of all clients; ``None`` if there are none.
 
     The points are what `SampleMethod.embed` makes of them; of other methods the samples themselves.
     """
-    holders = [client for client in population.clients if "groups" in client.state]
+    holders = [client for client in population.clients if "clusters" in client.state]
     count = sum(map(len, holders))
     if not count:
         return None
@@ -48,8 +48,8 @@ def latents_of(method: Any, population: Population, result: Mapping[str, Any], m
     starts = torch.tensor([0, *map(len, holders)]).cumsum(0)
     own = [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(starts)]
     x = torch.cat([client.x[chosen] for client, chosen in zip(holders, own, strict=True)])
-    groups = torch.cat([client.state["groups"][chosen] for client, chosen in zip(holders, own, strict=True)])
+    clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in zip(holders, own, strict=True)])
     truth = population.truth
     known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
     points = method.embed(result, x) if isinstance(method, SampleMethod) else x.flatten(1)
-    return LatentSample(points, groups, torch.cat(known) if known else None)
+    return LatentSample(points, clusters, torch.cat(known) if known else None)

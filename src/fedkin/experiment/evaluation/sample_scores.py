@@ -1,4 +1,4 @@
-"""Judging groups of samples, and FedCRef's local clusters and associations that groups are made of."""
+"""Judging clusters of samples, and FedCRef's local clusters and associations that clusters are made of."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from fedkin.methods.samples.sample_method import SampleMethod
 def evaluate_samples(
     method: SampleMethod, population: Population, fed: Federation, state: Any, models_too: bool = True
 ) -> dict[str, Any]:
-    """Agreement of the samples' groups with their classes, over all sites (CCFC, section 4.2).
+    """Agreement of the samples' clusters with their classes, over all clients (CCFC, section 4.2).
 
-    A site's samples are in the groups that it keeps; where it keeps none yet, or never took part, in those that the
+    A client's samples are in the clusters that it keeps; where it keeps none yet, or never took part, in those that the
     method's present result gives them.
 
     Parameters
@@ -45,20 +45,20 @@ def evaluate_samples(
     Returns
     -------
     dict
-        ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a site,
-        mean over sites; ``kappas``: kappa within each site, in order of id. Empty without a truth, or if the method has
-        no groups yet.
+        ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a client,
+        mean over clients; ``kappas``: kappa within each client, in order of id. Empty without a truth, or if the method has
+        no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
     result = method.result(state)
-    groups = [
-        client.state["groups"] if "groups" in client.state else method.predict(result, client.x)
+    clusters = [
+        client.state["clusters"] if "clusters" in client.state else method.predict(result, client.x)
         for client in population.clients
     ]
-    within = list(zip(population.truth, groups, strict=True))
+    within = list(zip(population.truth, clusters, strict=True))
     return {
-        **_agreement(population.truth, groups),
+        **_agreement(population.truth, clusters),
         "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in within])),
         "kappas": [cohen_kappa(truth, found) for truth, found in within],
     }
@@ -67,15 +67,15 @@ def evaluate_samples(
 def evaluate_fedcref(
     method: FedCRefMethod, population: Population, fed: Federation, state: FedCRefState
 ) -> dict[str, Any]:
-    """FedCRef's metrics (section 5.5), and agreement of the groups over all sites.
+    """FedCRef's metrics (section 5.5), and agreement of the clusters over all clients.
 
     Returns
     -------
     dict
-        ``accuracy``: ACC of the local clusters, mean over the sites that have begun, resting ones included; absent if
+        ``accuracy``: ACC of the local clusters, mean over the clients that have begun, resting ones included; absent if
         none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``,
-        ``kappa``, ``pooled_accuracy``: of the groups of all samples whose site is known. ``target``: number of classes
-        that two or more sites hold. Empty without a truth.
+        ``kappa``, ``pooled_accuracy``: of the clusters of all samples whose client is known. ``target``: number of classes
+        that two or more clients hold. Empty without a truth.
     """
     if population.truth is None:
         return {}
@@ -85,25 +85,25 @@ def evaluate_fedcref(
     classes: dict[int, list[int]] = {}
     for site in {node[0] for node in state.nodes}:
         own = fed.clients[site].state
-        # A site keeps its clusters' models until it refines them; the graph is that of the partition before.
+        # A client keeps its clusters' models until it refines them; the graph is that of the partition before.
         classes[site] = classes_of(truth[site], own["labels"] if "models" in own else own["previous"])
     ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
-    known = sorted(int(site) for site in state.groups)
-    groups = [np.array(state.groups[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
+    known = sorted(int(site) for site in state.clusters)
+    clusters = [np.array(state.clusters[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
     held = [np.unique(y.numpy()) for y in truth]
     _, holders = np.unique(np.concatenate(held), return_counts=True)
     return {
         **({"accuracy": float(np.mean(accuracy))} if accuracy else {}),
-        "wrong": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
+        "false_matches": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
         "target": int((holders > 1).sum()),
-        **_agreement([truth[i] for i in known], groups),
+        **_agreement([truth[i] for i in known], clusters),
     }
 
 
-def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, float]:
-    if not groups:
+def _agreement(truth: Sequence[Tensor], clusters: Sequence[Any]) -> dict[str, float]:
+    if not clusters:
         return {}
-    true, found = pooled(truth), pooled(groups)
+    true, found = pooled(truth), pooled(clusters)
     return {
         "ari": adjusted_rand(true, found),
         "nmi": normalized_mutual_information(true, found),
@@ -113,6 +113,6 @@ def _agreement(truth: Sequence[Tensor], groups: Sequence[Any]) -> dict[str, floa
 
 
 def classes_of(truth: Tensor, labels: Tensor) -> list[int]:
-    """The class that each of a site's local clusters stands for, in order of cluster."""
+    """The class that each of a client's local clusters stands for, in order of cluster."""
     match = match_labels(truth, labels)
     return [match[cluster] for cluster in sorted(match)]

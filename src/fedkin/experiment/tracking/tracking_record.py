@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import fedkin
+from fedkin.core.version import __version__
 from fedkin.experiment.config import Config
 from fedkin.experiment.tracking.tracker import Scalar
 
@@ -51,7 +51,7 @@ def tags(config: Config) -> dict[str, str]:
         "scenario": str(config.tables["scenario"]["name"]),
         "engine": config.engine.name,
         "seed": str(config.seed),
-        "fedkin": fedkin.__version__,
+        "fedkin": __version__,
     }
 
 

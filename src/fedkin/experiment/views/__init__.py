@@ -1,8 +1,8 @@
 """What the report of a run shows, whatever the method.
 
-Words come from `fedkin.experiment.words`, and what there is to see from the run's records and from what clients hold: groups of
-samples (`samples`) and where they lie (`maps`), associations of local clusters (`associations`), groups of clients
-(`clients`), how they were found (`grouping`) and what happened meanwhile (`changes`).
+Words come from `fedkin.experiment.words`, and what there is to see from the run's records and from what clients hold: clusters of
+samples (`samples`) and where they lie (`maps`), associations of local clusters (`associations`), clusters of clients
+(`clients`), how they were found (`clustering`) and what happened meanwhile (`changes`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import Config
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
-from fedkin.experiment.views.client_views import client_groups, client_spread, tells_groups
-from fedkin.experiment.views.grouping_views import grouping_of
+from fedkin.experiment.views.client_views import client_clusters, client_spread, tells_clusters
+from fedkin.experiment.views.clustering_views import clustering_of
 from fedkin.experiment.views.map_views import MapPoints, sample_map
-from fedkin.experiment.views.sample_views import group_pictures, group_profiles, group_table
+from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profiles, cluster_table
 from fedkin.experiment.words import (
     MEASURES,
     TRAINING,
@@ -39,7 +39,7 @@ from fedkin.experiment.words import (
     warnings_of,
     written,
 )
-from fedkin.report import ClientGroups, Curve, RunView
+from fedkin.report import ClientClusters, Curve, RunView
 
 RecordLine = dict[str, Any]
 
@@ -53,41 +53,41 @@ def view_of(
     records: Sequence[RecordLine],
     latents: MapPoints | None = None,
 ) -> RunView:
-    """The page's content, from the run's records and from what sites hold.
+    """The page's content, from the run's records and from what clients hold.
 
     Parameters
     ----------
     config : Config
         The experiment.
     population : Population
-        Its clients; those with int64 ``state["groups"]`` are shown by group.
+        Its clients; those with int64 ``state["clusters"]`` are shown by cluster.
     scaling : Scaling
         How their data were scaled.
     records : sequence of dict
         The lines of ``records.jsonl``.
     latents : Points, optional
-        Some samples in the representation that groups were found in.
+        Some samples in the representation that clusters were found in.
     """
-    clients = [client for client in population.clients if "groups" in client.state]
-    groups = sorted({group for client in clients for group in client.state["groups"].tolist()})
+    clients = [client for client in population.clients if "clusters" in client.state]
+    clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
     is_image = len(scaling.shape) == 3
     # Where a run has phases, its steps are not all rounds.
-    unit = "round" if tells_groups(records) and not phases(records) else "step"
-    clients_grouped = client_groups(records, population, unit)
-    findings, bars = grouping_of(records)
+    unit = "round" if tells_clusters(records) and not phases(records) else "step"
+    clients_clustered = client_clusters(records, population, unit)
+    findings, bars = clustering_of(records)
     changed = changes(records, population)
     return RunView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
-        lead=_lead(population, _found(groups, clients_grouped, records), _steps(records, unit)),
+        lead=_lead(population, _found(clusters, clients_clustered, records), _steps(records, unit)),
         summary=_summary(config, records, unit),
         curves=_curves(records, unit),
         graphs=graphs(records),
-        clients=clients_grouped,
-        table=group_table(clients, groups, population.names) if groups else None,
-        pictures=group_pictures(clients, groups, scaling) if is_image else (),
-        profiles=group_profiles(clients, groups, population.features) if groups and not is_image else None,
+        clients=clients_clustered,
+        table=cluster_table(clients, clusters, population.names) if clusters else None,
+        pictures=cluster_pictures(clients, clusters, scaling) if is_image else (),
+        profiles=cluster_profiles(clients, clusters, population.features) if clusters and not is_image else None,
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
-        notes=_notes(records, unit, clients_grouped is not None),
+        notes=_notes(records, unit, clients_clustered is not None),
         findings=findings,
         bars=bars,
         changes=changed,
@@ -102,18 +102,18 @@ def _steps(records: Sequence[RecordLine], unit: str) -> str:
     return f"{steps} ({parts})" if parts else steps
 
 
-def _found(groups: Sequence[int], clients: ClientGroups | None, records: Sequence[RecordLine]) -> str:
+def _found(clusters: Sequence[int], clients: ClientClusters | None, records: Sequence[RecordLine]) -> str:
     """What a run has found, as a clause; empty if nothing."""
     if clients is None:
-        return f"{many(len(groups), 'group')} were found across them" if groups else ""
-    found = len({group for group in clients.groups[:, -1].tolist() if group >= 0})
+        return f"{many(len(clusters), 'cluster')} were found across them" if clusters else ""
+    found = len({cluster for cluster in clients.clusters[:, -1].tolist() if cluster >= 0})
     if not any(phase_of(record) == TRAINING for record in records):
-        return f"{many(found, 'group')} of clients {'was' if found == 1 else 'were'} found" if found else ""
+        return f"{many(found, 'cluster')} of clients {'was' if found == 1 else 'were'} found" if found else ""
     if found == 1:
         return "one model was trained for all of them"
     if found == len(clients.clients):
         return "each of them trained a model of its own"
-    return f"{many(found, 'group')} of clients were found" if found else ""
+    return f"{many(found, 'cluster')} of clients were found" if found else ""
 
 
 def _lead(population: Population, found: str, steps: str) -> str:
@@ -136,7 +136,7 @@ def _summary(config: Config, records: Sequence[RecordLine], unit: str) -> list[t
     last = records[-1]
     rows += _trigger(records, unit) + _target(config, records, unit)
     crossed = size(last["sent"] + last["received"])
-    return [*rows, ("Traffic", crossed, "of models and statistics, to the sites and from them")]
+    return [*rows, ("Traffic", crossed, "of models and statistics, to the clients and from them")]
 
 
 def _explained(
@@ -159,10 +159,10 @@ def _explained(
 def _telling(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
     """The records that speak of a number; models are not tried on test samples in every step.
 
-    Where no client has a group yet, that there are none says nothing.
+    Where no client has a cluster yet, that there are none says nothing.
     """
     told = [record for record in records if name in record["metrics"] or name in record["values"]]
-    return [record for record in told if name != "groups" or number(record, name) != 0] or told
+    return [record for record in told if name != "clusters" or number(record, name) != 0] or told
 
 
 def _in_its_phases(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
@@ -172,13 +172,13 @@ def _in_its_phases(records: Sequence[RecordLine], name: str) -> list[RecordLine]
 
 
 def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
-    """When a method that waits for a sign formed its groups."""
+    """When a method that waits for a sign formed its clusters."""
     if not any("fired" in record["values"] for record in records):
         return []
     step = formed(records)
     if step is None:
-        return [("Groups formed", "not yet", "the sign that the method waits for has not come")]
-    return [("Groups formed", f"{unit} {step}", "when the sign came that the method waits for")]
+        return [("Clusters formed", "not yet", "the sign that the method waits for has not come")]
+    return [("Clusters formed", f"{unit} {step}", "when the sign came that the method waits for")]
 
 
 def _target(config: Config, records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
@@ -192,7 +192,7 @@ def _target(config: Config, records: Sequence[RecordLine], unit: str) -> list[tu
     if found is None:
         return [(label, "no", f"not in {_rounds(records, unit)}")]
     step, crossed = found
-    after = f"after {size(crossed)} to the sites and from them"
+    after = f"after {size(crossed)} to the clients and from them"
     if phases(records):
         after = f"{many(training_rounds(records, step), 'round')} of training until then; {after}"
     return [(label, f"{unit} {step}", after)]
@@ -220,7 +220,7 @@ def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
             curves.append(Curve(measure.title, caption, steps, series, measure.unit, unit))
     x = [record["step"] for record in records]
     traffic = {name: _increments([record[name] for record in records]) for name in ("sent", "received")}
-    caption = f"Sent to the sites and received from them, in each {unit}."
+    caption = f"Sent to the clients and received from them, in each {unit}."
     return [*curves, *client_spread(records, unit), Curve("Traffic", caption, x, traffic, "bytes", unit)]
 
 
@@ -231,7 +231,7 @@ def _increments(totals: Sequence[float]) -> list[float]:
 def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool) -> list[str]:
     """What a method warns of, and who was missing when.
 
-    First comes what numbers are compared with, which depends on whether groups are of clients.
+    First comes what numbers are compared with, which depends on whether clusters are of clients.
     """
     missing = [f"{unit.capitalize()} {record['step']}: {told}." for record in records for told in _missing(record)]
     notes = [*warnings_of(records), *missing]
@@ -239,7 +239,7 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool) -> list[s
         return notes
     if not of_clients:
         return ["Whatever is said of classes compares with the labels that came with the data.", *notes]
-    return ["Hidden groups and test samples only serve to judge what was found; no method sees them.", *notes]
+    return ["Hidden clusters and test samples only serve to judge what was found; no method sees them.", *notes]
 
 
 def _missing(record: RecordLine) -> list[str]:
@@ -248,7 +248,7 @@ def _missing(record: RecordLine) -> list[str]:
     for site, reason in record["missing"].items():
         sites.setdefault(reason, []).append(site)
     return [
-        f"site {own[0]} was missing ({reason})" if len(own) == 1 else f"sites {_few(own)} were missing ({reason})"
+        f"client {own[0]} was missing ({reason})" if len(own) == 1 else f"clients {_few(own)} were missing ({reason})"
         for reason, own in sites.items()
     ]
 

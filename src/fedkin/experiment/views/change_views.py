@@ -1,7 +1,7 @@
-"""What happened to whom in the course of a run: phases, data that change, clients that join or change their group.
+"""What happened to whom in the course of a run: phases, data that change, clients that join or change their cluster.
 
-Methods tell of it in their records' values: ``phase``; ``moved``, lists of client and the groups from and to;
-``newcomers``, lists of client and group; ``founded``, numbers of new groups. The rest is the scenario's.
+Methods tell of it in their records' values: ``phase``; ``moved``, lists of client and the clusters from and to;
+``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters. The rest is the scenario's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fedkin.report import Band, ClientEvent, Mark, Timeline
 
 RecordLine = dict[str, Any]
 
-DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first group"
-MOVED, FOUNDED = "went to another group", "founded a group"
+DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first cluster"
+MOVED, FOUNDED = "went to another cluster", "founded a cluster"
 
 _LISTED_STEPS = 8
 
@@ -32,7 +32,7 @@ def changes(records: Sequence[RecordLine], population: Population) -> list[Clien
         for before, after, clients in _together(_list(record, "moved")):
             what = FOUNDED if after in founded else MOVED
             found.append(ClientEvent(record["step"], what, _names(population, clients), before, after))
-        newcomers = [(client, None, group) for client, group in _list(record, "newcomers")]
+        newcomers = [(client, None, cluster) for client, cluster in _list(record, "newcomers")]
         for _, after, clients in _together(newcomers):
             found.append(ClientEvent(record["step"], PLACED, _names(population, clients), None, after))
     return sorted(found, key=lambda change: change.step)
@@ -74,7 +74,7 @@ def _in_scenario(population: Population) -> Iterable[ClientEvent]:
 
 
 def _together(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
-    """Groups from and to, and the clients that went this way."""
+    """Clusters from and to, and the clients that went this way."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for client, before, after in moves:
         ways.setdefault((before, after), []).append(client)

@@ -1,4 +1,4 @@
-"""Groups of clients, from records whose values hold ``labels``, the group of each client in order of id."""
+"""Clusters of clients, from records whose values hold ``labels``, the cluster of each client in order of id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from fedkin.data.population import Population
 from fedkin.experiment.words import many
-from fedkin.report import ClientGroups, Curve
+from fedkin.report import ClientClusters, Curve
 
 RecordLine = dict[str, Any]
 
@@ -17,19 +17,19 @@ _LISTED_SIZES = 8
 _SPREAD = {"10th percentile": 10, "median": 50, "90th percentile": 90}
 
 
-def tells_groups(records: Sequence[RecordLine]) -> bool:
-    """Whether records tell of groups of clients."""
+def tells_clusters(records: Sequence[RecordLine]) -> bool:
+    """Whether records tell of clusters of clients."""
     return any("labels" in record["values"] for record in records)
 
 
-def client_groups(records: Sequence[RecordLine], population: Population, unit: str) -> ClientGroups | None:
-    """The group of each client at every step, a step being called `unit`; ``None`` where records tell of none."""
+def client_clusters(records: Sequence[RecordLine], population: Population, unit: str) -> ClientClusters | None:
+    """The cluster of each client at every step, a step being called `unit`; ``None`` where records tell of none."""
     told = [record for record in records if "labels" in record["values"]]
     if not told:
         return None
     labels = np.array([record["values"]["labels"] for record in told]).T
-    hidden = [] if population.groups is None else [_letter(group) for group in population.groups.tolist()]
-    return ClientGroups(
+    hidden = [] if population.clusters is None else [_letter(cluster) for cluster in population.clusters.tolist()]
+    return ClientClusters(
         population.names or [str(client.id) for client in population.clients],
         [record["step"] for record in told],
         labels,
@@ -60,14 +60,14 @@ def _drifted(population: Population) -> bool:
 
 
 def _caption(when: str, labels: Sequence[int], hidden: bool, drifted: bool) -> str:
-    sizes = [labels.count(group) for group in sorted(set(labels)) if group >= 0]
-    found = f"After {when}: {many(len(sizes), 'group')}{_sizes(sizes)}"
+    sizes = [labels.count(cluster) for cluster in sorted(set(labels)) if cluster >= 0]
+    found = f"After {when}: {many(len(sizes), 'cluster')}{_sizes(sizes)}"
     unknown = labels.count(-1)
     found += f", {many(unknown, 'client')} not known yet" if unknown else ""
     if not hidden:
         return f"{found}."
     since = ", as they are since some clients' data changed" if drifted else ""
-    return f"{found}. Letters name the hidden groups, which no method sees{since}."
+    return f"{found}. Letters name the hidden clusters, which no method sees{since}."
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -83,14 +83,14 @@ def _sizes(sizes: Sequence[int]) -> str:
 
 
 def _scores(labels: Sequence[int], accuracy: Sequence[float | None]) -> dict[int, float]:
-    """Mean accuracy of the clients of each group, where any of them has one."""
+    """Mean accuracy of the clients of each cluster, where any of them has one."""
     scores: dict[int, list[float]] = {}
-    for group, score in zip(labels, accuracy, strict=False):
-        if score is not None and group >= 0:
-            scores.setdefault(group, []).append(score)
-    return {group: float(np.mean(own)) for group, own in sorted(scores.items())}
+    for cluster, score in zip(labels, accuracy, strict=False):
+        if score is not None and cluster >= 0:
+            scores.setdefault(cluster, []).append(score)
+    return {cluster: float(np.mean(own)) for cluster, own in sorted(scores.items())}
 
 
-def _letter(group: int) -> str:
-    """A to Z, then AA to ZZ, so that hidden groups are not taken for the ones found."""
-    return chr(ord("A") + group % 26) * (group // 26 + 1)
+def _letter(cluster: int) -> str:
+    """A to Z, then AA to ZZ, so that hidden clusters are not taken for the ones found."""
+    return chr(ord("A") + cluster % 26) * (cluster // 26 + 1)

@@ -1,4 +1,4 @@
-"""A map of the samples: what groups were found in, laid out in the plane."""
+"""A map of the samples: what clusters were found in, laid out in the plane."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MapLayout = Literal["tsne", "pca", "none"]
 
 _FEWEST = 12  # below, neighbours are too few for t-SNE
 _CAPTIONS = {
-    "tsne": "Neighbours in the representation that groups were found in lie side by side (t-SNE); distances between "
+    "tsne": "Neighbours in the representation that clusters were found in lie side by side (t-SNE); distances between "
     "islands mean little.",
-    "pca": "The two directions in which the representation that groups were found in varies most.",
+    "pca": "The two directions in which the representation that clusters were found in varies most.",
 }
 
 
@@ -28,13 +28,13 @@ class MapPoints(Protocol):
     @property
     def points(self) -> Tensor: ...
     @property
-    def groups(self) -> Tensor: ...
+    def clusters(self) -> Tensor: ...
     @property
     def truth(self) -> Tensor | None: ...
 
 
 def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
-    """The picture of `latents`, drawn twice: by group, and by class where classes are known."""
+    """The picture of `latents`, drawn twice: by cluster, and by class where classes are known."""
     if layout == "none":
         return None
     points = latents.points.double().numpy()
@@ -42,8 +42,8 @@ def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) ->
         layout = "pca"
     places = _neighbours(points) if layout == "tsne" else _components(points)
     truth = None if latents.truth is None else latents.truth.numpy()
-    caption = f"{len(points):,} samples of all sites. {_CAPTIONS[layout]}"
-    return SampleMap(places, latents.groups.numpy(), truth, list(classes), caption)
+    caption = f"{len(points):,} samples of all clients. {_CAPTIONS[layout]}"
+    return SampleMap(places, latents.clusters.numpy(), truth, list(classes), caption)
 
 
 def _neighbours(points: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Groups of samples as tables and pictures, from what clients hold as ``state["groups"]``."""
+"""Clusters of samples as tables and pictures, from what clients hold as ``state["clusters"]``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
-from fedkin.report import GroupPictures, GroupTable, Profiles
+from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card
 _COLUMNS = 40
@@ -20,21 +20,21 @@ _UNSEEN = 1e-3
 """How far values may leave [0, 1] by rounding: less than half a shade of grey."""
 
 
-def group_table(clients: Sequence[Client], groups: Sequence[int], names: Sequence[str]) -> GroupTable:
-    """Samples of each client by group."""
-    counts = torch.stack([_count(client.state["groups"], groups) for client in clients])
+def cluster_table(clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str]) -> ClusterTable:
+    """Samples of each client by cluster."""
+    counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
     keys = [str(client.id) for client in clients]
     sites = [f"{key} ({names[client.id]})" if names else key for key, client in zip(keys, clients, strict=True)]
-    return GroupTable(sites, groups, counts.numpy(), "Samples of each site by group.", keys)
+    return ClusterTable(sites, clusters, counts.numpy(), "Samples of each client by cluster.", keys)
 
 
-def _count(labels: Tensor, groups: Sequence[int]) -> Tensor:
-    return (labels[:, None] == torch.tensor(groups)).sum(0)
+def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
+    return (labels[:, None] == torch.tensor(clusters)).sum(0)
 
 
-def group_pictures(clients: Sequence[Client], groups: Sequence[int], scaling: Scaling) -> list[GroupPictures]:
-    """What groups of images look like, on the scale they came in; where that leaves [0, 1], on one scale for all."""
-    drawn = [_pictures_of(clients, group, scaling) for group in groups]
+def cluster_pictures(clients: Sequence[Client], clusters: Sequence[int], scaling: Scaling) -> list[ClusterPictures]:
+    """What clusters of images look like, on the scale they came in; where that leaves [0, 1], on one scale for all."""
+    drawn = [_pictures_of(clients, cluster, scaling) for cluster in clusters]
     shown = [images for each in drawn for images in (each.mean, each.members)]
     least = min((float(images.min()) for images in shown), default=0.0)
     greatest = max((float(images.max()) for images in shown), default=1.0)
@@ -47,27 +47,27 @@ def group_pictures(clients: Sequence[Client], groups: Sequence[int], scaling: Sc
     return [replace(each, mean=on_unit(each.mean), members=on_unit(each.members)) for each in drawn]
 
 
-def _pictures_of(clients: Sequence[Client], group: int, scaling: Scaling) -> GroupPictures:
-    holders = [client for client in clients if (client.state["groups"] == group).any()]
-    x = torch.cat([client.x[client.state["groups"] == group] for client in holders])
+def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> ClusterPictures:
+    holders = [client for client in clients if (client.state["clusters"] == cluster).any()]
+    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in holders])
     if scaling.mode == "standard":
         x = (x * scaling.scale.view(1, -1, 1, 1) + scaling.mean.view(1, -1, 1, 1)).float()
     # Grey as (H, W), colour as (H, W, 3); of any other number of channels the first is shown.
     x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
     spread = torch.linspace(0, len(x) - 1, min(_MEMBERS, len(x))).round().long()
-    return GroupPictures(group, len(x), len(holders), x.mean(0).numpy(), x[spread].numpy())
+    return ClusterPictures(cluster, len(x), len(holders), x.mean(0).numpy(), x[spread].numpy())
 
 
-def group_profiles(clients: Sequence[Client], groups: Sequence[int], columns: Sequence[str]) -> Profiles:
-    """Means in standard deviations from the overall mean; of many columns, those in which groups differ most."""
+def cluster_profiles(clients: Sequence[Client], clusters: Sequence[int], columns: Sequence[str]) -> Profiles:
+    """Means in standard deviations from the overall mean; of many columns, those in which clusters differ most."""
     x = torch.cat([client.x for client in clients]).double()
-    labels = torch.cat([client.state["groups"] for client in clients])
+    labels = torch.cat([client.state["clusters"] for client in clients])
     spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
     x = (x - x.mean(0)) / spread
-    means = torch.stack([x[labels == group].mean(0) for group in groups])
+    means = torch.stack([x[labels == cluster].mean(0) for cluster in clusters])
     names = columns or [f"column {index + 1}" for index in range(x.shape[1])]
     kept = means.abs().amax(0).argsort(descending=True, stable=True)[:_COLUMNS].sort().values
-    caption = "Mean of each column by group, in standard deviations from the mean of all samples."
+    caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
     if len(kept) < len(names):
-        caption += f" Shown are the {len(kept)} of {len(names)} columns in which a group stands out most."
-    return Profiles([names[index] for index in kept.tolist()], groups, means[:, kept].numpy(), caption)
+        caption += f" Shown are the {len(kept)} of {len(names)} columns in which a cluster stands out most."
+    return Profiles([names[index] for index in kept.tolist()], clusters, means[:, kept].numpy(), caption)

@@ -1,1 +1,1 @@
-"""Clustered federated learning: which clients belong together, and a model for each group. One file per paper."""
+"""Clustered federated learning: which clients belong together, and a model for each cluster. One file per paper."""

@@ -1,4 +1,4 @@
-"""What all methods of clustered federated learning share: local training, participation, a model per group.
+"""What all methods of clustered federated learning share: local training, participation, a model per cluster.
 
 A method says who belongs together; how clients train, what crosses and what a result holds is the same for all. What
 crosses from a client is its `update`, the trained model less the received one.
@@ -24,7 +24,7 @@ from fedkin.nn.descent import Descent
 from fedkin.secure.sums import check_enough
 
 UNKNOWN = -1
-"""Label of a client whose group is not known yet."""
+"""Label of a client whose cluster is not known yet."""
 
 NotNegative = Annotated[float, Ge(0)]
 PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
@@ -39,9 +39,9 @@ class ClientMethodState(State):
     module : dict
         Plain values that `Classifier.of` makes the architecture from.
     models : Tensor
-        float32 ``(K, size)``, one model per group.
+        float32 ``(K, size)``, one model per cluster.
     labels : Tensor
-        int64 ``(n,)``, group of each client in order of id; -1 where it is not known yet.
+        int64 ``(n,)``, cluster of each client in order of id; -1 where it is not known yet.
     """
 
     module: dict[str, Any] = field(default_factory=dict)
@@ -125,20 +125,20 @@ class ClientMethod:
         for client in replies:
             if labels_needed and replies[client]["classes"] == 0:
                 raise FedkinError(
-                    f"Site {client} has no labels, which {display_name(type(self))} needs; name their column with "
+                    f"Client {client} has no labels, which {display_name(type(self))} needs; name their column with "
                     "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
                 )
         for client in others:
             if replies[client]["shape"] != replies[first]["shape"]:
                 raise FedkinError(
-                    f"Samples of site {client} have shape {tuple(replies[client]['shape'])}, those of site {first} "
+                    f"Samples of client {client} have shape {tuple(replies[client]['shape'])}, those of client {first} "
                     f"{tuple(replies[first]['shape'])}; all need the same."
                 )
         known = [reply["classes"] for reply in replies.values()]
         return tuple(replies[first]["shape"]), max(known) if all(known) else 0
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one group; methods that begin otherwise have their own."""
+        """One new model, and all clients in one cluster; methods that begin otherwise have their own."""
         classifier = self.classifier(fed)
         model = classifier.initial(fed.rng("init"))
         labels = torch.zeros(len(fed.ids), dtype=torch.int64)
@@ -185,7 +185,7 @@ class ClientMethod:
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
         """Payloads of `tasks.train` by client; clients that start from the same model share one."""
         training = dataclasses.asdict(self.descent())
-        payloads: dict[int, Payload] = {}  # by identity of the model: what a group shares is one payload
+        payloads: dict[int, Payload] = {}  # by identity of the model: what a cluster shares is one payload
         asked = {}
         for client, model in starts.items():
             key = model.data_ptr()
@@ -203,9 +203,9 @@ class ClientMethod:
         return state.steps + 1 >= self.rounds
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Groups of the clients, their models, and all that new clients and new samples need."""
+        """Clusters of the clients, their models, and all that new clients and new samples need."""
         return {
-            "n_groups": len(state.models),
+            "n_clusters": len(state.models),
             "labels": state.labels,
             "models": state.models,
             "module": state.module,
@@ -214,24 +214,24 @@ class ClientMethod:
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """The model ``(size,)`` that serves `client`: its group's, or the first if its group is not known.
+        """The model ``(size,)`` that serves `client`: its cluster's, or the first if its cluster is not known.
 
-        It is not of a client that never answered, nor of one that has not since its group was divided.
+        It is not of a client that never answered, nor of one that has not since its cluster was divided.
         """
         model: Tensor = result["models"][max(0, int(result["labels"][client]))]
         return model
 
     @classmethod
-    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, group: int = 0) -> Tensor:
-        """Class of each of a client's samples, int64 ``(n,)``; by the model of `group` for one that was not there."""
-        model = result["models"][group] if client is None else cls.model_of(result, client)
+    def predict(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, cluster: int = 0) -> Tensor:
+        """Class of each of a client's samples, int64 ``(n,)``; by the model of `cluster` for one that was not there."""
+        model = result["models"][cluster] if client is None else cls.model_of(result, client)
         return Classifier.of(result["module"]).logits(model, x).argmax(1)
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Group of a client that was not there: that whose model has the least mean loss on its labelled samples.
+        """Cluster of a client that was not there: that whose model has the least mean loss on its labelled samples.
 
-        Methods that tell groups apart by updates or messages have a rule of their own.
+        Methods that tell clusters apart by updates or messages have a rule of their own.
         """
         classifier = Classifier.of(result["module"])
         return least(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)))
@@ -274,8 +274,8 @@ class Participation:
 def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
     """The record of a round, with what every method of this family reports.
 
-    ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``groups``: groups that have
-    clients; ``sizes``: clients of each group up to the last that has any; ``labels``: group of each client, -1 unknown
+    ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``clusters``: clusters that have
+    clients; ``sizes``: clients of each cluster up to the last that has any; ``labels``: cluster of each client, -1 unknown
     or not there yet.
     """
     heard = heard if isinstance(heard, Participation) else Participation.each(heard)
@@ -284,7 +284,7 @@ def round_record(fed: Federation, heard: Participation | Mapping[int, float], la
     sizes = known.bincount().tolist()
     common = {
         "loss": heard.loss,
-        "groups": sum(size > 0 for size in sizes),
+        "clusters": sum(size > 0 for size in sizes),
         "sizes": sizes,
         "labels": labels.tolist(),
         "losses": {str(client): loss for client, loss in heard.losses.items()},

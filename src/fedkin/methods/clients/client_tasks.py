@@ -1,4 +1,4 @@
-"""What sites do for every method of clustered federated learning."""
+"""What clients do for every method of clustered federated learning."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def least(losses: Tensor) -> int:
 def labels_of(client: Client) -> Tensor:
     """The client's labels."""
     if client.y is None:
-        raise FedkinError(f"Site {client.id} has no labels; a method of clustered federated learning needs them.")
+        raise FedkinError(f"Client {client.id} has no labels; a method of clustered federated learning needs them.")
     return client.y
 
 
@@ -74,7 +74,7 @@ def filling_of(client: Client, key: str, rows: int, width: int) -> Tensor:
 def means_by_class(client: Client, filling: Tensor, describe: Callable[[Tensor], Tensor]) -> Tensor:
     """Mean description of every class ``(classes, width)``; classes without samples keep their `filling`.
 
-    A class beyond them, which nobody had when groups were formed, has no place.
+    A class beyond them, which nobody had when clusters were formed, has no place.
     """
     means, y = filling.clone(), labels_of(client)
     for label in y.unique().tolist():

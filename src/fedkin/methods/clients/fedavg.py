@@ -1,4 +1,4 @@
-"""Federated averaging, and every client alone: the two bounds that grouping is measured against."""
+"""Federated averaging, and every client alone: the two bounds that clustering is measured against."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class FedAvgMethod(ClientMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {}
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """The clients asked train the model of their group; each group's model moves by its mean update."""
+        """The clients asked train the model of their cluster; each cluster's model moves by its mean update."""
         heard, means = self.averaged(fed, state)
         models = state.models + self.server_learning_rate * means.all()
         after = state.next(models=models, finished=self.finished(state))
         return after, round_record(fed, heard, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
-        """One exchange: who was heard with which losses, and the mean update of every group.
+        """One exchange: who was heard with which losses, and the mean update of every cluster.
 
-        Clients whose group is not known yet are left alone.
+        Clients whose cluster is not known yet are left alone.
         """
         means = self.means(state)
-        group_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
+        cluster_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
         models = list(state.models)
-        known = [client for client in self.participants(fed, state) if group_of[client] != UNKNOWN]
-        starts = {client: models[group_of[client]] for client in known}
+        known = [client for client in self.participants(fed, state) if cluster_of[client] != UNKNOWN]
+        starts = {client: models[cluster_of[client]] for client in known}
         if fed.secure_sums:
-            return add_sums(means, self, fed, state, starts, group_of), means
+            return add_sums(means, self, fed, state, starts, cluster_of), means
         losses = {}
         for client, reply in self.trained(fed, state, starts):
-            means.add(group_of[client], reply["update"], self.weight(reply))
+            means.add(cluster_of[client], reply["update"], self.weight(reply))
             losses[client] = reply["loss"]
         return Participation.each(losses), means
 
@@ -52,7 +52,7 @@ class FedAvgMethod(ClientMethod):
 
 @dataclass(frozen=True)
 class LocalMethod(FedAvgMethod):
-    """Every client alone, from the same start: a group, and a model, for each.
+    """Every client alone, from the same start: a cluster, and a model, for each.
 
     A bound for comparisons: the models are the server's only so that it can score them.
     """

@@ -25,7 +25,7 @@ class GradientLossState(ClientMethodState):
     Attributes
     ----------
     moves : Tensor
-        float32 ``(K, size)``: how each group's model changed in the last round (eq. 2); zeros where it did not.
+        float32 ``(K, size)``: how each cluster's model changed in the last round (eq. 2); zeros where it did not.
     """
 
     moves: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -40,9 +40,9 @@ class GradientLossMethod(ClientMethod):
     `proximal` have no say. A round is one exchange. With ``balance=0`` this is IFCA with one step.
 
     Differences from the paper's letter: the similarity compares the last move with the direction of *descent*, minus
-    the gradient, since as printed (``sign="printed"``) clients flee from the group they fit; the loss is a batch's
+    the gradient, since as printed (``sign="printed"``) clients flee from the cluster they fit; the loss is a batch's
     mean, for its sum would drown a similarity within [-1, 1]; similarity is 0 where a model has not moved yet. Labels
-    keep their numbers over groups. The update counts per client, as in eq. 7, unless `weighting` says otherwise.
+    keep their numbers over clusters. The update counts per client, as in eq. 7, unless `weighting` says otherwise.
 
     Attributes
     ----------
@@ -56,10 +56,10 @@ class GradientLossMethod(ClientMethod):
         Eq. 3, or minus the distance of the two as the text below it offers; there the move counts per unit of learning
         rate, so that it has the gradient's scale.
     empty : {"reassign", "keep"}
-        What to do in a round after whose choices a group has no client: K clients drawn at random train one group each,
-        as in section II-C, for this round only, and their label is still the group they chose; or nothing, as where
+        What to do in a round after whose choices a cluster has no client: K clients drawn at random train one cluster each,
+        as in section II-C, for this round only, and their label is still the cluster they chose; or nothing, as where
         fewer than K are asked. Clients are drawn before the round, so that it stays one exchange: these also send the
-        step for the group that they might have to stand in for.
+        step for the cluster that they might have to stand in for.
     """
 
     n_clusters: Count = 3
@@ -74,7 +74,7 @@ class GradientLossMethod(ClientMethod):
     state_type: ClassVar[type[ClientMethodState]] = GradientLossState
 
     def init(self, fed: Federation) -> GradientLossState:
-        """K models drawn alike, nobody in a group yet."""
+        """K models drawn alike, nobody in a cluster yet."""
         classifier = self.classifier(fed)
         models = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
         return GradientLossState(
@@ -92,30 +92,30 @@ class GradientLossMethod(ClientMethod):
         stand_ins = self._stand_ins(fed, state, asked)
         common = self._payload(state)
         payloads = {i: common | {"stand_in": stand_ins[i]} if i in stand_ins else common for i in asked}
-        groups, size = state.models.shape
+        clusters, size = state.models.shape
         expected: dict[int, Expected] = {
-            i: {"update": (2 if i in stand_ins else 1, size), "group": below(groups)} for i in asked
+            i: {"update": (2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in asked
         }
         replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
         labels, position = state.labels.clone(), positions(fed)
         for client, reply in replies.items():
-            labels[position[client]] = int(reply["group"])
-        sizes = labels[labels >= 0].bincount(minlength=groups)
+            labels[position[client]] = int(reply["cluster"])
+        sizes = labels[labels >= 0].bincount(minlength=clusters)
         helping = stand_ins if bool((sizes == 0).any()) else {}
-        means = Means(groups, size)
+        means = Means(clusters, size)
         for client, reply in replies.items():
-            group = helping.get(client, int(reply["group"]))
-            means.add(group, reply["update"][int(client in helping)], self.weight(reply))
+            cluster = helping.get(client, int(reply["cluster"]))
+            means.add(cluster, reply["update"][int(client in helping)], self.weight(reply))
         moves = self.server_learning_rate * means.all()
         after = state.next(models=state.models + moves, moves=moves, labels=labels, finished=self.finished(state))
         return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
 
     def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:
-        """K clients and the group that each would stand in for, if some group has nobody; none if fewer are asked."""
+        """K clients and the cluster that each would stand in for, if some cluster has nobody; none if fewer are asked."""
         if self.empty == "keep" or len(asked) < self.n_clusters:
             return {}
         drawn = torch.randperm(len(asked), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
-        return {asked[at]: group for group, at in enumerate(drawn.tolist())}
+        return {asked[at]: cluster for cluster, at in enumerate(drawn.tolist())}
 
     def _payload(self, state: GradientLossState) -> Payload:
         return {
@@ -130,11 +130,11 @@ class GradientLossMethod(ClientMethod):
         }
 
 
-@task(holds={"group": is_count, "samples": is_amount, "loss": is_number})
+@task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
 def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Loss and gradient of every model on one mini-batch, the choice, and one step: ``update`` ``(1 or 2, size)``.
 
-    A second row is the step for the group that the client is to stand in for.
+    A second row is the step for the cluster that the client is to stand in for.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -143,11 +143,11 @@ def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
         x, y = client.x[rows], labels_of(client)[rows]
         losses, slopes, after = _gradients(classifier, payload["models"], x, y, client.rng)
         wanted = preference(losses, slopes, payload["moves"][:, : classifier.parameters], payload)
-        group = least(-wanted)
-        taken = [group, payload["stand_in"]] if "stand_in" in payload else [group]
+        cluster = least(-wanted)
+        taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
         updates = after[taken] - payload["models"][taken]
         updates[:, : classifier.parameters] = -payload["learning_rate"] * slopes[taken]
-        replies.append({"group": group, "update": updates, "samples": len(client), "loss": float(losses[group])})
+        replies.append({"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])})
     return replies
 
 

@@ -26,7 +26,7 @@ class HierarchicalMethod(UpdateMethod):
     Attributes
     ----------
     clustering_round : int
-        The round, counted from 1, whose updates the clients are grouped by; there must be as many `rounds`.
+        The round, counted from 1, whose updates the clients are clustered by; there must be as many `rounds`.
     distance : {"cosine", "euclidean", "manhattan", "similarity"}
         Between updates; the paper tries the first three (its L2 and L1). "similarity" is a baseline's mistake found in
         the wild (BCL in the code of OCFL): cosine similarities taken for distances, so that those least alike merge
@@ -34,7 +34,7 @@ class HierarchicalMethod(UpdateMethod):
     linkage : {"average", "complete", "single", "ward"}
         "ward" goes with "euclidean" only.
     threshold : float
-        Height of the cut: groups further apart stay apart. At 1 and "cosine" two groups stay apart if their updates do
+        Height of the cut: clusters further apart stay apart. At 1 and "cosine" two clusters stay apart if their updates do
         not agree on average.
     """
 
@@ -48,7 +48,7 @@ class HierarchicalMethod(UpdateMethod):
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one group.
+        """One new model, and all clients in one cluster.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class HierarchicalMethod(UpdateMethod):
         if self.clustering_round > self.rounds:
             raise FedkinError(
                 f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "
-                "would never be grouped; set it no higher than that."
+                "would never be clustered; set it no higher than that."
             )
         return super().init(fed)
 

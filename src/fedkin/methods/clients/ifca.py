@@ -34,7 +34,7 @@ class IFCAMethod(ClientMethod):
     """K models; in every round each client takes the one with the least loss on its data and trains it.
 
     A round is one exchange: all K models go down; the client's choice and its update come back. With secure sums it is
-    two: the choice comes back, and then one sum for each group; a group of fewer than three rests.
+    two: the choice comes back, and then one sum for each cluster; a cluster of fewer than three rests.
 
     Attributes
     ----------
@@ -43,16 +43,16 @@ class IFCAMethod(ClientMethod):
     identity : {"all", "batch"}
         Loss on all of the client's data, or on one batch, to choose by.
     averaging : {"models", "gradients"}
-        Option II of the algorithm: clients train, a group's model becomes its members' mean. Option I: clients send one
-        gradient (of what `identity` names), and a group's sum of them is divided by the number of *all* that answered.
+        Option II of the algorithm: clients train, a cluster's model becomes its members' mean. Option I: clients send one
+        gradient (of what `identity` names), and a cluster's sum of them is divided by the number of *all* that answered.
     start : {"random", "kmeans"}
         K models drawn alike; or, as k-means++ seeds, each trained by one client, the next client being drawn in
         proportion to its loss under the models so far (as in HypCluster; Mansour et al. 2020).
     shared_layers : int
-        So many leading parameter tensors are one for all groups (section 5 of the paper). A convolution has two,
+        So many leading parameter tensors are one for all clusters (section 5 of the paper). A convolution has two,
         weights and biases.
     empty : {"keep", "reseed"}
-        A group that has lost all its clients keeps its model, as in the paper; or it takes over the model of the client
+        A cluster that has lost all its clients keeps its model, as in the paper; or it takes over the model of the client
         whose loss was greatest.
     """
 
@@ -66,7 +66,7 @@ class IFCAMethod(ClientMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
 
     def init(self, fed: Federation) -> ClientMethodState:
-        """K models, nobody in a group yet."""
+        """K models, nobody in a cluster yet."""
         classifier = self.classifier(fed)
         unknown = torch.full((len(fed.ids),), UNKNOWN)
         first = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
@@ -78,9 +78,9 @@ class IFCAMethod(ClientMethod):
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Clients choose a model and train it; each model moves by the mean update of those that chose it."""
-        groups, size = state.models.shape
-        means = Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
-        labels, worst = state.labels.clone(), _Worst(groups)
+        clusters, size = state.models.shape
+        means = Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+        labels, worst = state.labels.clone(), _Worst(clusters)
         if fed.secure_sums:
             heard = self._in_two_exchanges(fed, state, labels, means)
         else:
@@ -98,32 +98,34 @@ class IFCAMethod(ClientMethod):
         payload = self._payload(state) | {"averaging": self.averaging}
         position, found = positions(fed), {}
         asked = dict.fromkeys(self.participants(fed, state), payload)
-        expected: Expected = {"update": (means.size,), "group": below(len(state.models))}
+        expected: Expected = {"update": (means.size,), "cluster": below(len(state.models))}
         for client, reply in fed.stream(choose_and_train, asked, expected):
-            group = int(reply["group"])
-            labels[position[client]] = group
-            means.add(group, reply["update"], self.weight(reply))
+            cluster = int(reply["cluster"])
+            labels[position[client]] = cluster
+            means.add(cluster, reply["update"], self.weight(reply))
             if self.empty == "reseed":
-                worst.see(reply["loss"], client, state.models[group] + reply["update"])
+                worst.see(reply["loss"], client, state.models[cluster] + reply["update"])
             found[client] = reply["loss"]
         return Participation.each(found)
 
     def _in_two_exchanges(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means
     ) -> Participation:
-        """The same behind secure sums: choices of every client, then the sum of every group that three or more chose.
+        """The same behind secure sums: choices of every client, then the sum of every cluster that three or more chose.
 
-        Masks must cancel within a group, so the groups must be known before.
+        Masks must cancel within a cluster, so the clusters must be known before.
         """
         position = positions(fed)
         asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
-        replies = fed.ask(choose, asked, {"group": below(len(state.models))})
-        groups = {client: int(reply["group"]) for client, reply in replies.items()}
+        replies = fed.ask(choose, asked, {"cluster": below(len(state.models))})
+        clusters = {client: int(reply["cluster"]) for client, reply in replies.items()}
         missing = dict(fed.missing)
-        for client, group in groups.items():
-            labels[position[client]] = group
+        for client, cluster in clusters.items():
+            labels[position[client]] = cluster
         models = list(state.models)
-        heard = add_sums(means, self, fed, state, {client: models[group] for client, group in groups.items()}, groups)
+        heard = add_sums(
+            means, self, fed, state, {client: models[cluster] for client, cluster in clusters.items()}, clusters
+        )
         fed.missing = dict(sorted((missing | fed.missing).items()))
         return heard
 
@@ -136,7 +138,7 @@ class IFCAMethod(ClientMethod):
         }
 
     def _moves(self, means: Means) -> Tensor:
-        """What every group's model moves by."""
+        """What every cluster's model moves by."""
         updates = means.all()
         total = sum(means.weights)
         if self.averaging == "gradients" and total > 0:
@@ -169,7 +171,7 @@ class IFCAMethod(ClientMethod):
         raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
 
 
-@task(holds={"group": is_count, "samples": is_amount, "loss": is_number})
+@task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Choose the model with the least loss, then train it or take one gradient of it."""
     replies: list[Payload] = []
@@ -177,21 +179,21 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
         classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
         x, y = client.x, labels_of(client)
         rows, judged = _judged(client, payload)
-        group = least(judged)
-        start = payload["models"][group]
+        cluster = least(judged)
+        start = payload["models"][cluster]
         if payload["averaging"] == "gradients":
             one = dataclasses.replace(descent, steps=1, batch_size=len(rows))
             model, loss = descend(classifier, start, x[rows], y[rows], client.rng, one)
         else:
             model, loss = descend(classifier, start, x, y, client.rng, descent)
-        replies.append({"group": group, "update": model.sub_(start), "samples": len(client), "loss": loss})
+        replies.append({"cluster": cluster, "update": model.sub_(start), "samples": len(client), "loss": loss})
     return replies
 
 
-@task(holds={"group": is_count})
+@task(holds={"cluster": is_count})
 def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Number of the model with the least loss, as ``group``."""
-    return [{"group": least(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)]
+    """Number of the model with the least loss, as ``cluster``."""
+    return [{"cluster": least(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)]
 
 
 def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
@@ -204,20 +206,20 @@ def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
 
 
 class _Worst:
-    """The trained models of the clients with the greatest losses, as many as there are groups."""
+    """The trained models of the clients with the greatest losses, as many as there are clusters."""
 
-    def __init__(self, groups: int) -> None:
-        self.groups = groups
+    def __init__(self, clusters: int) -> None:
+        self.clusters = clusters
         self.kept: list[tuple[float, int, Tensor]] = []
 
     def see(self, loss: float, client: int, model: Tensor) -> None:
         """Take notice of a client's model."""
-        self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.groups]
+        self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.clusters]
 
     def reseeded(self, models: Tensor, labels: Tensor, shared: int) -> Tensor:
-        """`models` in which groups without a client have taken over these, the worst first, beyond what all share."""
+        """`models` in which clusters without a client have taken over these, the worst first, beyond what all share."""
         sizes = labels[labels >= 0].bincount(minlength=len(models))
         models = models.clone()
-        for group, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):
-            models[group, shared:] = model[shared:]
+        for cluster, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):
+            models[cluster, shared:] = model[shared:]
         return models

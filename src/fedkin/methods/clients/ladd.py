@@ -1,7 +1,7 @@
-"""LADD: grouping clients by the style of their images (Shenaj et al. 2023, section 4.2), before training.
+"""LADD: clustering clients by the style of their images (Shenaj et al. 2023, section 4.2), before training.
 
 Style is what the amplitude of the lowest spatial frequencies tells: light, colour, background. Built as the baseline of
-Prigent et al. (2024), whose code takes it class by class and is told the number of groups.
+Prigent et al. (2024), whose code takes it class by class and is told the number of clusters.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fedkin.core.method import Count
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, renumbered
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_group
-from fedkin.methods.clients.one_shot.tree_cuts import Grouping
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 
 _LEAST_GROUPS, _MOST_GROUPS = 4, 19
 
@@ -42,12 +42,12 @@ class LADDState(OneShotState):
 
 @dataclass(frozen=True)
 class LADDMethod(OneShotMethod):
-    """k-means on the clients' styles; then federated averaging per group. Styles are sent as they are.
+    """k-means on the clients' styles; then federated averaging per cluster. Styles are sent as they are.
 
     Attributes
     ----------
     n_clusters : int or None
-        Number of groups; None takes that of the greatest silhouette from 4 to 19, as LADD itself does.
+        Number of clusters; None takes that of the greatest silhouette from 4 to 19, as LADD itself does.
     style : {"class", "client"}
         A mean style of every class, or one of all samples of the client, as LADD itself has it.
     window : float
@@ -62,7 +62,7 @@ class LADDMethod(OneShotMethod):
     state_type = LADDState
 
     def init(self, fed: Federation) -> LADDState:
-        """One new model, nobody in a group yet.
+        """One new model, nobody in a cluster yet.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class LADDMethod(OneShotMethod):
 
     @property
     def needed(self) -> int:
-        """One more than the groups there are to be at least."""
+        """One more than the clusters there are to be at least."""
         return (self.n_clusters or _LEAST_GROUPS) + 1
 
     def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
@@ -91,10 +91,10 @@ class LADDMethod(OneShotMethod):
         replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
         return {client: reply["style"] for client, reply in replies.items()}
 
-    def grouped(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
-        """k-means, of the given number of groups or of the best by silhouette."""
+    def clustered(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+        """k-means, of the given number of clusters or of the best by silhouette."""
         points = messages.double().numpy()
-        seed = draw_seed(fed.rng("grouping"))
+        seed = draw_seed(fed.rng("clustering"))
         counts = [self.n_clusters] if self.n_clusters else range(_LEAST_GROUPS, _MOST_GROUPS + 1)
         possible = [count for count in counts if count < len(points)]
         # On one thread, for sums over several depend on which is first.
@@ -104,8 +104,8 @@ class LADDMethod(OneShotMethod):
         scores = {k: float(silhouette_score(points, labels)) for k, labels in found.items() if len(set(labels)) > 1}
         best = max(scores, key=scores.__getitem__) if scores else possible[0]
         labels = torch.tensor(renumbered(found[best].tolist()))
-        grouping = Grouping(labels=labels, separable=best > 1, cut=None, heights=[])
-        return grouping, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
+        clustering = Clustering(labels=labels, separable=best > 1, cut=None, heights=[])
+        return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
     def result(self, state: LADDState) -> dict[str, Any]:
         """As of all methods of this family, and how a newcomer's style is taken."""
@@ -113,8 +113,8 @@ class LADDMethod(OneShotMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Group of a client that was not there: that whose mean style is nearest."""
-        return nearest_group(result["centroids"], style_of(newcomer, result)[0])
+        """Cluster of a client that was not there: that whose mean style is nearest."""
+        return nearest_cluster(result["centroids"], style_of(newcomer, result)[0])
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ class OCFLState(SplitState):
     distances : Tensor
         float64 ``(n, n)`` between their updates.
     fired : bool
-        Whether the clients have been grouped, be it in a single group.
+        Whether the clients have been clustered, be it in a single cluster.
     """
 
     present: list[int] = field(default_factory=list)
@@ -37,7 +37,7 @@ class OCFLState(SplitState):
 
 @dataclass(frozen=True)
 class OCFLMethod(UpdateMethod):
-    """Trains one model until the clients' updates begin to part, then groups the clients, once.
+    """Trains one model until the clients' updates begin to part, then clusters the clients, once.
 
     ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *temperature* is its
     Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1] and 0.5 where all are orthogonal. While the common model still
@@ -46,37 +46,37 @@ class OCFLMethod(UpdateMethod):
 
     Attributes
     ----------
-    grouper : {"hdbscan", "kmeans", "meanshift", "affinity"}
-        What groups the clients by Gamma. Only "kmeans" needs the number of groups. "meanshift" makes one group of six
+    clusterer : {"hdbscan", "kmeans", "meanshift", "affinity"}
+        What clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes one cluster of six
         clients or fewer, for its bandwidth is 0 there.
     n_clusters : int
         For "kmeans".
     trigger : {"first-rise", "printed"}
-        "first-rise" groups at the first strict rise of the temperature, never in the first round, as the authors' code
+        "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors' code
         does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
         temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
-    smallest_group : float
-        For "hdbscan": least share of the clients in a group, at least 2 clients (20 % in the paper).
-    noise : {"group", "nearest"}
-        For "hdbscan": whether clients without a group become one, as in the paper, or join the nearest.
+    smallest_cluster : float
+        For "hdbscan": least share of the clients in a cluster, at least 2 clients (20 % in the paper).
+    noise : {"cluster", "nearest"}
+        For "hdbscan": whether clients without a cluster become one, as in the paper, or join the nearest.
     compare : {"parameters", "floats", "everything"}
         What of an update is compared; the authors' code takes the whole state.
     """
 
-    grouper: from_distances.Grouper = "hdbscan"
+    clusterer: from_distances.Clusterer = "hdbscan"
     n_clusters: Count = 3
     trigger: Literal["first-rise", "printed"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
-    smallest_group: Fraction = 0.2
-    noise: from_distances.Noise = "group"
+    smallest_cluster: Fraction = 0.2
+    noise: from_distances.Noise = "cluster"
     weighting: Literal["samples", "clients"] = "clients"
 
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:
-        """Until the clients are grouped."""
+        """Until the clients are clustered."""
         return not state.fired
 
     def divided(
@@ -89,7 +89,7 @@ class OCFLMethod(UpdateMethod):
         now = _temperature_of(common if state.present else part.clients, part.clients, distances)
         fires = now is not None and self.fires(before, now)
         values = {"temperature": temperature(distances) if len(distances) > 1 else None, "fired": fires}
-        return (self.grouped(fed, state, distances) if fires else None), distances, values
+        return (self.clustered(fed, state, distances) if fires else None), distances, values
 
     def kept(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
         """Who was there and how far apart, for the next round, and whether it fired in this one."""
@@ -99,21 +99,21 @@ class OCFLMethod(UpdateMethod):
         return {"present": seen.clients, "distances": seen.distances, "fired": seen.told["fired"]}
 
     def fires(self, before: float | None, now: float) -> bool:
-        """Whether clients are to be grouped, by the temperatures of the last round, if any, and of this one."""
+        """Whether clients are to be clustered, by the temperatures of the last round, if any, and of this one."""
         if self.trigger == "printed":
             return before is None or now >= before
         return before is not None and now > before
 
-    def grouped(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
+    def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         """The part of each client, by Gamma."""
-        rng = fed.rng("grouper", state.steps)
-        if self.grouper == "kmeans":
+        rng = fed.rng("clusterer", state.steps)
+        if self.clusterer == "kmeans":
             return from_distances.kmeans(distances, self.n_clusters, rng)
-        if self.grouper == "meanshift":
+        if self.clusterer == "meanshift":
             return from_distances.meanshift(distances)
-        if self.grouper == "affinity":
+        if self.clusterer == "affinity":
             return from_distances.affinity(distances, self.similarity, rng)
-        return from_distances.hdbscan(distances, self.smallest_group, self.noise)
+        return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
 
 
 def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

@@ -32,7 +32,7 @@ class SattlerState(SplitState):
     greatest_norm : float
         Of an update in any round so far.
     choices : dict of str to int
-        By client, the position in `splits` of the cached model that serves it better than its group's; set at the end.
+        By client, the position in `splits` of the cached model that serves it better than its cluster's; set at the end.
     """
 
     greatest_norm: float = 0.0
@@ -41,12 +41,12 @@ class SattlerState(SplitState):
 
 @dataclass(frozen=True)
 class SattlerMethod(UpdateMethod):
-    """Trains one model; whenever a group's model rests while some of its clients still pull, the group is cut in two.
+    """Trains one model; whenever a cluster's model rests while some of its clients still pull, the cluster is cut in two.
 
-    A group is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
+    A cluster is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
     update is above `largest_above` (epsilon 2), it has more than two clients, it is `cooldown` rounds old, and its
-    halves are apart. The cut is the one of `linkage` on the cosine between updates, tried in every group, every round.
-    A group that is cut leaves its model in the cache; at the end every client takes the model, its group's or one
+    halves are apart. The cut is the one of `linkage` on the cosine between updates, tried in every cluster, every round.
+    A cluster that is cut leaves its model in the cache; at the end every client takes the model, its cluster's or one
     cached on its way there, that has the least loss on its data.
 
     Attributes
@@ -55,7 +55,7 @@ class SattlerMethod(UpdateMethod):
         epsilon 1 and epsilon 2.
     norms : {"relative", "absolute"}
         Whether these are shares, so that they need not be found anew for every model and learning rate: epsilon 1 of
-        the greatest norm in the group in this round, which tells how far its updates cancel out, and epsilon 2 of the
+        the greatest norm in the cluster in this round, which tells how far its updates cancel out, and epsilon 2 of the
         greatest in any round so far, which tells how far they are from rest. Or lengths, as in the paper (0.4 and 1.6
         there).
     separation : float
@@ -67,7 +67,7 @@ class SattlerMethod(UpdateMethod):
         "single" is algorithm 1 as printed, which joins the most similar clients first until two sets are left, so that
         the least distance between the halves is as great as can be.
     cooldown : int
-        Rounds before the first cut, and before a new group is cut in turn (20, and only before the first, in the code
+        Rounds before the first cut, and before a new cluster is cut in turn (20, and only before the first, in the code
         of OCFL's comparison).
     cache : bool
         Whether clients may go back to a cached model at the end, which takes one more exchange.
@@ -100,14 +100,14 @@ class SattlerMethod(UpdateMethod):
     def divided(
         self, fed: Federation, state: SattlerState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Two halves, if the group has come to rest and its clients have not."""
+        """Two halves, if the cluster has come to rest and its clients have not."""
         weights = torch.tensor(part.weights)
         mean = float((weights @ part.compared / weights.sum()).norm())
         largest = float(part.compared.norm(dim=1).max())
         distances = cosine_distances(part.compared)
-        values = {"norms": {str(part.group): [mean, largest]}}
+        values = {"norms": {str(part.cluster): [mean, largest]}}
         units = (largest, max(largest, state.greatest_norm)) if self.norms == "relative" else (1.0, 1.0)
-        born = max((split["round"] for split in state.splits if part.group in split["groups"]), default=0)
+        born = max((split["round"] for split in state.splits if part.cluster in split["clusters"]), default=0)
         rested = state.steps - born >= self.cooldown
         parted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
         if not (rested and parted and len(part.clients) > 2):
@@ -122,13 +122,13 @@ class SattlerMethod(UpdateMethod):
         return {"greatest_norm": max([state.greatest_norm, *norms])}
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
-        """By client, the split whose model has a lower loss on its data than its group's, if one has."""
+        """By client, the split whose model has a lower loss on its data than its cluster's, if one has."""
         payloads, ancestors = {}, {}
         for at, client in enumerate(fed.ids):
-            group = int(state.labels[at])
-            if group >= 0:
-                ancestors[client] = _way(state.splits, group)
-                models = [state.models[group], *(state.splits[index]["model"] for index in ancestors[client])]
+            cluster = int(state.labels[at])
+            if cluster >= 0:
+                ancestors[client] = _way(state.splits, cluster)
+                models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
                 payloads[client] = {"module": state.module, "models": torch.stack(models)}
         choices = {}
         for client, reply in fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)}):
@@ -143,7 +143,7 @@ class SattlerMethod(UpdateMethod):
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """The model that serves `client` best: its group's, or the cached one it chose."""
+        """The model that serves `client` best: its cluster's, or the cached one it chose."""
         choice = result["choices"].get(str(client))
         if choice is None:
             return UpdateMethod.model_of(result, client)
@@ -151,13 +151,13 @@ class SattlerMethod(UpdateMethod):
         return cached
 
 
-def _way(splits: list[dict[str, Any]], group: int) -> list[int]:
-    """Positions of the splits that led to `group`, in order of time."""
+def _way(splits: list[dict[str, Any]], cluster: int) -> list[int]:
+    """Positions of the splits that led to `cluster`, in order of time."""
     way = []
     for at in range(len(splits) - 1, -1, -1):
-        if group in splits[at]["groups"]:
+        if cluster in splits[at]["clusters"]:
             way.append(at)
-            group = splits[at]["group"]
+            cluster = splits[at]["cluster"]
     return way[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Mean updates from secure sums: the server sees one sum for each group, and no client's update."""
+"""Mean updates from secure sums: the server sees one sum for each cluster, and no client's update."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def add_sums(
     fed: Federation,
     state: ClientMethodState,
     starts: Mapping[int, Tensor],
-    groups: Mapping[int, int],
+    clusters: Mapping[int, int],
 ) -> Participation:
-    """Have clients train from `starts` and take the sum of each group's updates into `means`.
+    """Have clients train from `starts` and take the sum of each cluster's updates into `means`.
 
     Parameters
     ----------
     means : Means
-    method : GroupMethod
+    method : ClusterMethod
         Tells how clients train, and what an update's weight is.
     fed : Federation
-    state : GroupState
+    state : ClusterState
     starts : mapping of int to Tensor
         Models ``(size,)`` by client.
-    groups : mapping of int to int
-        The group of each of them.
+    clusters : mapping of int to int
+        The cluster of each of them.
     """
     by = "samples" if method.weighting == "samples" else None
     terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
-    sums = summed(fed, train, method.training(state, starts), terms, groups)
-    for group, sum_ in sums.items():
+    sums = summed(fed, train, method.training(state, starts), terms, clusters)
+    for cluster, sum_ in sums.items():
         weight = float(sum_.totals["samples"]) if by else float(len(sum_.clients))
-        means.add(group, sum_.totals["update"] / weight, weight)
+        means.add(cluster, sum_.totals["update"] / weight, weight)
     answered = sorted(client for sum_ in sums.values() for client in sum_.clients)
     loss = float(sum(sum_.totals["loss"] for sum_ in sums.values())) / len(answered) if answered else None
     return Participation(answered, loss)

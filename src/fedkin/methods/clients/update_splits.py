@@ -1,8 +1,8 @@
-"""Telling groups apart by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
+"""Telling clusters apart by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
 
-Clients that train the same model on like data move it in like directions. A *split* divides one group in several, by
-the updates of one round, and is remembered: the model they started from, and each new group's mean update. So a client
-that was not there, because it failed to answer or did not exist, trains that same model and joins the group that its
+Clients that train the same model on like data move it in like directions. A *split* divides one cluster in several, by
+the updates of one round, and is remembered: the model they started from, and each new cluster's mean update. So a client
+that was not there, because it failed to answer or did not exist, trains that same model and joins the cluster that its
 update agrees with best.
 """
 
@@ -40,12 +40,12 @@ class SplitState(ClientMethodState):
     Attributes
     ----------
     splits : list of dict
-        In order of time: ``round``, counted from 1; ``group``, the number of the group divided; ``model`` ``(size,)``,
+        In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model`` ``(size,)``,
         its model then; ``clients``, who was there; ``parts``, the part of each; ``distances`` ``(n, n)`` between their
-        updates; ``groups``, the number of each part as a group, the first part keeping the old one; ``directions``
+        updates; ``clusters``, the number of each part as a cluster, the first part keeping the old one; ``directions``
         ``(parts, size)``, their mean updates.
     pending : dict of str to int
-        Clients that were not there at a split of their group, and its position in `splits`.
+        Clients that were not there at a split of their cluster, and its position in `splits`.
     """
 
     splits: list[dict[str, Any]] = field(default_factory=list)
@@ -54,11 +54,11 @@ class SplitState(ClientMethodState):
 
 @dataclass(frozen=True)
 class Round:
-    """One group's part of a round, as `UpdateMethod.divided` sees it.
+    """One cluster's part of a round, as `UpdateMethod.divided` sees it.
 
     Attributes
     ----------
-    group : int
+    cluster : int
     clients : list of int
         Members that answered.
     updates : Tensor
@@ -69,7 +69,7 @@ class Round:
         Of the updates in a mean.
     """
 
-    group: int
+    cluster: int
     clients: list[int]
     updates: Tensor
     compared: Tensor
@@ -78,7 +78,7 @@ class Round:
 
 @dataclass(frozen=True)
 class UpdateDistances:
-    """What a method saw of one group in a round: who answered, their distances ``(n, n)``, and what it told."""
+    """What a method saw of one cluster in a round: who answered, their distances ``(n, n)``, and what it told."""
 
     clients: list[int]
     distances: Tensor
@@ -87,7 +87,7 @@ class UpdateDistances:
 
 @dataclass(frozen=True)
 class UpdateMethod(ClientMethod):
-    """A method that begins with one group and divides groups by their clients' updates.
+    """A method that begins with one cluster and divides clusters by their clients' updates.
 
     Attributes
     ----------
@@ -106,16 +106,16 @@ class UpdateMethod(ClientMethod):
 
     @abstractmethod
     def divided(self, fed: Federation, state: Any, part: Round) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Whether, and how, one group divides.
+        """Whether, and how, one cluster divides.
 
         Returns
         -------
         parts : list of int or None
-            The part, 0..m-1, that each of the round's clients goes to; ``None`` if the group stays whole.
+            The part, 0..m-1, that each of the round's clients goes to; ``None`` if the cluster stays whole.
         distances : Tensor, (n, n)
             Between their updates.
         values : dict
-            What the record should tell, such as the temperature; dictionaries of several groups are merged.
+            What the record should tell, such as the temperature; dictionaries of several clusters are merged.
         """
 
     def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
@@ -123,9 +123,9 @@ class UpdateMethod(ClientMethod):
         return {}
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Clients train their group's model; groups may divide; each group's model moves by its mean update.
+        """Clients train their cluster's model; clusters may divide; each cluster's model moves by its mean update.
 
-        A split takes effect at once: the same updates move the models of the new groups.
+        A split takes effect at once: the same updates move the models of the new clusters.
         """
         work, watching = _Working(state, positions(fed)), self.watching(state)
         losses: dict[int, float] = {}
@@ -138,8 +138,8 @@ class UpdateMethod(ClientMethod):
             elif watching:
                 kept[client] = reply["update"], self.weight(reply)
             else:
-                means.add(work.group(client), reply["update"], self.weight(reply))
-        watched = [self._watch(fed, state, part, work) for part in _by_group(kept, work, self._compared(state))]
+                means.add(work.cluster(client), reply["update"], self.weight(reply))
+        watched = [self._watch(fed, state, part, work) for part in _by_cluster(kept, work, self._compared(state))]
         if kept:
             means = work.means(kept)
         after = state.next(
@@ -154,7 +154,7 @@ class UpdateMethod(ClientMethod):
         return after, round_record(fed, losses, work.labels, **told | _merged(watched))
 
     def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> UpdateDistances:
-        """Look at one group, and divide it if it is to be divided."""
+        """Look at one cluster, and divide it if it is to be divided."""
         parts, distances, told = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
             work.divide(part, renumbered(parts), distances, state.steps + 1)
@@ -166,16 +166,16 @@ class UpdateMethod(ClientMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Group of a client that was not there: at every split of its group it trains the model of that time, and
+        """Cluster of a client that was not there: at every split of its cluster it trains the model of that time, and
         follows the part whose mean update its own agrees with best.
         """
-        classifier, group = Classifier.of(result["module"]), 0
+        classifier, cluster = Classifier.of(result["module"]), 0
         for split in result["splits"]:
-            if split["group"] == group:
+            if split["cluster"] == cluster:
                 x, y, training = newcomer.x, labels_of(newcomer), Descent(**result["training"])
                 model, _ = descend(classifier, split["model"], x, y, newcomer.rng, training)
-                group = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
-        return group
+                cluster = nearest(split, model - split["model"], length_compared(classifier, result["compare"]))
+        return cluster
 
     def _compared(self, state: ClientMethodState) -> int:
         return length_compared(Classifier.of(state.module), self.compare)
@@ -195,60 +195,60 @@ class _Working:
         self.splits, self.pending = list(state.splits), dict(state.pending)
         self.position = position
 
-    def group(self, client: int) -> int:
-        """The client's group."""
+    def cluster(self, client: int) -> int:
+        """The client's cluster."""
         return int(self.labels[self.position[client]])
 
     def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
-        """The model each client trains: its group's, or that of the split it has yet to be placed by."""
+        """The model each client trains: its cluster's, or that of the split it has yet to be placed by."""
         models = list(self.models)
         return {
             client: self.splits[self.pending[str(client)]]["model"]
             if str(client) in self.pending
-            else models[self.group(client)]
+            else models[self.cluster(client)]
             for client in clients
         }
 
     def place(self, client: int, update: Tensor, compared: int) -> None:
-        """Give a client that missed a split its group; if that has divided since, the client goes on waiting."""
+        """Give a client that missed a split its cluster; if that has divided since, the client goes on waiting."""
         at = self.pending.pop(str(client))
-        group = nearest(self.splits[at], update, compared)
+        cluster = nearest(self.splits[at], update, compared)
         for later in range(at + 1, len(self.splits)):
-            if self.splits[later]["group"] == group:
+            if self.splits[later]["cluster"] == cluster:
                 self.pending[str(client)] = later
                 return
-        self.labels[self.position[client]] = group
+        self.labels[self.position[client]] = cluster
 
     def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
-        """Split a group in round `number`; members that were not there are unknown from now on, and pending."""
+        """Split a cluster in round `number`; members that were not there are unknown from now on, and pending."""
         count = max(parts) + 1
         means = Means(count, part.updates.shape[1])
         for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
             means.add(to, update, weight)
-        groups = [part.group, *range(len(self.models), len(self.models) + count - 1)]
+        clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
         split = {
             "round": number,
-            "group": part.group,
-            "model": self.models[part.group].clone(),
+            "cluster": part.cluster,
+            "model": self.models[part.cluster].clone(),
             "clients": part.clients,
             "parts": parts,
             "distances": distances,
-            "groups": groups,
+            "clusters": clusters,
             "directions": means.all(),
         }
         there = dict(zip(part.clients, parts, strict=True))
-        for client in [client for client in self.position if self.group(client) == part.group]:
-            self.labels[self.position[client]] = groups[there[client]] if client in there else UNKNOWN
+        for client in [client for client in self.position if self.cluster(client) == part.cluster]:
+            self.labels[self.position[client]] = clusters[there[client]] if client in there else UNKNOWN
             if client not in there:
                 self.pending[str(client)] = len(self.splits)
-        self.models = torch.cat([self.models, self.models[part.group].expand(count - 1, -1)])
+        self.models = torch.cat([self.models, self.models[part.cluster].expand(count - 1, -1)])
         self.splits.append(split)
 
     def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
-        """Mean updates of the groups as they are now."""
+        """Mean updates of the clusters as they are now."""
         means = Means(*self.models.shape)
         for client, (update, weight) in updates.items():
-            means.add(self.group(client), update, weight)
+            means.add(self.cluster(client), update, weight)
         return means
 
 
@@ -278,26 +278,26 @@ def cosine_distances(updates: Tensor) -> Tensor:
 
 
 def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
-    """The group of the split's part whose mean update has the smallest angle with `update`."""
+    """The cluster of the split's part whose mean update has the smallest angle with `update`."""
     directions = split["directions"][:, :compared].double()
     agreement = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
-    return int(split["groups"][int(agreement.argmax())])
+    return int(split["clusters"][int(agreement.argmax())])
 
 
-def _by_group(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
-    """The round's updates, group by group."""
+def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
+    """The round's updates, cluster by cluster."""
     members: dict[int, list[int]] = {}
     for client in updates:
-        members.setdefault(work.group(client), []).append(client)
+        members.setdefault(work.cluster(client), []).append(client)
     rounds = []
-    for group, clients in sorted(members.items()):
+    for cluster, clients in sorted(members.items()):
         stack = torch.stack([updates[client][0] for client in clients])
-        rounds.append(Round(group, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
+        rounds.append(Round(cluster, clients, stack, stack[:, :compared], [updates[client][1] for client in clients]))
     return rounds
 
 
 def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-    """What was told of all groups; dictionaries of the same name become one."""
+    """What was told of all clusters; dictionaries of the same name become one."""
     values: dict[str, Any] = {}
     for one in watched:
         for name, value in one.told.items():

@@ -1,1 +1,1 @@
-"""Which samples, across sites that may not share them, belong together?"""
+"""Which samples, across clients that may not share them, belong together?"""

@@ -1,6 +1,6 @@
 """Yardsticks: k-means and fuzzy c-means of all samples together.
 
-They are not federated. Every site sends all of its samples to the server, which nobody should do whose data may not be
+They are not federated. Every client sends all of its samples to the server, which nobody should do whose data may not be
 moved; they tell what methods that leave the data where they are have to be measured against.
 """
 
@@ -26,14 +26,14 @@ from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
 
 @task(holds={"points": (None, None)}, moves_data=True)
 def send_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The features of all samples. They leave the site."""
+    """The features of all samples. They leave the client."""
     pairs = zip(clients, payloads, strict=True)
     return [{"points": extract(payload["features"], client.x)} for client, payload in pairs]
 
 
 @dataclass(frozen=True)
 class CentralizedMethod(OneRoundMethod):
-    """Base of methods that group all samples at the server."""
+    """Base of methods that cluster all samples at the server."""
 
     asked: ClassVar[Task] = send_samples
     sent: ClassVar[str] = "points"
@@ -46,7 +46,7 @@ class CentralizedMethod(OneRoundMethod):
         """Which features to send."""
         return {"features": state.features}
 
-    def grouped(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
+    def clustered(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
         """The centroids of all samples that came."""
         points = torch.cat([reply["points"] for reply in replies.values()])
         centroids, told = self.centroids(points, fed.rng("centroids"))
@@ -82,7 +82,7 @@ class KMeansMethod(CentralizedMethod):
 class FuzzyCMeansMethod(CentralizedMethod):
     """Fuzzy c-means of all samples together. The data are moved: a yardstick, not a federated method.
 
-    A sample's group is that of the nearest centroid, in which its membership is greatest.
+    A sample's cluster is that of the nearest centroid, in which its membership is greatest.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Methods whose groups are centroids: a sample belongs to the nearest one, in the space of some features."""
+"""Methods whose clusters are centroids: a sample belongs to the nearest one, in the space of some features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count
 from fedkin.features.extractors import extract, width_of
 from fedkin.methods.samples.sample_method import SampleMethod, tell
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 
 _BATCH = 4096
 
@@ -30,7 +30,7 @@ class CentroidState(State):
     width : int
         Numbers of a sample's features.
     centroids : Tensor
-        float32 ``(k, width)``; one row per group.
+        float32 ``(k, width)``; one row per cluster.
     """
 
     features: str = "raw"
@@ -45,7 +45,7 @@ class CentroidMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int
-        Groups to find.
+        Clusters to find.
     features : str
         What distances are taken between: "raw", samples as they are; "unit", each scaled to length 1, so that they are
         compared by cosine, as the baselines of CCFC are; other names of `fedkin.features.extractors`, or a dotted path
@@ -70,11 +70,11 @@ class CentroidMethod(SampleMethod):
 
     def result(self, state: Any) -> dict[str, Any]:
         """The centroids, and the space they lie in."""
-        return {"n_groups": len(state.centroids), "centroids": state.centroids, "features": state.features}
+        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
+        """Cluster of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
         return nearest(result, x)
 
     @staticmethod
@@ -83,15 +83,15 @@ class CentroidMethod(SampleMethod):
         return extract(result["features"], x)
 
     def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every site assign its samples to the centroids of `state`."""
+        """Have every client assign its samples to the centroids of `state`."""
         payload: Payload = {"result": self.result(state)}
         tell(fed, assign_to_centroids, dict.fromkeys(fed.present, payload))
 
 
 @task
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group is that of its nearest centroid; it stays at the site."""
-    return keep_groups(clients, payloads, nearest)
+    """Every sample's cluster is that of its nearest centroid; it stays at the client."""
+    return keep_clusters(clients, payloads, nearest)
 
 
 def nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Deep embedded clustering (Xie, Girshick, Farhadi 2016), as a yardstick: of all samples together, or site by site.
+"""Deep embedded clustering (Xie, Girshick, Farhadi 2016), as a yardstick: of all samples together, or client by client.
 
-With ``scope="all"`` **the data are moved**: every site sends its samples to the server. It is what FedCRef is compared
-to as a centralised method (section 6.1), not a federated method. With ``scope="site"`` no sample and no model leaves
-its site, and nothing is learned together.
+With ``scope="all"`` **the data are moved**: every client sends its samples to the server. It is what FedCRef is compared
+to as a centralised method (section 6.1), not a federated method. With ``scope="client"`` no sample and no model leaves
+its client, and nothing is learned together.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import is_count
 from fedkin.methods.samples.sample_method import SampleMethod, described, tell
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
 
 _ATTEMPTS = 20
-"""How often sites are asked that do not answer."""
+"""How often clients are asked that do not answer."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DECState(State):
     features : int
         Numbers of a sample.
     clusters : dict of str to int
-        With ``scope="site"``: how many clusters each site looks for.
+        With ``scope="client"``: how many clusters each client looks for.
     found : dict
         With ``scope="all"``: the fields of `fedkin.nn.deep_clustering.DeepClusters`; empty before there are any.
     """
@@ -52,14 +52,14 @@ class DECMethod(SampleMethod):
 
     Attributes
     ----------
-    scope : {"all", "site"}
-        "all": samples of all sites that answer are clustered as one table at the server. "site": each site clusters its
-        own. Then groups of different sites have nothing to do with each other and different numbers, so that scores
-        over all sites say little: look at ``accuracy``, the mean over sites. Every site has to take part, since there
-        are no groups for new samples.
+    scope : {"all", "client"}
+        "all": samples of all clients that answer are clustered as one table at the server. "client": each client clusters its
+        own. Then clusters of different clients have nothing to do with each other and different numbers, so that scores
+        over all clients say little: look at ``accuracy``, the mean over clients. Every client has to take part, since there
+        are no clusters for new samples.
     n_clusters : int or "given"
-        Clusters of all samples, or of each site's; "given", with ``scope="site"``, takes the number that the site
-        brings. A site of fewer samples looks for as many as it has samples.
+        Clusters of all samples, or of each client's; "given", with ``scope="client"``, takes the number that the client
+        brings. A client of fewer samples looks for as many as it has samples.
     hidden : tuple of int, optional
         Widths of the encoder's hidden layers; by default 500-500-2000, and in proportion for fewer than 256 features.
     code : int
@@ -79,7 +79,7 @@ class DECMethod(SampleMethod):
         k-means runs on the code, of which the best is kept.
     """
 
-    scope: Literal["all", "site"] = "all"
+    scope: Literal["all", "client"] = "all"
     n_clusters: Count | Literal["given"] = 10
     hidden: tuple[Count, ...] | None = None
     code: Count = PAPER_CODE
@@ -97,33 +97,33 @@ class DECMethod(SampleMethod):
 
     @property
     def moves_data(self) -> bool:
-        """Unless every site is alone."""
+        """Unless every client is alone."""
         return self.scope == "all"
 
     def init(self, fed: Federation) -> DECState:
-        """Ask sites for the shape of their samples, and how many clusters each will look for if it works alone."""
+        """Ask clients for the shape of their samples, and how many clusters each will look for if it works alone."""
         facts = described(fed)
         features = math.prod(facts.shape)
-        if self.scope == "site":
+        if self.scope == "client":
             if fed.away:
                 raise FedkinError(
-                    f"method.scope = 'site' needs every site from the first step on, but site {min(fed.away)} is away."
+                    f"method.scope = 'client' needs every client from the first step on, but client {min(fed.away)} is away."
                 )
             counts = fed.insist(count_clusters, {"n_clusters": self.n_clusters})
             return DECState(features=features, clusters={str(i): reply["clusters"] for i, reply in counts.items()})
         if self.n_clusters == "given":
             raise FedkinError(
-                "method.n_clusters = 'given' is for method.scope = 'site'; give a number for all samples."
+                "method.n_clusters = 'given' is for method.scope = 'client'; give a number for all samples."
             )
         if self.n_clusters > sum(facts.samples.values()):
             raise FedkinError(
-                f"method.n_clusters is {self.n_clusters}, but all sites together hold "
+                f"method.n_clusters is {self.n_clusters}, but all clients together hold "
                 f"{sum(facts.samples.values())} samples."
             )
         return DECState(features=features)
 
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Cluster, and tell sites their groups; again in the next step should too few have answered."""
+        """Cluster, and tell clients their clusters; again in the next step should too few have answered."""
         return self._together(fed, state) if self.scope == "all" else self._alone(fed, state)
 
     def ready(self, state: DECState) -> bool:
@@ -131,25 +131,25 @@ class DECMethod(SampleMethod):
         return state.finished
 
     def result(self, state: DECState) -> dict[str, Any]:
-        """``n_groups``; with ``scope="all"`` encoder and centroids, too, see `fedkin.nn.deep_clustering.DeepClusters`."""
-        n_groups = len(state.found["centroids"]) if state.found else sum(state.clusters.values())
-        return {"n_groups": n_groups, "scope": self.scope, **state.found}
+        """``n_clusters``; with ``scope="all"`` encoder and centroids, too, see `fedkin.nn.deep_clustering.DeepClusters`."""
+        n_clusters = len(state.found["centroids"]) if state.found else sum(state.clusters.values())
+        return {"n_clusters": n_clusters, "scope": self.scope, **state.found}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that of the nearest centroid in the code; int64 ``(n,)``.
+        """Cluster of samples ``(n, *shape)``: that of the nearest centroid in the code; int64 ``(n,)``.
 
         Raises
         ------
         FedkinError
-            If every site was clustered alone: then new samples have no group.
+            If every client was clustered alone: then new samples have no cluster.
         """
         return _found(result).assign(x.flatten(1))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The code of samples ``(n, *shape)``; the samples themselves, flat, if every site was clustered alone."""
-        return x.flatten(1) if result["scope"] == "site" else _found(result).codes(x.flatten(1))
+        """The code of samples ``(n, *shape)``; the samples themselves, flat, if every client was clustered alone."""
+        return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
 
     def _together(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
         replies = fed.ask(hand_over, fed.all(), {"x": (None, state.features)})
@@ -170,7 +170,7 @@ class DECMethod(SampleMethod):
         return state, record
 
     def _alone(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Groups of a site follow those of the sites before it, so that no number is two sites'."""
+        """Clusters of a client follow those of the clients before it, so that no number is two clients'."""
         payloads: dict[int, Payload] = {}
         first = 0
         for i in fed.ids:
@@ -188,7 +188,7 @@ class DECMethod(SampleMethod):
             missing |= fed.missing
             waiting = {i: payload for i, payload in waiting.items() if i not in replies}
         for i in waiting:
-            raise FedkinError(f"Site {i} gave no usable reply in {_ATTEMPTS} attempts ({missing[i]}).")
+            raise FedkinError(f"Client {i} gave no usable reply in {_ATTEMPTS} attempts ({missing[i]}).")
         return state.next(finished=True), Record(answered=list(payloads), missing=missing)
 
     def _search(self) -> DeepEmbeddedClustering:
@@ -209,44 +209,44 @@ class DECMethod(SampleMethod):
 
 @task(holds={"x": (None, None)}, moves_data=True)
 def hand_over(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """All samples of the site, flat: the one task by which data are moved."""
+    """All samples of the client, flat: the one task by which data are moved."""
     return [{"x": client.x.flatten(1)} for client in clients]
 
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group is that of the centroid nearest to its code; it stays at the site."""
-    return keep_groups(clients, payloads, DECMethod.predict)
+    """Every sample's cluster is that of the centroid nearest to its code; it stays at the client."""
+    return keep_clusters(clients, payloads, DECMethod.predict)
 
 
 @task(holds={"clusters": is_count})
 def count_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """How many clusters the site will look for."""
+    """How many clusters the client will look for."""
     return [{"clusters": _clusters(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task
 def cluster_alone(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Cluster the site's own samples; groups, numbered from ``first`` on, stay there."""
+    """Cluster the client's own samples; clusters, numbered from ``first`` on, stay there."""
     for client, payload in zip(clients, payloads, strict=True):
         search = DeepEmbeddedClustering(**payload["search"])
         labels = search.fit(client.x.flatten(1), payload["clusters"], client.rng)
-        client.state["groups"] = labels + payload["first"]
+        client.state["clusters"] = labels + payload["first"]
     return [{} for _ in clients]
 
 
 def _clusters(client: Client, payload: Payload) -> int:
     wanted = payload["n_clusters"]
     if wanted == "given":
-        if "n_groups" not in client.state:
-            raise FedkinError(f"method.n_clusters = 'given', but site {client.id} does not say how many it has.")
-        wanted = int(client.state["n_groups"])
+        if "n_clusters" not in client.state:
+            raise FedkinError(f"method.n_clusters = 'given', but client {client.id} does not say how many it has.")
+        wanted = int(client.state["n_clusters"])
     return min(int(wanted), len(client))
 
 
 def _found(result: Mapping[str, Any]) -> DeepClusters:
-    if result["scope"] == "site":
-        raise FedkinError("Every site was clustered alone (method.scope = 'site'), so new samples have no group.")
+    if result["scope"] == "client":
+        raise FedkinError("Every client was clustered alone (method.scope = 'client'), so new samples have no cluster.")
     return DeepClusters(
         tuple(result["widths"]), result["centre"], result["spread"], result["encoder"], result["centroids"]
     )

@@ -1,11 +1,11 @@
 """FFCM: federated fuzzy c-means (Stallmann and Wilbik 2022).
 
-The server sends centres, every site runs fuzzy c-means on its own samples from there and sends the centres it came to
+The server sends centres, every client runs fuzzy c-means on its own samples from there and sends the centres it came to
 with their supports, the sums of memberships; the server makes new centres of them; and so on until they rest.
 
 The paper starts from random centres and runs up to 1000 rounds with a fuzziness of 2. With that fuzziness all centres
 of images meet in one point, so 1.1 is the default here. Random centres are ``start="uniform"``; by default the first
-round is like one of `k-FED`: sites start from seeds of their own, and the server groups their centres by k-means.
+round is like one of `k-FED`: clients start from seeds of their own, and the server clusters their centres by k-means.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
 
 _LEAST_SUPPORT = 0.5
-"""Of a centre that a site sends; samples' worth. Centres with less stand for nothing at that site."""
+"""Of a centre that a client sends; samples' worth. Centres with less stand for nothing at that client."""
 _SEEDS_AT_SERVER = 10
 
 
 @task(holds={"centres": ("centres", None), "supports": ("centres",), "indices": ("centres",), "iterations": is_count})
 def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Fuzzy c-means of a site's own samples from the centres that came.
+    """Fuzzy c-means of a client's own samples from the centres that came.
 
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: which
     of the centres that came each started from.
@@ -82,23 +82,23 @@ class FFCMMethod(CentroidMethod):
     Attributes
     ----------
     aggregation : {"kmeans", "mean"}
-        How the server makes centres of the sites': by k-means of them all, each counting alike; or as the mean of
+        How the server makes centres of the clients': by k-means of them all, each counting alike; or as the mean of
         those that started from the same centre, weighted by support. A centre that nobody reports stays.
     fuzziness : float
         m, above 1.
     local_clusters : int, "given" or None
-        Groups that a site looks for, the paper's k_l; by default `n_clusters`. With fewer, it starts from the centres
-        that its samples belong to most, and says nothing of the others. "given": every site knows its own number, int64
-        ``state["n_groups"]``. No site looks for more than it has samples.
+        Clusters that a client looks for, the paper's k_l; by default `n_clusters`. With fewer, it starts from the centres
+        that its samples belong to most, and says nothing of the others. "given": every client knows its own number, int64
+        ``state["n_clusters"]``. No client looks for more than it has samples.
     tolerance : float
-        A site is done when none of its centres moves further, in the units of the features; and the server when none
-        does in a round, or in two, for the centres of unlike sites may go back and forth for ever.
+        A client is done when none of its centres moves further, in the units of the features; and the server when none
+        does in a round, or in two, for the centres of unlike clients may go back and forth for ever.
     rounds : int
-        Most rounds. With sites that come and go, centres may never come to rest.
+        Most rounds. With clients that come and go, centres may never come to rest.
     local_iterations : int
-        Most iterations of a site in one round.
-    start : {"sites", "uniform"}
-        Where the first round starts: from k-means++ seeds at every site, or from samples drawn uniformly in [0, 1], as
+        Most iterations of a client in one round.
+    start : {"clients", "uniform"}
+        Where the first round starts: from k-means++ seeds at every client, or from samples drawn uniformly in [0, 1], as
         in the paper.
     """
 
@@ -108,7 +108,7 @@ class FFCMMethod(CentroidMethod):
     tolerance: Positive = 1e-4
     rounds: Count = 20
     local_iterations: Count = 1000
-    start: Literal["sites", "uniform"] = "sites"
+    start: Literal["clients", "uniform"] = "clients"
 
     state_type: ClassVar[type[State]] = FFCMState
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
@@ -117,7 +117,7 @@ class FFCMMethod(CentroidMethod):
         """Random centres, or none yet."""
         facts = described(fed)
         state = FFCMState(**self.fields(facts.shape))
-        if self.start == "sites":
+        if self.start == "clients":
             return state
         random = torch.rand(self.n_clusters, *facts.shape, generator=fed.rng("start"))
         return replace(state, centroids=extract(state.features, random))
@@ -127,7 +127,7 @@ class FFCMMethod(CentroidMethod):
         return len(state.centroids) > 0
 
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
-        """A round; after the last, sites are told the centres."""
+        """A round; after the last, clients are told the centres."""
         payload: Payload = {
             "features": state.features,
             "centroids": state.centroids,
@@ -174,7 +174,7 @@ class FFCMMethod(CentroidMethod):
         if self.aggregation == "mean" and len(before):
             return mean_by_index(before, replies)
         pooled = torch.cat([reply["centres"] for reply in replies])
-        # The same seeds in every round: what sites no longer move must not move here.
+        # The same seeds in every round: what clients no longer move must not move here.
         found = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), _SEEDS_AT_SERVER).centres
         return in_order_of(before, found) if len(before) else found
 
@@ -183,7 +183,7 @@ class FFCMMethod(CentroidMethod):
     ) -> tuple[FFCMState, Record]:
         if last and not self.ready(state):
             reasons = "; ".join(sorted(set(missing.values())))
-            raise FedkinError(f"No site answered FFCM in {self.rounds} rounds ({reasons}).")
+            raise FedkinError(f"No client answered FFCM in {self.rounds} rounds ({reasons}).")
         after = state.next(finished=last)
         if last:
             self.conclude(fed, after)
@@ -213,7 +213,7 @@ def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
 
 
 def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
-    """A site's centres times their supports, float64 ``(k, width)``, and supports ``(k,)``, each where it started."""
+    """A client's centres times their supports, float64 ``(k, width)``, and supports ``(k,)``, each where it started."""
     supports = reply["supports"].double()
     sums = torch.zeros(before.shape, dtype=torch.float64)
     sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
@@ -249,15 +249,15 @@ def _distance(before: Tensor, after: Tensor) -> float:
 def _wanted(client: Client, payload: Payload) -> int:
     if payload["local_clusters"] != "given":
         return int(payload["local_clusters"])
-    if "n_groups" not in client.state:
-        raise FedkinError(f"method.local_clusters = 'given', but site {client.id} brings no number of its own.")
-    return int(client.state["n_groups"])
+    if "n_clusters" not in client.state:
+        raise FedkinError(f"method.local_clusters = 'given', but client {client.id} brings no number of its own.")
+    return int(client.state["n_clusters"])
 
 
 def _start(
     points: Tensor, centroids: Tensor, wanted: int, fuzziness: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Where a site starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
+    """Where a client starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
     if not len(centroids):
         seeds = drawn(points, wanted, rng)
         return seeds, torch.arange(len(seeds))

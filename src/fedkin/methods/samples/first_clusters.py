@@ -1,8 +1,8 @@
-"""A first clustering of one site's own samples, which federated methods then refine.
+"""A first clustering of one client's own samples, which federated methods then refine.
 
 ``embedding`` lays the samples out in the plane so that neighbours attract each other (t-SNE stopped while its early
-exaggeration still holds, which keeps groups compact) and cuts the tree of Ward's method over that map. It follows the
-curved groups that k-means on pixels cuts apart. A number of clusters that is not given comes from the same tree.
+exaggeration still holds, which keeps clusters compact) and cuts the tree of Ward's method over that map. It follows the
+curved clusters that k-means on pixels cuts apart. A number of clusters that is not given comes from the same tree.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SAMPLES_PER_CLUSTER = 5  # fewer do not count as one, where the number of cluste
 
 
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
-    """Cluster one site's samples.
+    """Cluster one client's samples.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _check(x: Tensor, how: str, n_clusters: int | None, max_clusters: int) -> No
     if how not in HOW:
         raise unknown_name("initial clustering", how, HOW)
     if len(x) == 0:
-        raise FedkinError("A site without samples cannot be clustered.")
+        raise FedkinError("A client without samples cannot be clustered.")
     for name, value in (("n_clusters", n_clusters), ("max_clusters", max_clusters)):
         if value is not None and value < 1:
             raise FedkinError(f"{name} is {value}; it must be at least 1.")

@@ -1,10 +1,10 @@
 """k-FED: one-shot federated clustering (Dennis, Li, Smith 2021).
 
-Every site runs the algorithm of Awasthi and Sheffet (2012) on its own samples and sends the centres it found; the
-server runs k-means on centres, from those of one site and others far away from them. One exchange, no repetition.
+Every client runs the algorithm of Awasthi and Sheffet (2012) on its own samples and sends the centres it found; the
+server runs k-means on centres, from those of one client and others far away from them. One exchange, no repetition.
 
 In the paper the server does one round of Lloyd's algorithm, in the authors' code it goes on until that is stable, which
-is the default; ``server="one-round"`` is the paper's. The paper gives a sample the group of its local cluster, ``assign
+is the default; ``server="one-round"`` is the paper's. The paper gives a sample the cluster of its local cluster, ``assign
 ="induced"``; measured beside methods of global centroids, as in CCFC, it is that of the nearest one, the default.
 """
 
@@ -32,25 +32,25 @@ _SPARE_DIRECTIONS, _PASSES = 10, 4
 
 @task(holds={"centres": ("points", None), "sizes": ("points",), "iterations": is_count})
 def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centres of a site's own clusters and their sizes; the site remembers which sample is in which."""
+    """Centres of a client's own clusters and their sizes; the client remembers which sample is in which."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         points = extract(payload["features"], client.x)
         found = awasthi_sheffet(points, payload["local_clusters"], client.rng)
-        client.state["clusters"] = found.labels
+        client.state["local_clusters"] = found.labels
         sizes = found.labels.bincount(minlength=len(found.centres))
         replies.append({"centres": found.centres, "sizes": sizes, "iterations": found.iterations})
     return replies
 
 
 @task
-def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group: that of its local cluster where the server knows it, else of the nearest centroid."""
+def take_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Every sample's cluster: that of its local cluster where the server knows it, else of the nearest centroid."""
     for client, payload in zip(clients, payloads, strict=True):
-        groups: Tensor = payload["groups"]
-        known = len(groups) > 0 and "clusters" in client.state
-        found = groups[client.state["clusters"]] if known else nearest(payload["result"], client.x)
-        client.state["groups"] = found
+        clusters: Tensor = payload["clusters"]
+        known = len(clusters) > 0 and "local_clusters" in client.state
+        found = clusters[client.state["local_clusters"]] if known else nearest(payload["result"], client.x)
+        client.state["clusters"] = found
     return [{} for _ in clients]
 
 
@@ -60,11 +60,11 @@ class KFedState(CentroidState):
 
     Attributes
     ----------
-    groups : dict of str to Tensor
-        By a site's id as text: the group of each of its local clusters, int64.
+    clusters : dict of str to Tensor
+        By a client's id as text: the cluster of each of its local clusters, int64.
     """
 
-    groups: dict[str, Tensor] = field(default_factory=dict)
+    clusters: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class KFedMethod(OneRoundMethod):
     Attributes
     ----------
     local_clusters : int or None
-        Clusters that every site looks for, the paper's k'; by default `n_clusters`. A site with fewer samples finds
+        Clusters that every client looks for, the paper's k'; by default `n_clusters`. A client with fewer samples finds
         fewer.
     start : {"first", "largest"}
-        Whose centres the server starts from: those of the first site that answered, by id, or of the one with most
+        Whose centres the server starts from: those of the first client that answered, by id, or of the one with most
         samples. To these it adds the centre furthest from all so far, until there are `n_clusters`.
     server : {"until-stable", "one-round"}
         Rounds of Lloyd's algorithm on centres.
     assign : {"nearest", "induced"}
-        A sample's group: that of the nearest centroid, or that of its local cluster. New samples, and sites that did
+        A sample's cluster: that of the nearest centroid, or that of its local cluster. New samples, and clients that did
         not answer, always take the nearest.
     """
 
@@ -99,7 +99,7 @@ class KFedMethod(OneRoundMethod):
         """How many clusters to find, by which features."""
         return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
 
-    def grouped(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
+    def clustered(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
         """k-means of all centres that came."""
         sizes = {client: int(reply["sizes"].sum()) for client, reply in replies.items()}
         first = max(sizes, key=lambda client: sizes[client]) if self.start == "largest" else min(sizes)
@@ -107,27 +107,27 @@ class KFedMethod(OneRoundMethod):
         start = far_apart(replies[first]["centres"], pooled, self.n_clusters)
         if self.server == "one-round":
             labels = closest(pooled, start)
-            centroids = torch.stack([pooled[labels == group].mean(0) for group in labels.unique()])
+            centroids = torch.stack([pooled[labels == cluster].mean(0) for cluster in labels.unique()])
             labels = labels.unique(return_inverse=True)[1]
         else:
             centroids, labels, _ = k_means(pooled.double(), start, fed.rng("centroids"))
         counts = [len(reply["centres"]) for reply in replies.values()]
-        groups = {str(client): own for client, own in zip(replies, labels.split(counts), strict=True)}
-        changes = {"centroids": on_its_sphere(state.features, centroids), "groups": groups}
+        clusters = {str(client): own for client, own in zip(replies, labels.split(counts), strict=True)}
+        changes = {"centroids": on_its_sphere(state.features, centroids), "clusters": clusters}
         iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         return changes, {"start": first, "local_clusters": counts, "iterations": iterations}
 
     def conclude(self, fed: Federation, state: KFedState) -> None:
-        """Have every site write down its samples' groups."""
+        """Have every client write down its samples' clusters."""
         if self.assign == "nearest":
             return super().conclude(fed, state)
         result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
-        payloads = {i: {"result": result, "groups": state.groups.get(str(i), unknown)} for i in fed.present}
-        return tell(fed, take_groups, payloads)
+        payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
+        return tell(fed, take_clusters, payloads)
 
 
 def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
-    """Cluster one site's points (Awasthi and Sheffet 2012).
+    """Cluster one client's points (Awasthi and Sheffet 2012).
 
     Points are projected on their leading singular vectors, where seeds are drawn by k-means++. Those three times nearer
     to one seed than to any other are averaged, and Lloyd's algorithm starts from the averages, among all points.

@@ -1,4 +1,4 @@
-"""Methods that find their centroids in one exchange: every site sends something once, the server does the rest."""
+"""Methods that find their centroids in one exchange: every client sends something once, the server does the rest."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class OneRoundMethod(CentroidMethod):
-    """A method of one step. Sites that did not answer in it are left out, and told their groups all the same.
+    """A method of one step. Clients that did not answer in it are left out, and told their clusters all the same.
 
     If nobody answered, the next step tries again, up to twenty times.
     """
 
     asked: ClassVar[Task]
-    """What sites do."""
+    """What clients do."""
     sent: ClassVar[str]
     """What their points are called in a reply, ``(n, width)``."""
 
     @abstractmethod
     def payload(self, state: Any) -> Payload:
-        """What sites are told for it."""
+        """What clients are told for it."""
 
     @abstractmethod
-    def grouped(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
+    def clustered(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
         """What one or more `replies` lead to."""
 
     def init(self, fed: Federation) -> Any:
-        """Which features the sites' samples are compared by; nothing is found yet."""
+        """Which features the clients' samples are compared by; nothing is found yet."""
         return self.state_type(**self.fields(described(fed).shape))
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """The exchange, and word of the groups to all sites."""
+        """The exchange, and word of the clusters to all clients."""
         payloads = dict.fromkeys(fed.present, self.payload(state))
         replies = fed.ask(self.asked, payloads, {self.sent: ("points", state.width)})
         missing = dict(fed.missing)
         if not replies:
             return self._again(fed, state, missing)
-        changes, told = self.grouped(fed, state, replies)
+        changes, told = self.clustered(fed, state, replies)
         after = state.next(finished=True, **changes)
         self.conclude(fed, after)
         return after, Record(answered=list(replies), missing=missing, values=told)
@@ -60,6 +60,6 @@ class OneRoundMethod(CentroidMethod):
     def _again(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, Record]:
         if state.steps + 1 == _ATTEMPTS:
             reasons = "; ".join(sorted(set(missing.values())))
-            raise FedkinError(f"No site answered {display_name(type(self))} in {_ATTEMPTS} attempts ({reasons}).")
+            raise FedkinError(f"No client answered {display_name(type(self))} in {_ATTEMPTS} attempts ({reasons}).")
         fed.pause(state.steps + 1)
         return state.next(), Record(answered=[], missing=missing)

@@ -1,11 +1,11 @@
 """PPFC-GAN: federated deep clustering by generative networks (Yan, Liu, Qi and Zhang 2022).
 
-Every site trains a generative network and sends samples that it makes, as in SDA-FC; the server trains a deep
-clustering network on them (`fedkin.nn.dcn`), and sites assign their own samples in the codes of that network.
+Every client trains a generative network and sends samples that it makes, as in SDA-FC; the server trains a deep
+clustering network on them (`fedkin.nn.dcn`), and clients assign their own samples in the codes of that network.
 There is no public code, and the paper of CCFC that uses it as a baseline gives no settings; those of the deep
 clustering network are ours.
 
-**Synthetic samples leave the sites**, see `synthetic`.
+**Synthetic samples leave the clients**, see `synthetic`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.centroid_method import closest
 from fedkin.methods.samples.sample_method import tell
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 
@@ -45,7 +45,7 @@ class PPFCGANState(SyntheticState):
 
 @dataclass(frozen=True)
 class PPFCGANMethod(SyntheticMethod):
-    """A deep clustering network of synthetic samples that sites send; these can resemble, or repeat, real ones.
+    """A deep clustering network of synthetic samples that clients send; these can resemble, or repeat, real ones.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class PPFCGANMethod(SyntheticMethod):
         """Once the server has trained its network."""
         return len(state.centroids) > 0
 
-    def grouped(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
+    def clustered(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """The network of the synthetic samples."""
         training = DeepClustering(
             self.pretrain_epochs,
@@ -82,18 +82,18 @@ class PPFCGANMethod(SyntheticMethod):
             min_steps=self.min_steps,
             learning_rate=self.cluster_rate,
         )
-        model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("grouping"))
+        model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("clustering"))
         return {"encoder": model, "centroids": centroids}
 
     def end(self, fed: Federation, state: Any) -> None:
-        """Have every site assign its samples by the network, and forget its own."""
+        """Have every client assign its samples by the network, and forget its own."""
         payload: Payload = {"result": self.result(state)}
         tell(fed, assign, dict.fromkeys(fed.present, payload))
 
     def result(self, state: Any) -> dict[str, Any]:
         """The network and its centroids."""
         return {
-            "n_groups": len(state.centroids),
+            "n_clusters": len(state.centroids),
             "centroids": state.centroids,
             "encoder": state.encoder,
             "architecture": self._encoder(state).spec(),
@@ -101,7 +101,7 @@ class PPFCGANMethod(SyntheticMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that of the centroid nearest to their code; int64 ``(n,)``."""
+        """Cluster of samples ``(n, *shape)``: that of the centroid nearest to their code; int64 ``(n,)``."""
         return by_codes(result, x)
 
     @staticmethod
@@ -115,9 +115,9 @@ class PPFCGANMethod(SyntheticMethod):
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group is that of the centroid nearest to its code; the site's own networks have served."""
+    """Every sample's cluster is that of the centroid nearest to its code; the client's own networks have served."""
     forget(clients)
-    return keep_groups(clients, payloads, by_codes)
+    return keep_clusters(clients, payloads, by_codes)
 
 
 def by_codes(result: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What all methods share that group samples: facts about the sites, and telling them the groups in the end."""
+"""What all methods share that cluster samples: facts about the clients, and telling them the clusters in the end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.methods.samples.sample_tasks import describe
 
 _ATTEMPTS = 5
-"""How often a site is told its groups, should it not answer."""
+"""How often a client is told its clusters, should it not answer."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What sites say of their data before anything begins.
+    """What clients say of their data before anything begins.
 
     Attributes
     ----------
     shape : tuple of int
         Of one sample: (features,) or (channels, height, width).
     samples : dict of int to int
-        Number of samples by site.
+        Number of samples by client.
     unit : bool
         Whether all values lie in [0, 1].
     """
@@ -40,10 +40,10 @@ class Facts:
 
 
 class SampleMethod(ABC):
-    """Base of methods that give every sample of every site a group.
+    """Base of methods that give every sample of every client a cluster.
 
-    A result holds ``n_groups`` and all that `predict` needs. When a method has come to its end, every site has its
-    samples' groups in ``state["groups"]``, int64 ``(n,)``.
+    A result holds ``n_clusters`` and all that `predict` needs. When a method has come to its end, every client has its
+    samples' clusters in ``state["clusters"]``, int64 ``(n,)``.
     """
 
     state_type: ClassVar[type[State]]
@@ -59,43 +59,43 @@ class SampleMethod(ABC):
 
     @property
     def moves_data(self) -> bool:
-        """Whether samples leave their site, as for a yardstick."""
+        """Whether samples leave their client, as for a yardstick."""
         return False
 
     @staticmethod
     @abstractmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of any samples ``(n, *shape)``, int64 ``(n,)``."""
+        """Cluster of any samples ``(n, *shape)``, int64 ``(n,)``."""
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The representation that groups were found in: float32 ``(n, width)``; by default the samples themselves."""
+        """The representation that clusters were found in: float32 ``(n, width)``; by default the samples themselves."""
         return x.flatten(1)
 
     def ready(self, state: Any) -> bool:
-        """Whether `result` of this state can tell groups already."""
+        """Whether `result` of this state can tell clusters already."""
         return True
 
 
 def described(fed: Federation) -> Facts:
-    """What the sites say of their data.
+    """What the clients say of their data.
 
     Raises
     ------
     FedkinError
-        If sites differ in the shape of their samples, or one cannot be reached.
+        If clients differ in the shape of their samples, or one cannot be reached.
     """
     replies = fed.insist(describe, {})
     (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
     for client, other in others:
         if other != shape:
             raise FedkinError(
-                f"Samples of site {client} have shape {other}, those of site {first} {shape}; all need the same."
+                f"Samples of client {client} have shape {other}, those of client {first} {shape}; all need the same."
             )
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
     return Facts(shape, {client: reply["samples"] for client, reply in replies.items()}, unit)
 
 
 def tell(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
-    """Ask each site in `payloads` to do `task`, and those that do not answer again, four times more."""
+    """Ask each client in `payloads` to do `task`, and those that do not answer again, four times more."""
     fed.ask_again(task, payloads, _ATTEMPTS)

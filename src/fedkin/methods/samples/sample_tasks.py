@@ -1,4 +1,4 @@
-"""What sites do for every method that groups samples."""
+"""What clients do for every method that clusters samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedkin.core import Client, Payload, task
 from fedkin.core.replies import is_count, is_number, is_shape
 
 PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
-"""``(result, x) -> groups``: the group of any samples, int64 ``(n,)``, by what a method found."""
+"""``(result, x) -> clusters``: the cluster of any samples, int64 ``(n,)``, by what a method found."""
 
 
 @task(holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
@@ -28,8 +28,8 @@ def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
     ]
 
 
-def keep_groups(clients: Sequence[Client], payloads: Sequence[Payload], predict: PredictClusters) -> list[Payload]:
-    """Write down the group of every sample, at the site, by the ``result`` that came; what most last tasks do."""
+def keep_clusters(clients: Sequence[Client], payloads: Sequence[Payload], predict: PredictClusters) -> list[Payload]:
+    """Write down the cluster of every sample, at the client, by the ``result`` that came; what most last tasks do."""
     for client, payload in zip(clients, payloads, strict=True):
-        client.state["groups"] = predict(payload["result"], client.x)
+        client.state["clusters"] = predict(payload["result"], client.x)
     return [{} for _ in clients]

@@ -1,10 +1,10 @@
 """SDA-FC: federated clustering aided by synthetic data (Yan, Liu, Ning and Zhang 2024).
 
-Every site trains a generative network and sends samples that it makes; the server clusters these, by k-means or fuzzy
-c-means, and sites assign their own samples to the centroids that it found. As in CCFC's experiments (section 4.2)
+Every client trains a generative network and sends samples that it makes; the server clusters these, by k-means or fuzzy
+c-means, and clients assign their own samples to the centroids that it found. As in CCFC's experiments (section 4.2)
 images are compared by cosine. Details that the papers leave open are those of the authors' code.
 
-**Synthetic samples leave the sites**, see `synthetic`.
+**Synthetic samples leave the clients**, see `synthetic`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, nearest, on_its_sphere
 from fedkin.methods.samples.sample_method import tell
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
 
 
@@ -33,17 +33,17 @@ class SDAFCState(SyntheticState, CentroidState):
 
 @dataclass(frozen=True)
 class SDAFCMethod(SyntheticMethod, CentroidMethod):
-    """k-means or fuzzy c-means of synthetic samples that sites send; these can resemble, or repeat, real ones.
+    """k-means or fuzzy c-means of synthetic samples that clients send; these can resemble, or repeat, real ones.
 
     Attributes
     ----------
-    grouping : {"kmeans", "fuzzy"}
+    clustering : {"kmeans", "fuzzy"}
         SDA-FC-KM or SDA-FC-FCM.
     fuzziness : float
         Of fuzzy c-means, above 1.
     """
 
-    grouping: Literal["kmeans", "fuzzy"] = "kmeans"
+    clustering: Literal["kmeans", "fuzzy"] = "kmeans"
     fuzziness: Annotated[float, Gt(1)] = 1.1
 
     state_type: ClassVar[type[State]] = SDAFCState
@@ -52,24 +52,24 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         """Once the server has its centroids."""
         return len(state.centroids) > 0
 
-    def grouped(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
+    def clustered(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Centroids of the synthetic samples."""
-        space, rng = self.space(tuple(state.shape)), fed.rng("grouping")
+        space, rng = self.space(tuple(state.shape)), fed.rng("clustering")
         points = extract(space, x)
-        if self.grouping == "kmeans":
+        if self.clustering == "kmeans":
             centroids = k_means(points, self.n_clusters, rng).centres
         else:
             centroids = fuzzy_c_means(points, drawn(points, self.n_clusters, rng), self.fuzziness).centres
         return {"features": space, "centroids": on_its_sphere(space, centroids)}
 
     def end(self, fed: Federation, state: Any) -> None:
-        """Have every site assign its samples to the centroids, and forget its networks."""
+        """Have every client assign its samples to the centroids, and forget its networks."""
         payload: Payload = {"result": self.result(state)}
         tell(fed, assign, dict.fromkeys(fed.present, payload))
 
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group is that of its nearest centroid; the site's networks have served."""
+    """Every sample's cluster is that of its nearest centroid; the client's networks have served."""
     forget(clients)
-    return keep_groups(clients, payloads, nearest)
+    return keep_clusters(clients, payloads, nearest)

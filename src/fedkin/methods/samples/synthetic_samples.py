@@ -1,7 +1,7 @@
-"""What methods share that cluster synthetic samples: sites train generative networks, and send what these make.
+"""What methods share that cluster synthetic samples: clients train generative networks, and send what these make.
 
-**Synthetic samples leave the sites.** A generative network can repeat samples it was trained on, the more so the fewer
-there are, and nothing here prevents or measures that. Whoever may not let copies of samples leave a site must not use
+**Synthetic samples leave the clients.** A generative network can repeat samples it was trained on, the more so the fewer
+there are, and nothing here prevents or measures that. Whoever may not let copies of samples leave a client must not use
 these methods.
 """
 
@@ -24,14 +24,14 @@ from fedkin.methods.samples.sample_method import SampleMethod, described
 from fedkin.nn.autoencoders import Output
 from fedkin.nn.gan_training import Adversaries, Blueprint, Rates
 
-WARNING = "Synthetic samples left the sites; they can resemble, or repeat, real ones."
+WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class SyntheticState(State):
-    """What the server knows of the sites' samples.
+    """What the server knows of the clients' samples.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class SyntheticState(State):
 class SyntheticMethod(SampleMethod):
     """Base of methods that cluster synthetic samples at the server (SDA-FC, Yan et al. 2024).
 
-    One step is one epoch of every site's networks; the last step is the synthesis and what the server does with it.
+    One step is one epoch of every client's networks; the last step is the synthesis and what the server does with it.
 
     Attributes
     ----------
     n_clusters : int
-        Groups to find, and length of the one-hot part of a latent.
+        Clusters to find, and length of the one-hot part of a latent.
     epochs : int
-        Of a site's networks. A site that misses one has one less.
+        Of a client's networks. A client that misses one has one less.
     batch_size : int
         2 or more.
     min_steps : int
@@ -66,14 +66,14 @@ class SyntheticMethod(SampleMethod):
     generator_rate, discriminator_rate : float
         Adam's learning rates in the first epoch.
     rate_decay : float
-        What they are multiplied by after every epoch of a site, above 0 and at most 1.
+        What they are multiplied by after every epoch of a client, above 0 and at most 1.
     synthetic_samples : int or None
-        That a site makes; by default as many as it has. A site with a single sample makes none.
+        That a client makes; by default as many as it has. A client with a single sample makes none.
     capacity : float
         Units and channels of the networks, as a share of the paper's. At 1 an epoch of 7,000 images of 28 x 28 pixels
         takes a processor core half a minute, at 0.25 seven seconds, which is enough for digits. A network may fail,
-        that is, make noise for samples, which spoils the groups of all sites: with 1,400 digits at each of ten sites
-        many did, with 7,000 the groups showed no sign of it.
+        that is, make noise for samples, which spoils the clusters of all clients: with 1,400 digits at each of ten clients
+        many did, with 7,000 the clusters showed no sign of it.
     """
 
     n_clusters: Count = 10
@@ -91,12 +91,12 @@ class SyntheticMethod(SampleMethod):
     has_device: ClassVar[bool] = True
 
     @abstractmethod
-    def grouped(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
+    def clustered(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """What the server makes of synthetic samples ``(n, *shape)``: fields of the state."""
 
     @abstractmethod
     def end(self, fed: Federation, state: Any) -> None:
-        """Have every site assign its samples, and forget its networks."""
+        """Have every client assign its samples, and forget its networks."""
 
     def init(self, fed: Federation) -> Any:
         """Learn the shape of the samples."""
@@ -104,13 +104,13 @@ class SyntheticMethod(SampleMethod):
         return self.state_type(shape=list(facts.shape), output="sigmoid" if facts.unit else "linear")  # type: ignore[call-arg]
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """One epoch at every site, or, when all are done, the synthesis and the grouping."""
+        """One epoch at every client, or, when all are done, the synthesis and the clustering."""
         if state.steps < self.epochs:
             return self._train(fed, state)
         return self._synthesise(fed, state)
 
     def blueprint(self, state: Any) -> Blueprint:
-        """Of the sites' networks."""
+        """Of the clients' networks."""
         return Blueprint(tuple(state.shape), state.output, self.noise, self.n_clusters, self.capacity)
 
     def _train(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -132,18 +132,18 @@ class SyntheticMethod(SampleMethod):
 
     def _synthesise(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         payload: Payload = {"blueprint": self.blueprint(state).spec(), "count": self.synthetic_samples}
-        # There is no other chance for a site's samples to count.
+        # There is no other chance for a client's samples to count.
         asked = dict.fromkeys(fed.present, payload)
         replies = fed.ask_again(synthesise, asked, _ATTEMPTS, {"x": (None, *state.shape)})
         missing = {i: fed.missing.get(i, "not there yet") for i in fed.ids if i not in replies}
         made = [replies[i]["x"] for i in sorted(replies)]
         if not sum(map(len, made)):
             raise FedkinError(
-                "No site sent synthetic samples, so there is nothing to cluster; it takes one site with two samples or "
+                "No client sent synthetic samples, so there is nothing to cluster; it takes one client with two samples or "
                 "more that has trained for an epoch and answers."
             )
         x = torch.cat(made)
-        after = state.next(finished=True, **self.grouped(fed, state, x))
+        after = state.next(finished=True, **self.clustered(fed, state, x))
         self.end(fed, after)
         told = {"phase": "synthesis", "synthetic_samples": len(x), "warning": WARNING}
         return after, Record(sorted(replies), missing, told)
@@ -151,7 +151,7 @@ class SyntheticMethod(SampleMethod):
 
 @task(holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number})
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """One epoch of each site's networks, which stay there; a site with a single sample has nothing to train."""
+    """One epoch of each client's networks, which stay there; a client with a single sample has nothing to train."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         if len(client) < 2:
@@ -167,7 +167,7 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 @task
 def synthesise(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Samples that each site's generator makes: ``count``, or as many as the site has; none if it was never trained."""
+    """Samples that each client's generator makes: ``count``, or as many as the client has; none if it was never trained."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         blueprint = Blueprint.of(payload["blueprint"])
@@ -180,14 +180,14 @@ def synthesise(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[P
 
 
 def forget(clients: Sequence[Client]) -> None:
-    """Drop the sites' networks, which are of no use any more and large."""
+    """Drop the clients' networks, which are of no use any more and large."""
     for client in clients:
         for name in ("generator", "discriminator", "epochs"):
             client.state.pop(name, None)
 
 
 def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:
-    """Train a site's networks, new ones if it has none, in place; their losses, ``(2,)``."""
+    """Train a client's networks, new ones if it has none, in place; their losses, ``(2,)``."""
     adversaries = Adversaries.of(Blueprint.of(payload["blueprint"]))
     own = client.state
     if "generator" not in own:

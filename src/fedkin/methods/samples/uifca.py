@@ -1,11 +1,11 @@
-"""UIFCA: samples choose among K normalising flows that sites train together (Chung, Lee, Ramchandran 2022).
+"""UIFCA: samples choose among K normalising flows that clients train together (Chung, Lee, Ramchandran 2022).
 
-In every cluster round each site gives each of its samples to the flow under which it is likeliest; then the flows are
+In every cluster round each client gives each of its samples to the flow under which it is likeliest; then the flows are
 trained by federated averaging, over some rounds of communication, each on the samples that chose it. It is IFCA with a
 density in place of a classifier and a sample in place of a client.
 
 The paper of FedCRef (section 6.1) states the sizes: 20 cluster rounds of 40 rounds of 100 steps, with flows of six
-couplings whose network has three hidden layers of 512 units. For its 25 sites this takes weeks on one core, so the
+couplings whose network has three hidden layers of 512 units. For its 25 clients this takes weeks on one core, so the
 defaults are smaller. The literal form is ``cluster_rounds=20, rounds=40, local_steps=100, learning_rate=1e-4,
 width=512, start="random"``.
 
@@ -32,7 +32,7 @@ from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import nearest, on_its_sphere
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
 from fedkin.methods.samples.sample_method import Facts, SampleMethod, described, tell
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow_training import Flow, spread_levels
@@ -53,7 +53,7 @@ class UIFCAState(State):
     centroids : dict
         For the first choice: ``centroids`` and the ``features`` they are of; empty if flows make it.
     samples : dict of str to Tensor
-        By site that has chosen in this cluster round: samples in each group, int64 ``(n_clusters,)``.
+        By client that has chosen in this cluster round: samples in each cluster, int64 ``(n_clusters,)``.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)
@@ -67,8 +67,8 @@ class UIFCAState(State):
 class UIFCAMethod(SampleMethod):
     """UIFCA; one step is one round of communication.
 
-    A flow crosses to a site and back only for groups that the site has samples of, except at the begin of a cluster
-    round, when all flows go to every site. A group that no sample chose keeps its flow.
+    A flow crosses to a client and back only for clusters that the client has samples of, except at the begin of a cluster
+    round, when all flows go to every client. A cluster that no sample chose keeps its flow.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class UIFCAMethod(SampleMethod):
     rounds : int
         tau: rounds of communication after each choice.
     local_steps : int
-        M: optimiser steps of a group at a site, in a round. Adam starts anew in every round.
+        M: optimiser steps of a cluster at a client, in a round. Adam starts anew in every round.
     batch_size : int
         Samples per step (not stated in either paper).
     learning_rate : float
@@ -94,7 +94,7 @@ class UIFCAMethod(SampleMethod):
     alpha : float
         Distance of the values from 0 and 1 before their logit is taken (1e-5 is another usual choice).
     start : {"centroids", "random"}
-        What samples choose by at first: the centroids of all sites' k-means centroids, or flows drawn at random.
+        What samples choose by at first: the centroids of all clients' k-means centroids, or flows drawn at random.
     """
 
     n_clusters: Count = 10
@@ -128,12 +128,12 @@ class UIFCAMethod(SampleMethod):
     def step(self, fed: Federation, state: UIFCAState) -> tuple[UIFCAState, Record]:
         """One round of communication, preceded by the samples' choice in the first of a cluster round."""
         samples = {} if state.steps % self.rounds == 0 else dict(state.samples)
-        groups, size = state.models.shape
-        means = Means(groups, size)
+        clusters, size = state.models.shape
+        means = Means(clusters, size)
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: Expected = {
-            "models": ("own", size), "losses": ("own",), "samples": (groups,), "groups": below(groups),
+            "models": ("own", size), "losses": ("own",), "samples": (clusters,), "clusters": below(clusters),
         }  # fmt: skip
         answered = []
         for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
@@ -141,9 +141,9 @@ class UIFCAMethod(SampleMethod):
             if "moved" in reply:
                 moved.append(reply["moved"])
             samples[str(client)] = reply["samples"]
-            for group, model, loss in zip(reply["groups"].tolist(), reply["models"], reply["losses"], strict=True):
-                count = float(reply["samples"][group])
-                means.add(group, model - state.models[group], count)
+            for cluster, model, loss in zip(reply["clusters"].tolist(), reply["models"], reply["losses"], strict=True):
+                count = float(reply["samples"][cluster])
+                means.add(cluster, model - state.models[cluster], count)
                 losses.append((float(loss) * count, count))
         missing = dict(fed.missing)
         state = state.next(
@@ -153,7 +153,7 @@ class UIFCAMethod(SampleMethod):
         )
         if state.finished:
             self.conclude(fed, state)
-        total = sum(samples.values(), torch.zeros(groups, dtype=torch.int64))
+        total = sum(samples.values(), torch.zeros(clusters, dtype=torch.int64))
         values: dict[str, Any] = {"sizes": total.tolist(), "empty": int((total == 0).sum())}
         if losses:
             values["loss"] = sum(loss for loss, _ in losses) / sum(count for _, count in losses)
@@ -162,7 +162,7 @@ class UIFCAMethod(SampleMethod):
         return state, Record(answered=answered, missing=missing, values=values)
 
     def conclude(self, fed: Federation, state: UIFCAState) -> None:
-        """Have every site assign its samples."""
+        """Have every client assign its samples."""
         payload: Payload = {"result": self.result(state)}
         tell(fed, assign, dict.fromkeys(fed.present, payload))
 
@@ -171,17 +171,17 @@ class UIFCAMethod(SampleMethod):
         return state.steps > 0
 
     def result(self, state: UIFCAState) -> dict[str, Any]:
-        """The flows, ``models`` ``(n_groups, size)``, and what they take."""
-        return {"n_groups": len(state.models), "flow": state.flow, "alpha": state.alpha, "models": state.models}
+        """The flows, ``models`` ``(n_clusters, size)``, and what they take."""
+        return {"n_clusters": len(state.models), "flow": state.flow, "alpha": state.alpha, "models": state.models}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that of the flow under which each is likeliest; int64 ``(n,)``."""
+        """Cluster of samples ``(n, *shape)``: that of the flow under which each is likeliest; int64 ``(n,)``."""
         return likelihoods(result, x).argmax(0)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Log-likelihoods of samples ``(n, *shape)`` under all flows, less their mean: ``(n, n_groups)``."""
+        """Log-likelihoods of samples ``(n, *shape)`` under all flows, less their mean: ``(n, n_clusters)``."""
         table = likelihoods(result, x).T
         return table - table.mean(1, keepdim=True)
 
@@ -191,7 +191,7 @@ class UIFCAMethod(SampleMethod):
         return self.pixels == "logit" or (self.pixels == "auto" and facts.is_image and facts.unit)
 
     def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
-        """Centroids of all sites' own, by k-means with many starts: k-FED's one start errs at sites of few groups."""
+        """Centroids of all clients' own, by k-means with many starts: k-FED's one start errs at clients of few clusters."""
         features = KFedMethod().space(facts.shape)
         expected = {"centres": ("centres", width_of(features, facts.shape))}
         replies = fed.insist(
@@ -202,7 +202,7 @@ class UIFCAMethod(SampleMethod):
         return {"features": features, "centroids": on_its_sphere(features, centroids)}
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
-        """All flows for sites that have to choose; those of its groups for a site that has chosen."""
+        """All flows for clients that have to choose; those of its clusters for a client that has chosen."""
         common = {
             "flow": state.flow,
             "alpha": state.alpha,
@@ -216,29 +216,29 @@ class UIFCAMethod(SampleMethod):
                 )
             ),
         }
-        everything = {**common, "groups": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
+        everything = {**common, "clusters": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
         if state.steps == 0 and state.centroids:
             everything |= {"choose": "centroids", "start": state.centroids}
         payloads: dict[int, Payload] = {}
         for i in fed.present:
             if str(i) in samples:
-                own = samples[str(i)].nonzero().flatten()  # rows by reference: copies for every site are gigabytes
-                payloads[i] = {**common, "groups": own, "models": [state.models[group] for group in own.tolist()]}
+                own = samples[str(i)].nonzero().flatten()  # rows by reference: copies for every client are gigabytes
+                payloads[i] = {**common, "clusters": own, "models": [state.models[cluster] for cluster in own.tolist()]}
             else:
                 payloads[i] = everything
         return payloads
 
 
-@task(holds={"samples": are_counts, "groups": ("own",)}, may_hold={"moved": is_count})
+@task(holds={"samples": are_counts, "clusters": ("own",)}, may_hold={"moved": is_count})
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Give samples to groups where that is asked, and train the flow of each group that has samples here."""
+    """Give samples to clusters where that is asked, and train the flow of each cluster that has samples here."""
     return [_choose_and_train(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group is that of the flow under which it is likeliest; it stays at the site."""
-    return keep_groups(clients, payloads, UIFCAMethod.predict)
+    """Every sample's cluster is that of the flow under which it is likeliest; it stays at the client."""
+    return keep_clusters(clients, payloads, UIFCAMethod.predict)
 
 
 def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -252,23 +252,23 @@ def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
 def _choose_and_train(client: Client, payload: Payload) -> Payload:
     reply: Payload = {}
     if "choose" in payload:
-        before = client.state.get("groups")
-        client.state["groups"] = groups = _choice(client, payload)
-        reply["moved"] = len(client) if before is None else int((groups != before).sum())
+        before = client.state.get("clusters")
+        client.state["clusters"] = clusters = _choice(client, payload)
+        reply["moved"] = len(client) if before is None else int((clusters != before).sum())
         n_clusters = len(payload["models"])
-        client.state["sizes"] = groups.bincount(minlength=n_clusters)
+        client.state["sizes"] = clusters.bincount(minlength=n_clusters)
     flow, training = Flow.of(payload["flow"]), Descent(**payload["training"])
-    x, groups = spread_levels(client.x, payload["alpha"], client.rng), client.state["groups"]
+    x, clusters = spread_levels(client.x, payload["alpha"], client.rng), client.state["clusters"]
     trained, models, losses = [], [], []
-    for group, start in zip(payload["groups"].tolist(), payload["models"], strict=True):
-        own = x[groups == group]
+    for cluster, start in zip(payload["clusters"].tolist(), payload["models"], strict=True):
+        own = x[clusters == cluster]
         if len(own):
             model, loss = descend(flow, start, own, own, client.rng, training)
-            trained.append(group)
+            trained.append(cluster)
             models.append(model)
             losses.append(loss)
     return reply | {
-        "groups": torch.tensor(trained),
+        "clusters": torch.tensor(trained),
         "models": torch.stack(models),
         "losses": torch.tensor(losses),
         "samples": client.state["sizes"],

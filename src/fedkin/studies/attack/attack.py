@@ -197,7 +197,7 @@ def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> l
 def _sent(material: Material) -> list[Sent]:
     """Messages of clients as they make them, evenly over all clients where these are many."""
     population, result = material.population, material.found.result
-    groups = population.groups.tolist() if population.groups is not None else [0] * len(population.clients)
+    clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.clients)
     count = min(_MESSAGES, len(population.clients))
     messages = []
     for number in range(count):
@@ -205,7 +205,7 @@ def _sent(material: Material) -> list[Sent]:
         client, (x, y) = population.clients[at], population.tests[at]
         asked = Client.newcomer(client.x, client.y, material.rng("client", client.id))
         places = (client.y, y) if result["form"] == "classes" and client.y is not None else None
-        messages.append(Sent(true_bits(asked, result)[0], client.x, x, places, groups[at]))
+        messages.append(Sent(true_bits(asked, result)[0], client.x, x, places, clusters[at]))
     return messages
 
 
@@ -250,12 +250,12 @@ def _membership(material: Material) -> dict[str, Any]:
 
 
 def _pools(material: Material) -> list[Tensor]:
-    """Held-out samples by hidden group and class: what is of one distribution."""
+    """Held-out samples by hidden cluster and class: what is of one distribution."""
     population = material.population
-    groups = population.groups.tolist() if population.groups is not None else [0] * len(population.tests)
+    clusters = population.clusters.tolist() if population.clusters is not None else [0] * len(population.tests)
     pools = []
-    for group in sorted(set(groups)):
-        tests = [test for test, own in zip(population.tests, groups, strict=True) if own == group]
+    for cluster in sorted(set(clusters)):
+        tests = [test for test, own in zip(population.tests, clusters, strict=True) if own == cluster]
         x, y = (torch.cat([test[part] for test in tests]) for part in (0, 1))
         pools += [x[y == label][:_POOL] for label in y.unique().tolist()]
     return pools

@@ -46,7 +46,7 @@ class Done:
     Attributes
     ----------
     labels : ndarray
-        int64 ``(n,)``: the group of every sample of all sites in order, or of every client.
+        int64 ``(n,)``: the cluster of every sample of all clients in order, or of every client.
     metrics : dict
         Of its last record: agreement with the truth where there is one, and accuracy on clients' own tests.
     bytes : int
@@ -61,7 +61,7 @@ class Done:
     seconds: float
 
     @property
-    def groups(self) -> int:
+    def clusters(self) -> int:
         """How many have a member."""
         return len(np.unique(self.labels[self.labels >= 0]))
 
@@ -79,7 +79,7 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     ----------
     folder : Path
     sizes : sequence of int
-        Samples of each site, by which those of sites that never took part are left without a group.
+        Samples of each client, by which those of clients that never took part are left without a cluster.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     """
     try:
         last = json.loads((folder / RECORDS).read_text().splitlines()[-1])
-        labels = _groups(folder, sizes)
+        labels = _clusters(folder, sizes)
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise FedkinError(
             f"The run in {folder} cannot be read ({error}); remove the folder to make it again."
@@ -97,13 +97,13 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
     return Done(labels, last["metrics"], cost.both, cost.seconds or 0.0)
 
 
-def _groups(folder: Path, sizes: Sequence[int]) -> Labels:
-    """Groups of all clients in order, or of all samples, by site and row; -1 for none."""
+def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
+    """Clusters of all clients in order, or of all samples, by client and row; -1 for none."""
     if (clients := folder / "clients.csv").is_file():
         return _column(clients)
     found = []
-    for site, size in enumerate(sizes):
-        path = folder / "labels" / f"site-{site}.csv"
+    for client, size in enumerate(sizes):
+        path = folder / "labels" / f"client-{client}.csv"
         found.append(_column(path) if path.is_file() else np.full(size, -1, dtype=np.int64))
         if len(found[-1]) != size:
             raise ValueError(f"{path} has {len(found[-1])} rows for {size} samples")
@@ -112,4 +112,4 @@ def _groups(folder: Path, sizes: Sequence[int]) -> Labels:
 
 def _column(path: Path) -> Labels:
     with path.open(newline="") as file:
-        return np.array([int(row["group"]) for row in csv.DictReader(file)], dtype=np.int64)
+        return np.array([int(row["cluster"]) for row in csv.DictReader(file)], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What is compared: methods that answer the question, with the numbers of groups they are told."""
+"""What is compared: methods that answer the question, with the numbers of clusters they are told."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fedkin.methods.samples.sample_method import SampleMethod
 
 Family = Literal["samples", "clients"]
 ClusterCount = Literal["found", "given", "either"]
-"""Whether a method finds the number of groups, must be told it, or can be told."""
+"""Whether a method finds the number of clusters, must be told it, or can be told."""
 Role = Literal["", "yardstick", "copies", "bound"]
-"""Methods that move samples to the server, that send synthetic ones, and that form no groups; the others have none."""
+"""Methods that move samples to the server, that send synthetic ones, and that form no clusters; the others have none."""
 
 _CHEAPEST_FIRST = (
     *("kfed", "kmeans", "kin-graph", "fuzzy-cmeans", "ffcm", "dec", "fedcref"),
@@ -26,12 +26,12 @@ _CHEAPEST_FIRST = (
     *("local", "fedavg", "fedopt", "ocfl", "hierarchical", "ladd", "embedding", "sattler", "ifca", "gradient-loss"),
 )
 _CHEAP = {"kfed", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd"}
-"""Methods that are tried with every number of groups in question; others with the likeliest alone."""
+"""Methods that are tried with every number of clusters in question; others with the likeliest alone."""
 _COPIES = {"sda-fc", "ppfc-gan"}
 """Their generative networks may give back the samples they were trained on."""
 _BOUNDS = {"fedavg", "fedopt", "local"}
 _FINDS_THOUGH = {"fedcref", "ocfl"}
-"""Their `n_clusters` is that of a site, or of a way to group that is not the default."""
+"""Their `n_clusters` is that of a client, or of a way to cluster that is not the default."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Traits:
     Attributes
     ----------
     family : {"samples", "clients"}
-        What it groups.
+        What it clusters.
     number : {"found", "given", "either"}
-        Whether it finds the number of groups, must be told it, or either.
+        Whether it finds the number of clusters, must be told it, or either.
     unknown : dict
         Settings by which it finds the number, where it can be told.
     cost : int
         Its place in the order of expected cost, the cheapest first.
     cheap : bool
-        Whether it may be tried with several numbers of groups.
+        Whether it may be tried with several numbers of clusters.
     bound : bool
-        Whether it forms no groups but one, or one of each client.
+        Whether it forms no clusters but one, or one of each client.
     """
 
     family: Family
@@ -95,14 +95,14 @@ def _allowed(hint: Any) -> set[Any]:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """A method with the number of groups that it is told, if any.
+    """A method with the number of clusters that it is told, if any.
 
     Attributes
     ----------
     method : str
         Name.
     number : int or None
-        Of groups.
+        Of clusters.
     """
 
     method: str
@@ -137,7 +137,7 @@ class Selection:
 
     @property
     def needy(self) -> list[str]:
-        """Methods that must be told the number of groups, as far as they are cheap enough to try several."""
+        """Methods that must be told the number of clusters, as far as they are cheap enough to try several."""
         return [name for name in self.methods if (own := traits_of(name)).number == "given" and own.cheap]
 
     @staticmethod
@@ -150,7 +150,7 @@ class Selection:
         return "bound" if traits_of(method).bound else ""
 
     def first(self, clusters: int | None) -> list[Candidate]:
-        """Candidates that need no other's result: all if the number of groups is known, else those that find it."""
+        """Candidates that need no other's result: all if the number of clusters is known, else those that find it."""
         found = []
         for name in self.methods:
             number = traits_of(name).number
@@ -161,7 +161,7 @@ class Selection:
         return found
 
     def told(self, numbers: Collection[int], cheap: bool) -> list[Candidate]:
-        """Candidates that are told one of `numbers` of groups, of those methods that are cheap or are not."""
+        """Candidates that are told one of `numbers` of clusters, of those methods that are cheap or are not."""
         able = [name for name in self.methods if (own := traits_of(name)).number != "found" and own.cheap == cheap]
         return [Candidate(name, number) for name in able for number in numbers]
 
@@ -182,7 +182,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
             if name not in names:
                 other = traits_of(name).family
                 raise FedkinError(
-                    f"Method '{name}' groups {other}, but the question is which {family} belong together; leave it "
+                    f"Method '{name}' clusters {other}, but the question is which {family} belong together; leave it "
                     f"out, or ask --question {other}."
                 )
         names = list(dict.fromkeys(methods))
@@ -193,6 +193,6 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
 
 
 def _moves_data(name: str) -> bool:
-    """Whether samples leave their site with a method's defaults."""
+    """Whether samples leave their client with a method's defaults."""
     made = registry.resolve("method", name)
     return issubclass(made, SampleMethod) and bool(made().moves_data)

@@ -38,7 +38,7 @@ class Options:
     methods : tuple of str
         Names, or ``("all",)``.
     clusters : int or None
-        How many groups there are, at least 2, if that is known.
+        How many clusters there are, at least 2, if that is known.
     seeds : int
         Runs of each method, at least 1.
     budget : str
@@ -62,7 +62,7 @@ class Options:
             In a sentence that names it.
         """
         if self.clusters is not None and self.clusters < 2:
-            raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more groups.")
+            raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more clusters.")
         if self.seeds < 1:
             raise FedkinError(f"--seeds is {self.seeds}; allowed: 1 or more.")
         if self.by not in ("score", "truth"):
@@ -73,7 +73,7 @@ class Options:
 def compared(
     question: Question, options: Options, out: Path, told: Told = shown, worker: Worker | None = None
 ) -> Comparison:
-    """Compare methods on the same sites; what a former call with the same question left in `out` is gone on with.
+    """Compare methods on the same clients; what a former call with the same question left in `out` is gone on with.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _checked(question: Question, selection: Selection, options: Options) -> Conf
 
 
 def _has_truth(question: Question, population: Any) -> bool:
-    return (population.truth if question.family == "samples" else population.groups) is not None
+    return (population.truth if question.family == "samples" else population.clusters) is not None
 
 
 def _prepare(question: Question, options: Options, out: Path) -> None:
@@ -170,7 +170,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
     choose = chosen_by_truth if options.by == "truth" else chosen
     choice = choose(selection, best)
     take = choice.candidate if choice else None
-    why = "no method that finished may be recommended, or none found more than one group"
+    why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
         why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
     lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
@@ -220,7 +220,7 @@ def _line(
         number=shown_one.number,
         role=role,
         runs=len(runs),
-        groups=verdict.groups if verdict else (),
+        clusters=verdict.clusters if verdict else (),
         measures={**(verdict.measures if verdict else {}), **({} if agreed is None else {"consensus": agreed})},
         truth=verdict.truth if verdict else {},
         clients=verdict.clients if verdict else (),

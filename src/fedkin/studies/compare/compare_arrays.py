@@ -21,7 +21,7 @@ from fedkin.studies.compare.question import question_of
 
 
 def compare(
-    sites: str | Path | Sequence[Any],
+    clients: str | Path | Sequence[Any],
     labels: Sequence[Any] | None = None,
     *,
     methods: str | Sequence[str] = "all",
@@ -38,18 +38,18 @@ def compare(
 
     Parameters
     ----------
-    sites : str, Path or sequence of array-like
-        What ``fedkin compare`` takes; or one array, tensor or DataFrame per site, ``(n, features)`` or images
+    clients : str, Path or sequence of array-like
+        What ``fedkin compare`` takes; or one array, tensor or DataFrame per client, ``(n, features)`` or images
         ``(n, channels, height, width)``.
     labels : sequence of array-like, optional
-        One array per site, ``(n,)``. Methods that group samples are judged by them and do not see them; those that
-        group clients learn from them.
+        One array per client, ``(n,)``. Methods that cluster samples are judged by them and do not see them; those that
+        cluster clients learn from them.
     methods : str or sequence of str
         Names, or ``"all"``.
     budget : str
         Wall-clock time for all runs together, such as ``"90s"``, ``"10m"`` or ``"2h"``.
     clusters : int, optional
-        How many groups there are, if that is known.
+        How many clusters there are, if that is known.
     question : {"auto", "samples", "clients"}
         What belongs together; of arrays, samples by default.
     seeds : int
@@ -83,13 +83,13 @@ def compare(
         asked = question_of(what, seed=seed, settings=settings, asked=question, methods=names)
         return compared(asked, options, folder or Path("comparisons") / asked.name)
 
-    if isinstance(sites, str | Path):
+    if isinstance(clients, str | Path):
         if labels is not None:
-            raise FedkinError(f"labels were given beside '{sites}', which has its own; give arrays of both, or none.")
-        return compared_in(str(sites), None if out is None else Path(out))
+            raise FedkinError(f"labels were given beside '{clients}', which has its own; give arrays of both, or none.")
+        return compared_in(str(clients), None if out is None else Path(out))
     folder = Path(out) if out is not None else Path("comparisons") / "arrays"
     new = [path for path in (folder / "data", folder) if not path.exists()]
-    written = _write(_files(sites, labels), folder / "data")
+    written = _write(_files(clients, labels), folder / "data")
     try:
         return compared_in(str(folder / "data"), folder)
     except FedkinError:
@@ -102,27 +102,27 @@ def compare(
         raise
 
 
-def _files(sites: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, dict[str, Any]]:
-    """The arrays of every site, by the name of their file.
+def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, dict[str, Any]]:
+    """The arrays of every client, by the name of their file.
 
     Raises
     ------
     FedkinError
-        If there is no site, or samples or labels cannot be used.
+        If there is no client, or samples or labels cannot be used.
     """
-    if len(sites) == 0:
-        raise FedkinError("sites is empty; a comparison needs 2 or more.")
-    if labels is not None and len(labels) != len(sites):
-        raise FedkinError(f"labels has {len(labels)} arrays for {len(sites)} sites; one for each is needed.")
-    width = len(str(len(sites)))
+    if len(clients) == 0:
+        raise FedkinError("clients is empty; a comparison needs 2 or more.")
+    if labels is not None and len(labels) != len(clients):
+        raise FedkinError(f"labels has {len(labels)} arrays for {len(clients)} clients; one for each is needed.")
+    width = len(str(len(clients)))
     files = {}
-    for i, x in enumerate(sites):
-        files[f"site-{i:0{width}}.npz"] = arrays = {"x": as_tensor(x, f"Site {i}").numpy()}
+    for i, x in enumerate(clients):
+        files[f"client-{i:0{width}}.npz"] = arrays = {"x": as_tensor(x, f"Client {i}").numpy()}
         if labels is not None:
-            arrays["y"] = _plain(labels[i], f"Site {i}")
+            arrays["y"] = _plain(labels[i], f"Client {i}")
             if arrays["y"].shape != arrays["x"].shape[:1]:
                 shape = arrays["y"].shape
-                raise FedkinError(f"labels of site {i} have shape {shape}; it should be ({len(arrays['x'])},).")
+                raise FedkinError(f"labels of client {i} have shape {shape}; it should be ({len(arrays['x'])},).")
     return files
 
 
@@ -142,13 +142,13 @@ def _write(files: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
     Raises
     ------
     FedkinError
-        If the folder holds other sites; nothing is written then.
+        If the folder holds other clients; nothing is written then.
     """
     known = sorted(path.name for path in folder.glob("*.npz"))
     if extra := [name for name in known if name not in files]:
         raise FedkinError(f"{folder} holds {extra[0]} of another comparison; give another out.")
     if (folder.parent / PLAN).exists() and len(known) < len(files):
-        raise FedkinError(f"{folder} holds the {len(known)} sites of another comparison; give another out.")
+        raise FedkinError(f"{folder} holds the {len(known)} clients of another comparison; give another out.")
     for name in known:
         _check_same(folder / name, files[name])
     new = [folder / name for name in files if name not in known]

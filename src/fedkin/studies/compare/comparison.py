@@ -27,13 +27,13 @@ class ComparisonRow:
     ----------
     method : str
     number : int or None
-        Groups it was told.
+        Clusters it was told.
     role : {"", "yardstick", "copies", "bound"}
-        Yardsticks move the data, and copies synthetic samples; bounds form no groups. The first two are not
+        Yardsticks move the data, and copies synthetic samples; bounds form no clusters. The first two are not
         recommended.
     runs : int
         Finished.
-    groups : tuple of int
+    clusters : tuple of int
         How many each run found.
     measures, truth : dict
         Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; ``consensus`` among the former, which ranks nothing.
@@ -42,7 +42,7 @@ class ComparisonRow:
     bytes, seconds : float or None
         Of a run, means; ``None`` without a finished run.
     tried : tuple of int
-        Numbers of groups it was tried with, if several.
+        Numbers of clusters it was tried with, if several.
     remark : str
         What to know, such as why it has not finished.
     folder : str
@@ -53,7 +53,7 @@ class ComparisonRow:
     number: int | None
     role: Role
     runs: int
-    groups: tuple[int, ...]
+    clusters: tuple[int, ...]
     measures: dict[str, float]
     truth: dict[str, float]
     clients: tuple[float | None, ...]
@@ -65,13 +65,13 @@ class ComparisonRow:
 
     @property
     def name(self) -> str:
-        """The method, and the number of groups it was told."""
-        return self.method if self.number is None else f"{self.method}, {self.number} groups"
+        """The method, and the number of clusters it was told."""
+        return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods compared on the same sites.
+    """Methods compared on the same clients.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Comparison:
                 "recommended": line.method == self.recommended,
                 "role": line.role,
                 "runs": line.runs,
-                "groups": sum(line.groups) / len(line.groups) if line.groups else None,
+                "clusters": sum(line.clusters) / len(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
                 **{name: line.truth.get(name) for name in self.truth},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,

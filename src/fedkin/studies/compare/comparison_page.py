@@ -21,11 +21,11 @@ TITLES = {
     "purity": "Purity",
 }
 MEANINGS = {
-    "cohesion": "How far groups keep near samples together, above chance: over all sites, and within each. It ranks.",
-    "accuracy": "Mean over clients of their group's model on their own test samples, which no training saw. It ranks.",
-    "stability": "Mean agreement (ARI) of the groups of every two seeds, 1 for the same.",
-    "silhouette": "How much nearer samples are to their own group than to the next; it likes few, round groups.",
-    "consensus": "Mean agreement (ARI) with the groups of every other method.",
+    "cohesion": "How far clusters keep near samples together, above chance: over all clients, and within each. It ranks.",
+    "accuracy": "Mean over clients of their cluster's model on their own test samples, which no training saw. It ranks.",
+    "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
+    "silhouette": "How much nearer samples are to their own cluster than to the next; it likes few, round clusters.",
+    "consensus": "Mean agreement (ARI) with the clusters of every other method.",
 }
 
 
@@ -52,11 +52,11 @@ def page_of(comparison: Comparison) -> PageView:
 
 
 def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
-    """A method's figures as text: groups, measures, truth, bytes, seconds, finished runs."""
+    """A method's figures as text: clusters, measures, truth, bytes, seconds, finished runs."""
     values = [line.measures.get(name) for name in comparison.measures]
     values += [line.truth.get(name) for name in comparison.truth]
     return [
-        _span(line.groups),
+        _span(line.clusters),
         *("–" if value is None else f"{value:.3f}" for value in values),
         "–" if line.bytes is None else size(line.bytes),
         "–" if line.seconds is None else seconds(line.seconds),
@@ -66,7 +66,7 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
 
 def headings(comparison: Comparison) -> list[str]:
     """What stands above these figures."""
-    return ["Groups", *(TITLES[name] for name in (*comparison.measures, *comparison.truth)), "Moved", "Time", "Runs"]
+    return ["Clusters", *(TITLES[name] for name in (*comparison.measures, *comparison.truth)), "Moved", "Time", "Runs"]
 
 
 def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -104,7 +104,7 @@ def _bars(comparison: Comparison) -> Bars:
     return Bars(
         TITLES[name],
         f"{MEANINGS[name]} The recommended method stands out; one that is up to {NEAR:g} behind and finds much the "
-        "same groups is as good."
+        "same clusters is as good."
         if comparison.family == "samples"
         else f"{MEANINGS[name]} The recommended method stands out.",
         [line.method for line in known],
@@ -116,7 +116,7 @@ def _bars(comparison: Comparison) -> Bars:
 
 def _notes(comparison: Comparison) -> list[str]:
     told = [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
-    told += [f"{line.method} was tried with {', '.join(map(str, line.tried))} groups; the best is shown."
+    told += [f"{line.method} was tried with {', '.join(map(str, line.tried))} clusters; the best is shown."
              for line in comparison.lines if line.tried]  # fmt: skip
     if comparison.truth:
         told.append("ARI and what follows it compare with the truth, which had no part in the ranking."
@@ -124,7 +124,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return told
 
 
-def _span(groups: tuple[int, ...]) -> str:
-    if not groups:
+def _span(clusters: tuple[int, ...]) -> str:
+    if not clusters:
         return "–"
-    return str(groups[0]) if len(set(groups)) == 1 else f"{min(groups)}–{max(groups)}"
+    return str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)}–{max(clusters)}"

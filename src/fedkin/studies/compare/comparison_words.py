@@ -18,11 +18,11 @@ ROLES: Mapping[Role, str] = {
     "": "",
     "yardstick": "a yardstick: moves the data",
     "copies": "not recommended: synthetic copies of samples leave",
-    "bound": "forms no groups",
+    "bound": "forms no clusters",
 }
 
 _SAME = 0.9
-"""Stability from which on the groups of two seeds are called the same."""
+"""Stability from which on the clusters of two seeds are called the same."""
 
 
 def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:
@@ -34,7 +34,7 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
     told = choice.stable > 0 and stable is not None
     cheapest = ", the least of these," if told and family == "samples" else ""
     if told and family == "clients":
-        parts.append(f"needs no more groups than these ({mean(verdict.groups):g})")
+        parts.append(f"needs no more clusters than these ({mean(verdict.clusters):g})")
     parts.append(f"moves {size(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
     return listed(parts)
 
@@ -44,7 +44,7 @@ def _stable(value: float, more_than_others: bool) -> str:
         as_others = ", as much as any of these," if more_than_others else ""
         return f"agrees with itself over seeds{as_others} to ARI {value:.2f}"
     as_others = " as stably as any of these" if more_than_others else ""
-    return f"finds the same groups over seeds{as_others} (ARI {value:.2f})"
+    return f"finds the same clusters over seeds{as_others} (ARI {value:.2f})"
 
 
 def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bool) -> str:

@@ -1,4 +1,4 @@
-"""How good groups are, as far as that can be known without truth."""
+"""How good clusters are, as far as that can be known without truth."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Labels = NDArray[np.int64]
 
 
 def stability(runs: Sequence[Labels]) -> float | None:
-    """Mean agreement (ARI) of the groups of the same samples or clients in every two runs; ``None`` for one run."""
+    """Mean agreement (ARI) of the clusters of the same samples or clients in every two runs; ``None`` for one run."""
     return mean(agreement(one, other) for one, other in combinations(runs, 2)) if len(runs) > 1 else None
 
 
 def cohesion(space: Space, labels: Labels) -> float:
-    """How far groups keep neighbours together: the mean of `togetherness` over all sites and within sites.
+    """How far clusters keep neighbours together: the mean of `togetherness` over all clients and within clients.
 
-    The first alone would miss what a site's own neighbourhoods tell, the second would call sites good groups.
+    The first alone would miss what a client's own neighbourhoods tell, the second would call clients good clusters.
 
     Parameters
     ----------
     space : Space
     labels : ndarray
-        int64 ``(m,)``: groups of the space's samples, -1 for none.
+        int64 ``(m,)``: clusters of the space's samples, -1 for none.
     """
     return mean(togetherness(links, labels) for links in space.links)
 
 
 def togetherness(links: NeighbourLinks, labels: Labels) -> float:
-    """Share of links that stay within a group, above what groups of these sizes would keep by chance.
+    """Share of links that stay within a cluster, above what clusters of these sizes would keep by chance.
 
-    That is modularity: 0 for a single group and in expectation for groups at random, below ``1 - 1 / k`` for k groups.
-    So few groups cannot score high, and to cut through a dense place costs. Links of samples without a group are left
+    That is modularity: 0 for a single cluster and in expectation for clusters at random, below ``1 - 1 / k`` for k clusters.
+    So few clusters cannot score high, and to cut through a dense place costs. Links of samples without a cluster are left
     out.
     """
     known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
@@ -52,19 +52,19 @@ def togetherness(links: NeighbourLinks, labels: Labels) -> float:
 
 
 def silhouette(points: SamplePoints, labels: Labels) -> float:
-    """Mean silhouette of the points that have a group, in [-1, 1]; 0 where all are in one, or each in its own."""
+    """Mean silhouette of the points that have a cluster, in [-1, 1]; 0 where all are in one, or each in its own."""
     known = labels >= 0
     found = labels[known]
     return float(silhouette_score(points[known], found)) if 2 <= len(np.unique(found)) < len(found) else 0.0
 
 
 def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) -> float | None:
-    """Mean agreement (ARI) with the groups of each other method; ``None`` without another.
+    """Mean agreement (ARI) with the clusters of each other method; ``None`` without another.
 
     Parameters
     ----------
     runs : sequence of ndarray
-        Groups of the same samples or clients by one method, run by run.
+        Clusters of the same samples or clients by one method, run by run.
     others : mapping of str to sequence of ndarray
         The same of other methods; each counts once, however many runs it has.
     """
@@ -73,6 +73,6 @@ def consensus(runs: Sequence[Labels], others: Mapping[str, Sequence[Labels]]) ->
 
 
 def agreement(one: Labels, other: Labels) -> float:
-    """ARI over those that have a group in both; 0 where nobody has."""
+    """ARI over those that have a cluster in both; 0 where nobody has."""
     both = (one >= 0) & (other >= 0)
     return adjusted_rand(one[both], other[both]) if both.any() else 0.0

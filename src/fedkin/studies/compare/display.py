@@ -36,7 +36,7 @@ def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator
     if not sys.stderr.isatty():
         yield Silent()
         return
-    number = "" if job.candidate.number is None else f", {job.candidate.number} groups"
+    number = "" if job.candidate.number is None else f", {job.candidate.number} clusters"
     title = (
         f"Run {ended + 1} of about {foreseen} · {seconds(left)} left · {job.candidate.method}{number}, seed {job.seed}"
     )

@@ -35,19 +35,19 @@ class CandidateScore:
     truth : dict
         Agreement with the truth, means over runs; empty without one.
     clients : tuple of float or None
-        Accuracy of each client's own model on its own tests, mean over runs; empty where samples are grouped.
-    groups : tuple of int
+        Accuracy of each client's own model on its own tests, mean over runs; empty where samples are clustered.
+    clusters : tuple of int
         How many each run found.
     bytes, seconds : float
         Of a run, means.
     labels : tuple of ndarray
-        int64 ``(m,)`` by run: the groups, of samples those that are looked at, -1 for none.
+        int64 ``(m,)`` by run: the clusters, of samples those that are looked at, -1 for none.
     """
 
     measures: dict[str, float]
     truth: dict[str, float]
     clients: tuple[float | None, ...]
-    groups: tuple[int, ...]
+    clusters: tuple[int, ...]
     bytes: float
     seconds: float
     labels: tuple[criteria.Labels, ...] = field(compare=False, repr=False)
@@ -60,7 +60,7 @@ class Judge:
     ----------
     family : {"samples", "clients"}
     population : Population
-        Whose samples, or clients, are grouped.
+        Whose samples, or clients, are clustered.
     seed : int
         Draws the samples that are looked at.
     """
@@ -82,7 +82,7 @@ class Judge:
             measures | ({} if stable is None else {"stability": stable}),
             {name: value for name in TRUTH[self.family] if (value := _mean(runs, name)) is not None},
             self._by_client(runs) if self.family == "clients" else (),
-            tuple(run.groups for run in runs),
+            tuple(run.clusters for run in runs),
             mean(run.bytes for run in runs),
             mean(run.seconds for run in runs),
             tuple(self._looked_at(run) for run in runs),

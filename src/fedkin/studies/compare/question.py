@@ -1,4 +1,4 @@
-"""What is asked: whose federation, and whether samples or clients are to be grouped."""
+"""What is asked: whose federation, and whether samples or clients are to be clustered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_LENT = ("method", "target")
 """Sections that are not taken from an experiment."""
 _SITE_FILES = (".csv", ".npz", ".parquet")
 _HELD_OUT = 0.2
-"""Of every site's samples, where sites come without tests and clients are to be grouped."""
+"""Of every client's samples, where clients come without tests and clients are to be clustered."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Question:
     Attributes
     ----------
     family : {"samples", "clients"}
-        What is to be grouped.
+        What is to be clustered.
     tables : dict
         The experiment of all runs, without its method and seed.
     settings : dict
@@ -58,7 +58,7 @@ class Question:
     def name(self) -> str:
         """For the folder, such as ``digits-own-class``."""
         data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
-        ending = "-clients" if self.family == "clients" and self.scenario == "sites" else ""
+        ending = "-clients" if self.family == "clients" and self.scenario == "clients" else ""
         return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
 
     @property
@@ -86,12 +86,12 @@ class Question:
         Raises
         ------
         FedkinError
-            If they are fewer than two, or clients are to be grouped that have no labels or no tests.
+            If they are fewer than two, or clients are to be clustered that have no labels or no tests.
         """
         population: Population = config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
         if len(population.clients) < 2:
             raise FedkinError(
-                f"'{self.data}' makes one site only with scenario '{self.scenario}'; a comparison needs 2 or more."
+                f"'{self.data}' makes one client only with scenario '{self.scenario}'; a comparison needs 2 or more."
             )
         if self.family == "clients":
             self._check_labels(population)
@@ -100,9 +100,9 @@ class Question:
     def _check_labels(self, population: Population) -> None:
         if any(client.y is None for client in population.clients):
             raise FedkinError(
-                f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that group "
+                f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that cluster "
                 "clients learn from; ask --question samples, name the labels with --set data.label=COLUMN, or take a "
-                "scenario with labelled clients such as label-groups or rotation."
+                "scenario with labelled clients such as label-clusters or rotation."
             )
         if not population.tests:
             raise FedkinError(
@@ -128,7 +128,7 @@ def question_of(
     ----------
     what : str
         A path that ends in ``.toml``, of which all but the method and the target is taken; the name of a scenario; or
-        data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_sites` take them.
+        data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_clients` take them.
     data, scenario : str, optional
         What `what` does not say.
     clients : int, optional
@@ -138,8 +138,8 @@ def question_of(
     settings : sequence of str
         ``"section.key=value"``; those of ``method`` are for all methods that have the key.
     asked : {"auto", "samples", "clients"}
-        What is to be grouped. By default what the methods named group; without names, clients where the scenario gives
-        them labels to learn from, and samples otherwise, files of sites included.
+        What is to be clustered. By default what the methods named cluster; without names, clients where the scenario gives
+        them labels to learn from, and samples otherwise, files of clients included.
     methods : sequence of str
         Names, or ``("all",)``.
 
@@ -186,18 +186,18 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
 
 
 def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
-    """The scenario, and what is to be grouped."""
+    """The scenario, and what is to be clustered."""
     scenario = dict(tables.get("scenario", {}))
-    if "name" not in scenario and _is_folder_of_sites(str(tables["data"].get("source", "digits"))):
-        scenario["name"] = "sites"
+    if "name" not in scenario and _is_folder_of_clients(str(tables["data"].get("source", "digits"))):
+        scenario["name"] = "clients"
     named = {traits_of(name).family for name in methods if name in registry.METHODS}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
     )
     of_clients = named == {"clients"} or (named != {"samples"} and gives_labels)
     family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
-    scenario.setdefault("name", "own-class" if family == "samples" else "label-groups")
-    if family == "clients" and scenario["name"] == "sites":
+    scenario.setdefault("name", "own-class" if family == "samples" else "label-clusters")
+    if family == "clients" and scenario["name"] == "clients":
         scenario.setdefault("test_share", _HELD_OUT)
     return scenario, family
 
@@ -215,11 +215,11 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     names = {field.name for name in registry.METHODS for field in fields(registry.resolve("method", name))}
     for key in settings:
         if key not in names or key == "n_clusters":
-            hint = "--clusters says how many groups there are" if key == "n_clusters" else "no method has this key"
+            hint = "--clusters says how many clusters there are" if key == "n_clusters" else "no method has this key"
             raise FedkinError(f"--set method.{key} cannot be applied to the methods compared; {hint}.")
     return settings
 
 
-def _is_folder_of_sites(source: str) -> bool:
+def _is_folder_of_clients(source: str) -> bool:
     folder = Path(source).expanduser()
     return folder.is_dir() and any(path.suffix.lower() in _SITE_FILES for path in folder.iterdir())

@@ -12,7 +12,7 @@ from fedkin.studies.compare.criteria import consensus
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 
 NEAR, ALIKE = 0.02, 0.7
-"""Two groupings of samples are as good as each other if their cohesion differs by no more than the first and they agree
+"""Two clusterings of samples are as good as each other if their cohesion differs by no more than the first and they agree
 (ARI) by no less than the second. Where they disagree there is more at stake than the stabler method is worth."""
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
@@ -35,7 +35,7 @@ def truth_of(family: Family, verdict: CandidateScore) -> float:
 
 
 def best_numbers(family: Family, verdicts: Verdicts, score: Score = score_of) -> dict[str, Candidate]:
-    """By method, the candidate whose number of groups scores best; the smaller number where two are equal."""
+    """By method, the candidate whose number of clusters scores best; the smaller number where two are equal."""
     chosen: dict[str, Candidate] = {}
     for candidate in sorted(verdicts, key=lambda each: (each.method, each.number or 0)):
         before = chosen.get(candidate.method)
@@ -75,10 +75,10 @@ def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
 def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     """The candidate to take without looking at the truth; ``None`` if none may be taken.
 
-    Samples: of those whose cohesion is within `NEAR` of the best and whose groups are `ALIKE`, those whose stability
+    Samples: of those whose cohesion is within `NEAR` of the best and whose clusters are `ALIKE`, those whose stability
     is within `AS_STABLE` of the most stable, and of these the one that moves the fewest bytes. Clients: the same with
-    accuracy on clients' own tests, within one standard error of the difference between clients, and fewer groups
-    before fewer bytes; one that forms no groups is taken only if none that does is as good. Where stability is not
+    accuracy on clients' own tests, within one standard error of the difference between clients, and fewer clusters
+    before fewer bytes; one that forms no clusters is taken only if none that does is as good. Where stability is not
     known of any of them, for each has run once only, the best score decides.
 
     Parameters
@@ -98,16 +98,16 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     close = {each: verdict for each, verdict in equals.items() if not traits_of(each.method).bound} or equals
     most = max(_stability(verdict) for verdict in close.values())
     stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
-    groups = {each: mean(verdict.groups) if family == "clients" else 0 for each, verdict in stable.items()}
+    clusters = {each: mean(verdict.clusters) if family == "clients" else 0 for each, verdict in stable.items()}
     unsteady = {each: -score[each] if most < 0 else 0.0 for each in stable}
-    take = min(stable, key=lambda each: (unsteady[each], groups[each], stable[each].bytes, each.method))
+    take = min(stable, key=lambda each: (unsteady[each], clusters[each], stable[each].bytes, each.method))
     others = [score[each] for each in able_ones if each not in equals]
     ahead = score[take] - max(others) if others else 0.0
     return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None)
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
-    """Candidates that may be taken: neither yardsticks nor copies, with a score, and more than one group of samples."""
+    """Candidates that may be taken: neither yardsticks nor copies, with a score, and more than one cluster of samples."""
     return {
         each: verdict
         for each, verdict in verdicts.items()
@@ -116,14 +116,14 @@ def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateS
 
 
 def _says_much(selection: Selection, verdict: CandidateScore) -> bool:
-    """Whether a candidate may be taken at all: samples in one group are no answer."""
+    """Whether a candidate may be taken at all: samples in one cluster are no answer."""
     if score_of(selection.family, verdict) == -math.inf:
         return False
-    return selection.family == "clients" or max(verdict.groups) > 1
+    return selection.family == "clients" or max(verdict.clusters) > 1
 
 
 def _near_samples(best: CandidateScore, other: CandidateScore) -> bool:
-    """Whether cohesion is much the same, and groups are."""
+    """Whether cohesion is much the same, and clusters are."""
     if best is other:
         return True
     close = score_of("samples", best) - score_of("samples", other) <= NEAR

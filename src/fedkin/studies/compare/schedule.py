@@ -1,6 +1,6 @@
 """Which run is made next, and for how long: the budget spread over candidates and seeds.
 
-First comes one seed of everything: of methods that need no number of groups or are told the known one. Where it is not
+First comes one seed of everything: of methods that need no number of clusters or are told the known one. Where it is not
 known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
 ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these will
 take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A run
@@ -28,9 +28,9 @@ from fedkin.studies.compare.time_budget import TimeBudget
 from fedkin.studies.compare.worker_process import Worker
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Numbers of groups of samples that one or two cheap methods try where none is known."""
+"""Numbers of clusters of samples that one or two cheap methods try where none is known."""
 FEW = (2, 3, 4)
-"""Numbers of groups of clients that are tried where no method finds any."""
+"""Numbers of clusters of clients that are tried where no method finds any."""
 _OF_LADDER, _MOST_NUMBERS = 2, 4
 """How many numbers the ladder gives, and how many are tried in all."""
 _SAMPLES_PER_GROUP = 10
@@ -54,7 +54,7 @@ class Schedule:
     selection : Selection
     judge : Judge
     clusters : int or None
-        How many groups there are, if that is known.
+        How many clusters there are, if that is known.
     seeds : int
         Runs of each candidate.
     out : Path
@@ -64,7 +64,7 @@ class Schedule:
     worker : Worker
         Makes the runs.
     score : callable
-        What numbers of groups are chosen by.
+        What numbers of clusters are chosen by.
     refused : dict
         By candidate, why its method cannot be applied.
     """
@@ -120,7 +120,7 @@ class Schedule:
         return candidate in self._took or self._job(candidate, 0).folder(self.out).exists()
 
     def best(self) -> dict[str, Candidate]:
-        """By method, the candidate with the best number of groups, of those that have a finished run."""
+        """By method, the candidate with the best number of clusters, of those that have a finished run."""
         return best_numbers(self.question.family, self.verdicts(), self.score)
 
     def _turns(self) -> Iterator[tuple[Candidate, int]]:
@@ -178,7 +178,7 @@ class Schedule:
         return [chosen[name] for name in self.selection.methods if name in chosen]
 
     def _able_to_climb(self) -> list[str]:
-        """The cheapest method that must be told a number of groups of samples, and quick ones that can be told one."""
+        """The cheapest method that must be told a number of clusters of samples, and quick ones that can be told one."""
         if self.question.family != "samples":
             return []
         quick = [
@@ -189,17 +189,17 @@ class Schedule:
         return [*self.selection.needy[:1], *dict.fromkeys(quick)]
 
     def _ladder(self) -> list[Candidate]:
-        """Numbers of groups and who tries them, the smallest number first."""
+        """Numbers of clusters and who tries them, the smallest number first."""
         most = sum(self.judge.sizes) // _SAMPLES_PER_GROUP
         numbers = [number for number in LADDER if number <= most]
         return [Candidate(name, number) for number in numbers for name in self._settled("climbers")]
 
     def _found_numbers(self) -> list[int]:
-        """Numbers of groups worth telling: those that methods found and the best of the ladder, by score."""
+        """Numbers of clusters worth telling: those that methods found and the best of the ladder, by score."""
         family, verdicts = self.question.family, self.verdicts()
         ranked = sorted(verdicts, key=lambda each: -self.score(family, verdicts[each]))
         of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
-        proposed = [verdicts[each].groups[0] if each.number is None else each.number for each in ranked
+        proposed = [verdicts[each].clusters[0] if each.number is None else each.number for each in ranked
                     if each.number is None or each.number in of_ladder]  # fmt: skip
         most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
         usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= most))
@@ -207,7 +207,7 @@ class Schedule:
         return (usable or few)[:_MOST_NUMBERS]
 
     def _likeliest(self) -> list[int]:
-        """Of the numbers of groups told the one of the candidate with the best score."""
+        """Of the numbers of clusters told the one of the candidate with the best score."""
         score = {each: self.score(self.question.family, verdict) for each, verdict in self.verdicts().items()}
         numbers = self._settled("numbers")
         told = [each for each in score if each.number in numbers]

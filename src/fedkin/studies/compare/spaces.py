@@ -1,4 +1,4 @@
-"""Where samples are looked at to judge groups without truth: features that no training made."""
+"""Where samples are looked at to judge clusters without truth: features that no training made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 2000
 """Samples that are looked at."""
 _COMPONENTS = 30
 _OF_ALL, _OF_SITE = 15, 10
-"""Nearest neighbours among the samples of all sites, and among those of a sample's own site."""
+"""Nearest neighbours among the samples of all clients, and among those of a sample's own client."""
 
 SamplePoints = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -42,16 +42,16 @@ class NeighbourLinks:
 
 @dataclass(frozen=True)
 class Space:
-    """Some samples of all sites as points.
+    """Some samples of all clients as points.
 
     Attributes
     ----------
     rows : ndarray
-        int64 ``(m,)``, in order: which of the samples of all sites they are.
+        int64 ``(m,)``, in order: which of the samples of all clients they are.
     points : ndarray
         float64 ``(m, width)``.
     links : tuple of Links
-        To the nearest neighbours of all sites, and to the nearest of the same site.
+        To the nearest neighbours of all clients, and to the nearest of the same client.
     """
 
     rows: Places
@@ -60,7 +60,7 @@ class Space:
 
 
 def space_of(population: Population, seed: int, most: int = MOST) -> Space:
-    """At most `most` samples of all sites together, drawn by `seed`, by the features that suit them.
+    """At most `most` samples of all clients together, drawn by `seed`, by the features that suit them.
 
     These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, and numbers as they are else, the
     columns of tables brought to equal variance. The 30 principal components that vary most are taken.
@@ -71,8 +71,8 @@ def space_of(population: Population, seed: int, most: int = MOST) -> Space:
     points = _points(torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)]))
     starts = [0, *accumulate(len(part) for part in own)]
     within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise(starts)]
-    at_site = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
-    return Space(rows.numpy(), points, (_near(points, np.arange(len(points)), _OF_ALL), at_site))
+    at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
+    return Space(rows.numpy(), points, (_near(points, np.arange(len(points)), _OF_ALL), at_client))
 
 
 def _points(x: Tensor) -> SamplePoints:

@@ -1,4 +1,4 @@
-"""What is measured on finished runs of methods that group clients: messages, their cost, and groups held to the end."""
+"""What is measured on finished runs of methods that cluster clients: messages, their cost, and clusters held to the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.experiment.run import CONFIG
 from fedkin.experiment.words import TRAINING, phase_of
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.methods.clients.embedding.embedding_tasks import true_bits
-from fedkin.methods.clients.one_shot.tree_cuts import Mode, group
+from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.costs import CostTarget, costs_of
 from fedkin.studies.reproduce.measures import Finished
@@ -33,9 +33,9 @@ _PAIR = 2
 
 
 def held(folder: Path) -> dict[str, float]:
-    """Mean agreement over all rounds that a run may have, where it ended when its groups were formed (OCFL, table 1).
+    """Mean agreement over all rounds that a run may have, where it ended when its clusters were formed (OCFL, table 1).
 
-    Its groups are final: the rounds that it was spared have the agreement of its last.
+    Its clusters are final: the rounds that it was spared have the agreement of its last.
     """
     run, method = Finished(folder), _method(folder)
     means = {}
@@ -46,7 +46,7 @@ def held(folder: Path) -> dict[str, float]:
 
 
 def temperature(folder: Path) -> dict[str, float]:
-    """OCFL's temperature in the ``first`` round, the ``lowest``, and at the ``rise`` that made the groups (figure 3).
+    """OCFL's temperature in the ``first`` round, the ``lowest``, and at the ``rise`` that made the clusters (figure 3).
 
     The ``drop`` is how far it fell from the first round to the lowest.
 
@@ -116,17 +116,17 @@ def message(folder: Path) -> dict[str, float]:
 
 
 def flips(folder: Path) -> dict[str, float]:
-    """Agreement of the groups with the hidden ones by way of grouping and probability of a flip (embedding, figure 4).
+    """Agreement of the clusters with the hidden ones by way of clustering and probability of a flip (embedding, figure 4).
 
     The clients' bits are those that the run's encoder makes, flipped anew for every probability. ``exact@0.1`` is the
-    ARI of the method's own way, ``bayes@0.1`` that of the published search where groups may have two clients, as in the
-    authors' study, and ``told@0.1`` that of k-means that is told how many groups there are; ``exact-groups@0.1`` is how
-    many groups were found.
+    ARI of the method's own way, ``bayes@0.1`` that of the published search where clusters may have two clients, as in the
+    authors' study, and ``told@0.1`` that of k-means that is told how many clusters there are; ``exact-clusters@0.1`` is how
+    many clusters were found.
 
     Raises
     ------
     FedkinError
-        If the run is not one of `embedding` in a scenario with hidden groups.
+        If the run is not one of `embedding` in a scenario with hidden clusters.
     """
     config = load_config(folder / CONFIG)
     bits, truth = _clean_bits(folder, config)
@@ -137,7 +137,7 @@ def flips(folder: Path) -> dict[str, float]:
         points = torch.stack([flipped(own, rate, rng) for own in bits]).flatten(1)
         for name, labels in _ways(points, rate, least, len(truth.unique()), config.seed, at).items():
             figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
-            figures[f"{name}-groups@{rate:g}"] = float(len(labels.unique()))
+            figures[f"{name}-clusters@{rate:g}"] = float(len(labels.unique()))
     return figures
 
 
@@ -147,28 +147,30 @@ def _method(folder: Path) -> Any:
 
 
 def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
-    """Every client's bits ``(segments, width)`` before any is flipped, and the hidden groups ``(clients,)``."""
+    """Every client's bits ``(segments, width)`` before any is flipped, and the hidden clusters ``(clients,)``."""
     found = load_found(folder)
     population = config.scenario.build(config.data_seed)
-    if not isinstance(config.method, EmbeddingMethod) or population.groups is None:
-        raise FedkinError(f"{folder} is no run of 'embedding' on clients of hidden groups, so it has no bits to flip.")
+    if not isinstance(config.method, EmbeddingMethod) or population.clusters is None:
+        raise FedkinError(
+            f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
+        )
     bits = []
     for client in population.clients:
         rng = derive_generator(config.seed, "filling", client.id)
         asked = Client.newcomer(found.scaling.apply(client.x), client.y, rng)
         bits.append(true_bits(asked, found.result)[0])
-    return bits, population.groups
+    return bits, population.clusters
 
 
-def _ways(points: Tensor, rate: float, least: int, groups: int, seed: int, at: int) -> dict[str, Tensor]:
-    """Labels by way of grouping."""
+def _ways(points: Tensor, rate: float, least: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
+    """Labels by way of clustering."""
 
     def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
-        return group(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels
+        return cluster(points, mode, smallest, derive_generator(seed, "clustering", at), **more).labels
 
     drawn = draw_seed(derive_generator(seed, "told", at))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
-        told = KMeans(groups, n_init=10, random_state=drawn).fit_predict(points.double().numpy())
+        told = KMeans(clusters, n_init=10, random_state=drawn).fit_predict(points.double().numpy())
     return {
         "exact": cut("exact", least, flips=rate),
         "bayes": cut("bayes", _PAIR),

@@ -2,7 +2,7 @@
 
 ``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is it in the
 ``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
-``mean`` over all steps (0 where it is absent, as agreement is before there are groups), its ``best``, its ``gain`` from
+``mean`` over all steps (0 where it is absent, as agreement is before there are clusters), its ``best``, its ``gain`` from
 first to last, or ``last5``: the mean of its last five. ``rounds_to:NAME=VALUE``, ``mb_to:`` and ``client_seconds_to:``
 are what it took until a number was reached. ``PROBE/KEY`` is measured on the run's result, see
 `fedkin.studies.reproduce.probes`.

@@ -50,8 +50,8 @@ def _kept(folder: Path, name: str) -> Path:
 def knn(folder: Path) -> Figures:
     """How well the majority of nearest neighbours tells classes in the run's representation (CCFC, table 3).
 
-    Sites' samples are pooled, and a seventh of them, drawn by the run's seed, is judged by the rest: the training and
-    test samples of the data were mixed when sites got theirs. Figures are shares by number of neighbours, by cosine.
+    Clients' samples are pooled, and a seventh of them, drawn by the run's seed, is judged by the rest: the training and
+    test samples of the data were mixed when clients got theirs. Figures are shares by number of neighbours, by cosine.
     """
     found = load_found(folder)
     x, y, held_out = _judged(folder)

@@ -1,4 +1,4 @@
-"""What is measured on finished runs of methods that group samples: where they began, and what single sites hold."""
+"""What is measured on finished runs of methods that cluster samples: where they began, and what single clients hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.studies.reproduce.measures import Finished
 
 
 def initial(folder: Path) -> dict[str, float]:
-    """``accuracy`` of the sites' first clusters, made again as the run made them, and how much the run improved on it.
+    """``accuracy`` of the clients' first clusters, made again as the run made them, and how much the run improved on it.
 
     ``improvement`` is a share of the first accuracy (FedCRef, tables 6, 9 and 11).
 
@@ -42,22 +42,22 @@ def initial(folder: Path) -> dict[str, float]:
 
 
 def alone(folder: Path) -> dict[str, float]:
-    """``share`` of the clusters that sites began with which are without kin in the end."""
+    """``share`` of the clusters that clients began with which are without kin in the end."""
     run = Finished(folder)
-    clusters, isolated = run.values("clusters"), run.values("isolated")
-    return {"share": isolated[-1] / clusters[0]} if clusters[0] and isolated[-1] is not None else {}
+    clusters, unmatched = run.values("local_clusters"), run.values("unmatched")
+    return {"share": unmatched[-1] / clusters[0]} if clusters[0] and unmatched[-1] is not None else {}
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Kappa within each site, by its place from 1 on, and their ``mean``, of the last that is told (CCFC, table 4)."""
+    """Kappa within each client, by its place from 1 on, and their ``mean``, of the last that is told (CCFC, table 4)."""
     found = [line["metrics"]["kappas"] for line in Finished(folder).records if "kappas" in line["metrics"]]
-    return _by_site(found[-1]) if found else {}
+    return _by_client(found[-1]) if found else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
-    """Samples of a site's largest class over those of its smallest, by its place from 1 on, and the ``mean``.
+    """Samples of a client's largest class over those of its smallest, by its place from 1 on, and the ``mean``.
 
-    The imbalance ratio of CCFC's table 4; classes that a site lacks do not count.
+    The imbalance ratio of CCFC's table 4; classes that a client lacks do not count.
 
     Raises
     ------
@@ -69,8 +69,8 @@ def imbalance(folder: Path) -> dict[str, float]:
     if truth is None:
         raise FedkinError(f"{folder} has no classes to count.")
     counts = [classes.bincount() for classes in truth]
-    return _by_site([float(own.max() / own[own > 0].min()) for own in counts])
+    return _by_client([float(own.max() / own[own > 0].min()) for own in counts])
 
 
-def _by_site(values: Sequence[float]) -> dict[str, float]:
+def _by_client(values: Sequence[float]) -> dict[str, float]:
     return {**{str(site): value for site, value in enumerate(values, 1)}, "mean": mean(values)}

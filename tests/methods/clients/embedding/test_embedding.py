@@ -1,4 +1,4 @@
-"""Grouping by private embeddings, from the encoder to the newcomer."""
+"""Clustering by private embeddings, from the encoder to the newcomer."""
 
 import copy
 import math
@@ -34,28 +34,28 @@ def true_messages(done: planted.Run) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("flip", [0.0, 0.1])
-@pytest.mark.parametrize("grouping", ["gap", "exact"])
-def test_planted_groups_are_found(flip, grouping):
-    done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip, grouping=grouping), pictures.clients(), seed=1)
+@pytest.mark.parametrize("clustering", ["gap", "exact"])
+def test_planted_clusters_are_found(flip, clustering):
+    done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip, clustering=clustering), pictures.clients(), seed=1)
     assert planted.same_partition(done.labels, pictures.TURNS)
     assert done.exchanges == [1, 1, 1]
     assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
-    assert done.result["n_groups"] == 3
+    assert done.result["n_clusters"] == 3
     assert done.result["models"].shape[0] == 3
 
 
-def test_clients_that_are_all_alike_are_one_group_and_said_to_be():
+def test_clients_that_are_all_alike_are_one_cluster_and_said_to_be():
     done = planted.run(EmbeddingMethod(**SETTINGS), pictures.clients([0] * 12))
     assert done.labels == [0] * 12
-    assert done.values[0]["grouping"]["separable"] is False
-    assert done.values[0]["grouping"]["cut"] is None
+    assert done.values[0]["clustering"]["separable"] is False
+    assert done.values[0]["clustering"]["cut"] is None
 
 
-def test_the_step_of_the_grouping_tells_about_it():
+def test_the_step_of_the_clustering_tells_about_it():
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.2), pictures.clients())
     record = done.records[0]
     assert record.answered == list(range(15))
-    told = record.values["grouping"]
+    told = record.values["clustering"]
     assert told["mode"] == "exact"
     assert told["bits"] == BITS
     assert told["flip"] == 0.2
@@ -63,14 +63,14 @@ def test_the_step_of_the_grouping_tells_about_it():
     assert told["epsilon"] == pytest.approx(BITS * math.log(0.8 / 0.2))
     assert told["heights"] == sorted(told["heights"], reverse=True)
     assert len(told["heights"]) == 14
-    assert all("grouping" not in values for values in done.values[1:])
+    assert all("clustering" not in values for values in done.values[1:])
 
 
 def test_without_flips_the_server_has_the_true_bits():
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients())
     assert done.states[-1].messages.dtype == torch.uint8
     assert torch.equal(done.states[-1].messages, true_messages(done))
-    assert done.values[0]["grouping"]["epsilon"] == math.inf
+    assert done.values[0]["clustering"]["epsilon"] == math.inf
 
 
 def test_with_flips_so_many_of_them_are_wrong():
@@ -94,7 +94,7 @@ def test_eight_bits_cross_in_a_byte():
 @pytest.mark.parametrize("epsilon", [0.5, 100.0, 400.0])
 def test_a_budget_sets_how_often_bits_are_flipped(epsilon):
     done = planted.run(EmbeddingMethod(**SETTINGS, epsilon=epsilon), pictures.clients())
-    told = done.values[0]["grouping"]
+    told = done.values[0]["clustering"]
     assert told["flip"] == pytest.approx(1 / (1 + math.exp(epsilon / BITS)))
     assert told["epsilon"] == pytest.approx(epsilon)
     assert done.result["flip"] == told["flip"]
@@ -108,7 +108,7 @@ def test_clients_may_choose_for_themselves_and_the_least_private_is_told():
     assert wrong[0::3].tolist() == [0.0] * 5
     assert float(wrong[1::3].mean()) == pytest.approx(0.5, abs=0.1)
     assert float(wrong[2::3].mean()) == pytest.approx(0.2, abs=0.1)
-    told = done.values[0]["grouping"]
+    told = done.values[0]["clustering"]
     assert told["flip"] == [0.0, 0.5, 0.2]
     assert told["epsilon_bit"] == math.inf
     assert done.result["flip"] == 0.5  # a newcomer says no more than anyone
@@ -135,13 +135,13 @@ def unlabelled() -> list[Client]:
     return [Client(client.id, client.x) for client in pictures.clients()]
 
 
-def test_without_labels_a_run_ends_with_the_groups():
+def test_without_labels_a_run_ends_with_the_clusters():
     method = EmbeddingMethod(**SETTINGS, form="prototypes", prototypes=pictures.CLASSES, flip=0.0)
     done = planted.run(method, unlabelled(), seed=1)
     assert len(done.records) == 1
     assert done.values[0]["phase"] == "embedding"
     assert planted.same_partition(done.labels, pictures.TURNS)
-    assert done.result["n_groups"] == 3
+    assert done.result["n_clusters"] == 3
     assert done.result["models"].shape == (3, 0)
     for turn in range(3):
         new = pictures.client(70 + turn, turn, samples=40)
@@ -164,7 +164,7 @@ def test_prototypes_of_labelled_clients_lead_to_models():
     assert len(done.records) == 3
     assert planted.same_partition(done.labels, pictures.TURNS)
     assert done.result["models"].shape[1] > 0
-    assert done.values[0]["grouping"]["bits"] == 5 * 20
+    assert done.values[0]["clustering"]["bits"] == 5 * 20
 
 
 def test_prototypes_of_later_messages_are_in_the_order_of_the_first():
@@ -184,12 +184,12 @@ def test_prototypes_of_later_messages_are_in_the_order_of_the_first():
 
 
 def test_the_form_of_classes_needs_labels():
-    with pytest.raises(FedkinError, match="Site 0 has no labels, which Embedding needs"):
+    with pytest.raises(FedkinError, match="Client 0 has no labels, which Embedding needs"):
         EmbeddingMethod(**SETTINGS).init(LocalFederation(unlabelled()))
 
 
 @pytest.mark.parametrize("flip", [0.0, 0.1])
-def test_a_newcomer_finds_its_group_by_one_message(flip):
+def test_a_newcomer_finds_its_cluster_by_one_message(flip):
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=flip), pictures.clients(), seed=1)
     assert done.result["centroids"].shape == (3, BITS)
     for turn in range(3):
@@ -228,7 +228,7 @@ def test_messages_of_unchanged_data_tell_nothing_new():
         assert torch.equal(state.messages, first)
 
 
-def test_who_is_turned_moves_to_the_group_that_is_turned_alike():
+def test_who_is_turned_moves_to_the_cluster_that_is_turned_alike():
     fed = LocalFederation(pictures.clients(), workers=1)
     method = EmbeddingMethod(**(SETTINGS | {"rounds": 4}), flip=0.1, refresh=1)
     state = method.init(fed)
@@ -273,7 +273,7 @@ def test_messages_that_cannot_be_used_are_refused():
     assert planted.same_partition([record.values["labels"][i] for i in rest], [pictures.TURNS[i] for i in rest])
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 14, 1, 9, 12, 6, 2, 10, 13, 4, 8]
     one = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), pictures.clients())
     other = planted.run(EmbeddingMethod(**SETTINGS, flip=0.0), planted.permuted(pictures.clients(), order))
@@ -304,7 +304,7 @@ def test_lost_clients_are_no_accident(seed):
     assert any(record.missing for record in done.records)
     for record in done.records:
         assert not set(record.answered) & set(record.missing)
-        assert {"phase", "labels", "sizes", "groups"} <= set(record.values)
+        assert {"phase", "labels", "sizes", "clusters"} <= set(record.values)
     assert bool(done.states[-1].models.isfinite().all())
     known = [i for i in range(24) if done.labels[i] != UNKNOWN]
     assert len(known) > 20

@@ -1,4 +1,4 @@
-"""Where the encoder of a grouping by embeddings comes from: a file, rounds of pre-training, or both."""
+"""Where the encoder of a clustering by embeddings comes from: a file, rounds of pre-training, or both."""
 
 import copy
 from pathlib import Path

@@ -119,7 +119,7 @@ def test_a_class_that_was_missing_counts_once_it_has_samples():
     assert torch.equal(message(client)[3], before[3])  # what was drawn then
 
 
-def test_a_class_that_nobody_had_when_groups_were_formed_has_no_place():
+def test_a_class_that_nobody_had_when_clusters_were_formed_has_no_place():
     client = pictures.client(0)
     plain = message(pictures.client(0), segments=3)
     assert message(client, segments=3).tolist() == plain.tolist() == by_hand(client)[:3]
@@ -180,7 +180,7 @@ def test_of_few_different_samples_there_are_few_prototypes_and_the_rest_is_fille
 
 
 def test_classes_need_labels():
-    with pytest.raises(FedkinError, match="Site 7 has no labels"):
+    with pytest.raises(FedkinError, match="Client 7 has no labels"):
         message(Client(7, pictures.client(0).x))
 
 

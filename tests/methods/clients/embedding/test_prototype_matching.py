@@ -63,7 +63,7 @@ def test_a_later_message_is_brought_into_the_templates_order(order, seed):
     assert found.dtype == torch.uint8
 
 
-def test_groups_that_differ_in_some_segments_agree_on_the_order_of_the_others():
+def test_clusters_that_differ_in_some_segments_agree_on_the_order_of_the_others():
     common = torch.eye(SEGMENTS, dtype=torch.uint8).repeat_interleave(6, dim=1)
     other = common.clone()
     other[0, :4] = 0

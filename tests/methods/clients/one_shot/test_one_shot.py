@@ -1,4 +1,4 @@
-"""Grouping clients once by one message each: how groups form, train and take newcomers in."""
+"""Clustering clients once by one message each: how clusters form, train and take newcomers in."""
 
 import pytest
 import torch
@@ -10,10 +10,10 @@ from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.one_shot import circles
-from told import GROUPS, SETTINGS, SWAPS, Told, Watched, grouped, mean_step, sites, steps
+from told import GROUPS, SETTINGS, SWAPS, Told, Watched, clustered, mean_step, sites, steps
 
 
-def test_everybody_sends_one_message_and_then_every_group_trains_a_model_of_its_own():
+def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_its_own():
     fed = Watched(sites())
     method = Told(**SETTINGS)
     made = steps(method, fed, method.init(fed), 5)
@@ -30,13 +30,13 @@ def test_everybody_sends_one_message_and_then_every_group_trains_a_model_of_its_
 
 def test_models_begin_alike():
     fed = Watched(sites())
-    state = grouped(Told(**SETTINGS), fed)
+    state = clustered(Told(**SETTINGS), fed)
     assert len(state.models) == 3
     assert torch.equal(state.models, state.models[:1].repeat(3, 1))
 
 
 @pytest.mark.parametrize("weighting", ["samples", "clients"])
-def test_a_group_trains_as_if_it_were_alone(weighting):
+def test_a_cluster_trains_as_if_it_were_alone(weighting):
     unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(GROUPS)]
     settings = SETTINGS | {"weighting": weighting, "local_steps": 3}
     done = planted.run(Told(**settings), unequal, seed=2)
@@ -47,10 +47,10 @@ def test_a_group_trains_as_if_it_were_alone(weighting):
         assert torch.allclose(done.states[-1].models[own], alone.states[-1].models[0], atol=1e-6)
 
 
-def test_nothing_to_tell_apart_is_one_group():
+def test_nothing_to_tell_apart_is_one_cluster():
     done = planted.run(Told(**SETTINGS), sites([0] * 12))
     assert done.labels == [0] * 12
-    assert done.values[0]["grouping"] == {"separable": False}
+    assert done.values[0]["clustering"] == {"separable": False}
     alone = planted.run(FedAvgMethod(**SETTINGS), sites([0] * 12))
     assert torch.allclose(done.states[-1].models, alone.states[-1].models, atol=1e-6)
 
@@ -66,9 +66,9 @@ def test_where_nobody_answers_it_is_tried_again():
     assert planted.same_partition(done.labels, GROUPS)
 
 
-def test_who_was_lost_then_gets_a_group_as_soon_as_it_answers_and_nobody_else_is_asked():
-    groups = [*GROUPS, 0, 1, 2]
-    fed = Watched(sites(groups), failures=[(2, 3), (2, 8), (3, 8)])
+def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
+    clusters = [*GROUPS, 0, 1, 2]
+    fed = Watched(sites(clusters), failures=[(2, 3), (2, 8), (3, 8)])
     method = Told(**SETTINGS)
     (first, record), (_, later), (third, last) = steps(method, fed, method.init(fed), 3)
     assert sorted(record.missing) == [3, 8]
@@ -82,13 +82,13 @@ def test_who_was_lost_then_gets_a_group_as_soon_as_it_answers_and_nobody_else_is
     assert told == [list(range(15)), [3, 8], [8]]
     trained = [asked for name, asked in fed.asked if name == "train"]
     assert trained == [[i for i in range(15) if i != 8], list(range(15))]
-    assert planted.same_partition(third.labels.tolist(), groups)
+    assert planted.same_partition(third.labels.tolist(), clusters)
     assert len(third.models) == 3
 
 
-def test_clients_that_join_late_send_one_message_and_are_in_a_group_and_its_training_at_once():
-    groups = [*GROUPS, 2, 0, 1]
-    fed = Watched(sites(groups))
+def test_clients_that_join_late_send_one_message_and_are_in_a_cluster_and_its_training_at_once():
+    clusters = [*GROUPS, 2, 0, 1]
+    fed = Watched(sites(clusters))
     fed.away = {12, 13, 14}
     method = Told(**SETTINGS)
     state = steps(method, fed, method.init(fed), 3)[-1][0]
@@ -96,17 +96,17 @@ def test_clients_that_join_late_send_one_message_and_are_in_a_group_and_its_trai
     fed.away, fed.asked = set(), []
     _, record = method.step(fed, state)
     assert fed.asked == [("tell", [12, 13, 14]), ("train", list(range(15)))]
-    expected = [[new, int(state.labels[groups.index(groups[new])])] for new in (12, 13, 14)]
+    expected = [[new, int(state.labels[clusters.index(clusters[new])])] for new in (12, 13, 14)]
     assert record.values["newcomers"] == expected
     assert record.answered == list(range(15))
-    assert planted.same_partition(record.values["labels"], groups)
+    assert planted.same_partition(record.values["labels"], clusters)
 
 
-def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_group():
+def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_cluster():
     fed = Watched([*sites(), planted.client(12, SWAPS[3])])
     fed.away = {12}
     method = Told(**SETTINGS)
-    state = grouped(method, fed)
+    state = clustered(method, fed)
     fed.away = set()
     after, record = method.step(fed, state)
     ((client, own),) = record.values["newcomers"]
@@ -115,18 +115,18 @@ def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_group():
     assert len(after.models) == 3
 
 
-def test_enough_newcomers_that_are_alike_found_a_group():
+def test_enough_newcomers_that_are_alike_found_a_cluster():
     fed = Watched(sites([*GROUPS, 3, 3, 3]))
     fed.away = {12, 13, 14}
     method = Told(**SETTINGS, min_size=3)
-    state = grouped(method, fed)
+    state = clustered(method, fed)
     fed.away = set()
     _, record = method.step(fed, state)
     assert record.values["newcomers"] == [[12, 3], [13, 3], [14, 3]]
     assert record.values["founded"] == [3]
 
 
-def test_layers_that_all_groups_share_move_by_the_mean_of_all_clients():
+def test_layers_that_all_clusters_share_move_by_the_mean_of_all_clients():
     together, apart = (planted.run(Told(**SETTINGS, shared_layers=layers), sites()) for layers in (1, 0))
     start, weights = together.states[1].models[0], planted.CLASSES**2
     everyone = mean_step(together.fed, together.states[1].module, start, range(12))
@@ -137,7 +137,7 @@ def test_layers_that_all_groups_share_move_by_the_mean_of_all_clients():
         assert not torch.allclose(after[:weights], alone[:weights], atol=1e-3)
 
 
-def test_permuted_clients_are_in_the_permuted_groups():
+def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
     one = planted.run(Told(**SETTINGS), sites())
     other = planted.run(Told(**SETTINGS), planted.permuted(sites(), order))
@@ -149,8 +149,8 @@ def test_permuted_clients_are_in_the_permuted_groups():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_clients_are_no_accident(seed):
-    groups = [0, 1, 2] * 8
-    done = planted.run(Told(**(SETTINGS | {"rounds": 6}), refresh=2), sites(groups), seed=seed, drop_rate=0.3)
+    clusters = [0, 1, 2] * 8
+    done = planted.run(Told(**(SETTINGS | {"rounds": 6}), refresh=2), sites(clusters), seed=seed, drop_rate=0.3)
     assert len(done.records) == 7
     assert bool(done.states[-1].models.isfinite().all())
     assert any(record.missing for record in done.records)
@@ -158,17 +158,17 @@ def test_lost_clients_are_no_accident(seed):
         assert not set(record.answered) & set(record.missing)
     known = [i for i in range(24) if done.labels[i] != UNKNOWN]
     assert len(known) > 20
-    assert planted.same_partition([done.labels[i] for i in known], [groups[i] for i in known])
+    assert planted.same_partition([done.labels[i] for i in known], [clusters[i] for i in known])
 
 
 @pytest.mark.parametrize(("clients", "least"), [(1, 2), (4, 2), (20, 2), (40, 4), (100, 10), (3550, 355)])
-def test_a_group_needs_a_tenth_of_the_clients_and_at_least_two(clients, least):
+def test_a_cluster_needs_a_tenth_of_the_clients_and_at_least_two(clients, least):
     assert Told().smallest(clients) == least
     assert Told(min_size=7).smallest(clients) == 7
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=14), st.integers(0, 99))
-def test_how_far_groups_reach_is_told_by_leaving_every_member_out(labels, seed):
+def test_how_far_clusters_reach_is_told_by_leaving_every_member_out(labels, seed):
     messages = torch.randn(len(labels), 3, generator=torch.Generator().manual_seed(seed))
     centroids, reach = circles(messages, torch.tensor(labels), 4)
     apart: dict[int, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Clients that tell again: who goes over to another group, who founds one, and what becomes of the one they left."""
+"""Clients that tell again: who goes over to another cluster, who founds one, and what becomes of the one they left."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import planted
-from fedkin.methods.clients.one_shot.one_shot import nearest_group
-from told import GROUPS, SETTINGS, Told, Watched, grouped, mean_step, moves, sites, steps, tell
+from fedkin.methods.clients.one_shot.one_shot import nearest_cluster
+from told import GROUPS, SETTINGS, Told, Watched, clustered, mean_step, moves, sites, steps, tell
 
 
 def test_clients_tell_again_every_so_many_rounds():
@@ -24,10 +24,10 @@ def test_without_a_change_nobody_moves():
     assert planted.same_partition(done.labels, GROUPS)
 
 
-def test_whose_data_change_goes_over_to_the_group_that_it_is_now_like():
+def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
     fed = Watched(sites())
     method = Told(**SETTINGS, refresh=2)
-    state = grouped(method, fed)
+    state = clustered(method, fed)
     before = state.labels.tolist()
     moves(fed, 0, 1)
     moves(fed, 5, 1)
@@ -50,7 +50,7 @@ def test_whose_data_change_goes_over_to_the_group_that_it_is_now_like():
 
 
 def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Watched, Any, Any, Any]:
-    """So many clients of group 0 begin to see things as nobody has before, and the step that hears of it."""
+    """So many clients of cluster 0 begin to see things as nobody has before, and the step that hears of it."""
     fed = Watched(sites())
     method = Told(**(SETTINGS | options), refresh=1, min_size=min_size)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
@@ -59,7 +59,7 @@ def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Wat
     return fed, state, *method.step(fed, state)
 
 
-def test_strangers_that_are_enough_and_alike_found_a_group_from_the_model_they_had():
+def test_strangers_that_are_enough_and_alike_found_a_cluster_from_the_model_they_had():
     fed, state, after, record = strangers(3)
     old = int(state.labels[0])
     assert record.values["founded"] == [3]
@@ -95,7 +95,7 @@ def test_strangers_to_one_another_found_nothing():
     assert torch.equal(after.labels, state.labels)
 
 
-def test_two_companies_of_strangers_found_two_groups():
+def test_two_companies_of_strangers_found_two_clusters():
     many = [0, 1, 2] * 8
     fed = Watched(sites(many))
     method = Told(**SETTINGS, refresh=1, min_size=3)
@@ -117,7 +117,7 @@ def test_two_companies_of_strangers_found_two_groups():
 
 
 @pytest.mark.parametrize("count", [12, 36])
-def test_a_group_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
+def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
     many = [0, 1, 2] * (count // 3)
     fed = Watched(sites(many))
     method = Told(**SETTINGS, refresh=1)
@@ -130,12 +130,12 @@ def test_a_group_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_t
         assert planted.same_partition(state_.labels.tolist(), now)
         assert left not in state_.labels
         assert torch.equal(state_.models[left], state.models[left])
-        assert record.values["groups"] == 2
+        assert record.values["clusters"] == 2
     result = method.result(state_)
-    assert result["n_groups"] == 3
+    assert result["n_clusters"] == 3
     assert not bool(result["centroids"][left].isfinite().any())
     message = tell.run([fed.clients[1]], [{}])[0]["message"]
-    assert nearest_group(result["centroids"], message) == int(state_.labels[1])
+    assert nearest_cluster(result["centroids"], message) == int(state_.labels[1])
 
 
 def test_who_did_not_tell_again_stays_where_it_was_and_is_missing_though_it_trained():
@@ -152,7 +152,7 @@ def test_who_did_not_tell_again_stays_where_it_was_and_is_missing_though_it_trai
     assert record.values["moved"] == [[0, int(state.labels[0]), int(state.labels[1])]]
 
 
-def test_shared_layers_are_equal_in_all_groups_also_in_new_ones():
+def test_shared_layers_are_equal_in_all_clusters_also_in_new_ones():
     weights = planted.CLASSES**2
     _, state, after, record = strangers(3, shared_layers=1)
     assert record.values["founded"] == [3]

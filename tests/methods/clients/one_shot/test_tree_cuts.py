@@ -1,4 +1,4 @@
-"""Grouping of made-up embeddings with planted groups."""
+"""Clustering of made-up embeddings with planted clusters."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.clustering import ward
 from fedkin.core import FedkinError
-from fedkin.methods.clients.one_shot.tree_cuts import Grouping, group
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -20,7 +20,7 @@ def rng(seed: int = 0) -> torch.Generator:
 
 
 def planted(sizes: list[int], bits: int = 200, flips: float = 0.1, seed: int = 0) -> tuple[Tensor, list[int]]:
-    """Bits of groups with random centres, flipped, in a shuffled order; and the groups."""
+    """Bits of clusters with random centres, flipped, in a shuffled order; and the clusters."""
     draws = rng(seed)
     truth = torch.tensor([number for number, size in enumerate(sizes) for _ in range(size)])
     truth = truth[torch.randperm(len(truth), generator=draws)]
@@ -29,7 +29,7 @@ def planted(sizes: list[int], bits: int = 200, flips: float = 0.1, seed: int = 0
     return (centres[truth] ^ noise).to(torch.uint8), truth.tolist()
 
 
-def agreement(found: Grouping, truth: list[int]) -> float:
+def agreement(found: Clustering, truth: list[int]) -> float:
     return float(adjusted_rand_score(truth, found.labels.tolist()))
 
 
@@ -74,14 +74,14 @@ def test_cuts_of_the_tree_are_those_of_scikit_learn():
         assert adjusted_rand_score(theirs, ours) == 1.0
 
 
-# groups
+# clusters
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
 @pytest.mark.parametrize("flips", [0.0, 0.1, 0.2])
-def test_planted_groups_are_found(mode, flips):
+def test_planted_clusters_are_found(mode, flips):
     points, truth = planted([25, 25, 25, 25], flips=flips)
-    found = group(points, mode, 10, rng())
+    found = cluster(points, mode, 10, rng())
     assert found.separable
     assert agreement(found, truth) == 1.0
     assert found.labels.dtype == torch.int64
@@ -92,55 +92,55 @@ def test_planted_groups_are_found(mode, flips):
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
 @pytest.mark.parametrize("sizes", [[20, 20], [50, 30, 15, 5], [4, 4], [30] * 7])
-def test_other_numbers_and_sizes_of_groups_are_found(mode, sizes):
+def test_other_numbers_and_sizes_of_clusters_are_found(mode, sizes):
     points, truth = planted(sizes)
-    assert agreement(group(points, mode, 3, rng()), truth) == 1.0
+    assert agreement(cluster(points, mode, 3, rng()), truth) == 1.0
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
 @pytest.mark.parametrize("n", [40, 100])
 @pytest.mark.parametrize("flips", [0.0, 0.1, 0.5])
-def test_one_population_is_nearly_always_one_group(mode, n, flips):
+def test_one_population_is_nearly_always_one_cluster(mode, n, flips):
     separable = 0
     for seed in range(6):
-        found = group(planted([n], flips=flips, seed=seed)[0], mode, 3, rng(seed))
+        found = cluster(planted([n], flips=flips, seed=seed)[0], mode, 3, rng(seed))
         separable += found.separable
         assert found.separable or found.labels.tolist() == [0] * n
         assert found.separable or found.cut is None
     assert separable <= 1
 
 
-def test_many_clients_of_one_population_are_one_group():
-    found = group(planted([900], flips=0.3)[0], "exact", 3, rng())
+def test_many_clients_of_one_population_are_one_cluster():
+    found = cluster(planted([900], flips=0.3)[0], "exact", 3, rng())
     assert not found.separable
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
-def test_an_odd_client_joins_a_group_instead_of_preventing_them(mode):
+def test_an_odd_client_joins_a_cluster_instead_of_preventing_them(mode):
     points, truth = planted([50, 49])
     odd = (torch.rand(1, points.shape[1], generator=rng(9)) < 0.5).to(torch.uint8)
-    found = group(torch.cat([odd, points]), mode, 10, rng())
+    found = cluster(torch.cat([odd, points]), mode, 10, rng())
     assert adjusted_rand_score(truth, found.labels[1:].tolist()) == 1.0
     assert len(found.labels.unique()) == 2
 
 
-def test_no_group_is_below_the_least_size():
+def test_no_cluster_is_below_the_least_size():
     points, _ = planted([40, 30, 6], flips=0.1)
-    assert group(points, "exact", 6, rng()).labels.bincount().sort().values.tolist() == [6, 30, 40]
-    assert group(points, "exact", 7, rng()).labels.bincount().min() >= 30
+    assert cluster(points, "exact", 6, rng()).labels.bincount().sort().values.tolist() == [6, 30, 40]
+    assert cluster(points, "exact", 7, rng()).labels.bincount().min() >= 30
 
 
-def test_means_are_grouped_as_bits_are():
+def test_means_are_clustered_as_bits_are():
     points, truth = planted([20, 30, 25])
     numbers = points.float() * 3 + 100 + 0.1 * torch.randn(points.shape, generator=rng())
-    assert agreement(group(numbers, "exact", 5, rng()), truth) == 1.0
+    assert agreement(cluster(numbers, "exact", 5, rng()), truth) == 1.0
 
 
 def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
     points, truth = planted([60, 60, 60], bits=120, flips=0.3, seed=1)
-    refined = agreement(group(points, "exact", 10, rng()), truth)
+    refined = agreement(cluster(points, "exact", 10, rng()), truth)
     monkeypatch.setattr("fedkin.methods.clients.one_shot.tree_cuts._REFINEMENTS", 0)
-    assert refined > agreement(group(points, "exact", 10, rng()), truth)
+    assert refined > agreement(cluster(points, "exact", 10, rng()), truth)
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
@@ -149,15 +149,15 @@ def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
 @given(order=st.permutations(range(60)), seed=st.integers(0, 100))
 def test_the_order_of_clients_does_not_matter(mode, limit, order, seed):
     points, _ = planted([20, 25, 15], seed=seed)
-    there = group(points, mode, 5, rng(seed), limit=limit, sample=40)
-    back = group(points[list(order)], mode, 5, rng(seed), limit=limit, sample=40)
+    there = cluster(points, mode, 5, rng(seed), limit=limit, sample=40)
+    back = cluster(points[list(order)], mode, 5, rng(seed), limit=limit, sample=40)
     assert adjusted_rand_score(there.labels[list(order)].tolist(), back.labels.tolist()) == 1.0
 
 
 @pytest.mark.parametrize("limit", [1000, 50])
-def test_the_same_seed_gives_the_same_groups(limit):
+def test_the_same_seed_gives_the_same_clusters(limit):
     points, _ = planted([20, 25, 15], flips=0.3)
-    once, again = (group(points, "gap", 5, rng(3), limit=limit, sample=40) for _ in range(2))
+    once, again = (cluster(points, "gap", 5, rng(3), limit=limit, sample=40) for _ in range(2))
     assert once.labels.tolist() == again.labels.tolist()
     assert (once.noise, once.heights) == (again.noise, again.heights)
 
@@ -168,19 +168,19 @@ def test_the_same_seed_gives_the_same_groups(limit):
 def test_the_paper_s_optimum_is_that_over_all_cuts():
     points, _ = planted([15, 10, 12, 14], flips=0.25, seed=2)
     numbers = points.numpy().astype(float)
-    found = group(points, "exact", 4, rng(), objective="paper")
+    found = cluster(points, "exact", 4, rng(), objective="paper")
     scores = {}
-    for groups in range(3, len(points)):
-        labels = AgglomerativeClustering(groups).fit_predict(numbers)
+    for clusters in range(3, len(points)):
+        labels = AgglomerativeClustering(clusters).fit_predict(numbers)
         if np.bincount(labels).min() >= 4:
-            scores[groups] = -calinski_harabasz_score(numbers, labels)
+            scores[clusters] = -calinski_harabasz_score(numbers, labels)
     assert int(found.labels.max()) + 1 == max(scores, key=scores.get)
     assert max(entry["score"] for entry in found.candidates if entry["score"]) == pytest.approx(max(scores.values()))
 
 
 def test_the_search_begins_with_the_authors_thresholds():
     points, _ = planted([25, 25, 25, 25])
-    found = group(points, "bayes", 10, rng())
+    found = cluster(points, "bayes", 10, rng())
     tried = [entry["height"] for entry in found.candidates]
     assert len(tried) == 35
     assert tried[0] == pytest.approx(42.3, abs=0.05)
@@ -192,7 +192,7 @@ def test_the_search_begins_with_the_authors_thresholds():
 
 def test_the_search_has_no_answer_where_it_tried_no_admissible_cut():
     points, _ = planted([25, 25, 25, 25])
-    found = group(points, "bayes", 10, rng(), bounds=(60.0, 100.0))
+    found = cluster(points, "bayes", 10, rng(), bounds=(60.0, 100.0))
     assert not found.separable
     assert found.labels.tolist() == [0] * 100
     assert all(entry["score"] is None for entry in found.candidates)
@@ -200,22 +200,22 @@ def test_the_search_has_no_answer_where_it_tried_no_admissible_cut():
 
 def test_the_search_takes_an_admissible_cut_even_if_its_index_is_above_the_penalty():
     points, truth = planted([90, 90, 90], flips=0.02)
-    found = group(points, "bayes", 10, rng())
+    found = cluster(points, "bayes", 10, rng())
     assert max(entry["score"] for entry in found.candidates if entry["score"] is not None) < -500
     assert agreement(found, truth) == 1.0
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_too_few_clients_are_one_group(mode, n):
-    found = group(planted([n])[0], mode, 3, rng())
+def test_too_few_clients_are_one_cluster(mode, n):
+    found = cluster(planted([n])[0], mode, 3, rng())
     assert not found.separable
     assert found.labels.tolist() == [0] * n
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
-def test_equal_clients_are_one_group(mode):
-    found = group(torch.ones(20, 8), mode, 3, rng())
+def test_equal_clients_are_one_cluster(mode):
+    found = cluster(torch.ones(20, 8), mode, 3, rng())
     assert not found.separable
 
 
@@ -223,22 +223,22 @@ def test_equal_clients_are_one_group(mode):
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
-def test_groups_are_found_by_a_sample(mode):
+def test_clusters_are_found_by_a_sample(mode):
     points, truth = planted([300, 200, 60, 40], flips=0.1)
-    assert agreement(group(points, mode, 20, rng(), limit=400, sample=200), truth) == 1.0
+    assert agreement(cluster(points, mode, 20, rng(), limit=400, sample=200), truth) == 1.0
 
 
-def test_one_population_is_one_group_by_a_sample():
+def test_one_population_is_one_cluster_by_a_sample():
     points, _ = planted([1500], bits=100)
-    assert not group(points, "exact", 20, rng(), limit=1000, sample=300).separable
+    assert not cluster(points, "exact", 20, rng(), limit=1000, sample=300).separable
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "kmeans"}, "mode of the grouping is 'kmeans'"),
+        ({"mode": "kmeans"}, "mode of the clustering is 'kmeans'"),
         ({"min_size": 0}, "min_size is 0"),
-        ({"objective": "least"}, "objective of the grouping is 'least'"),
+        ({"objective": "least"}, "objective of the clustering is 'least'"),
         ({"bounds": (5.0, 1.0)}, "bounds is"),
         ({"flips": 0.6}, r"flips is 0\.6; allowed: probabilities from 0 to 0\.5"),
         ({"flips": float("nan")}, "flips is nan"),
@@ -250,4 +250,4 @@ def test_one_population_is_one_group_by_a_sample():
 def test_bad_arguments_are_told(options, words):
     given_all = {"points": torch.ones(4, 2), "mode": "exact", "min_size": 2, "rng": rng()} | options
     with pytest.raises(FedkinError, match=words):
-        group(**given_all)
+        cluster(**given_all)

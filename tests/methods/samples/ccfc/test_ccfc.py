@@ -66,7 +66,7 @@ def test_both_phases_follow_each_other(heard):
     assert [CCFCMethod(**TINY).ready(state) for state in states] == [False, False, True, True, True]
     assert set(heard[1][2][0]) == {"model", "samples", "loss"}
     assert set(heard[4][2][0]) == {"model", "samples", "loss", "centroids"}
-    assert set(clients[0].state) == {"groups"}
+    assert set(clients[0].state) == {"clusters"}
 
 
 def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
@@ -82,7 +82,7 @@ def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
     assert float(states[1].models["all"][-1]) == pytest.approx((24 * 6 + 16 * 4 + 20 * 6) / 60)
 
 
-def test_local_centroids_are_of_the_sites_own_network_and_groups_of_the_common_one(heard):
+def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_common_one(heard):
     clients, _ = sites()
     states, _, _ = run(CCFCMethod(**TINY), clients)
     network = Contrastive.of(states[0].network)
@@ -96,7 +96,7 @@ def test_local_centroids_are_of_the_sites_own_network_and_groups_of_the_common_o
     assert torch.allclose(last.centroids["all"].norm(dim=1), torch.ones(3), atol=1e-5)
     for client in clients:
         latents = normalize(network.module(last.models["all"]).encoder(client.x), dim=1)
-        assert torch.equal(client.state["groups"], (latents @ last.centroids["all"].T).argmax(1))
+        assert torch.equal(client.state["clusters"], (latents @ last.centroids["all"].T).argmax(1))
 
 
 def test_adam_remembers_within_a_phase_only():
@@ -123,7 +123,7 @@ def test_clusters_of_an_untrained_network_can_be_learned_too(heard):
 
 
 @pytest.mark.parametrize("start", ["own", "common"])
-def test_sites_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
+def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
     states, _, _ = run(CCFCMethod(**TINY, start=start), sites()[0])
     first, second = (asked for _, asked, _ in heard[1:3])
     assert torch.equal(begun(first[0]), begun(first[1])) == (start == "common")
@@ -131,13 +131,13 @@ def test_sites_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(hea
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
 
-def test_a_site_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
+def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
     run(CCFCMethod(**TINY, standalone=True), sites()[0], failures=[(2, 0), (2, 1)])
     _, asked, _ = heard[2]
     assert not torch.equal(begun(asked[0]), begun(asked[1]))
 
 
-def test_where_no_site_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
+def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
     lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
     run(CCFCMethod(**TINY), sites()[0], failures=lost)
     _, asked, _ = heard[3]
@@ -145,16 +145,16 @@ def test_where_no_site_has_learned_by_views_the_second_phase_begins_with_one_mod
     assert torch.equal(begun(asked[0]), begun(asked[2]))
 
 
-def test_alone_every_site_has_its_own_network_and_groups(heard):
+def test_alone_every_client_has_its_own_network_and_clusters(heard):
     clients, _ = sites()
     method = CCFCMethod(**TINY, standalone=True)
     states, _, _ = run(method, clients)
     result = method.result(states[-1])
-    assert result["n_groups"] == 9
-    assert result["sites"] == ["0", "1", "2"]
+    assert result["n_clusters"] == 9
+    assert result["clients"] == ["0", "1", "2"]
     assert [method.ready(state) for state in states] == [False] * 4 + [True]
     for i, client in enumerate(clients):
-        assert set((client.state["groups"] // 3).tolist()) == {i}
+        assert set((client.state["clusters"] // 3).tolist()) == {i}
         for _, asked, _ in heard[2:6]:
             assert not torch.equal(asked[i]["model"], asked[(i + 1) % 3]["model"])
         assert torch.equal(heard[2][1][i]["model"], heard[1][2][i]["model"])
@@ -163,7 +163,7 @@ def test_alone_every_site_has_its_own_network_and_groups(heard):
 
 
 @pytest.mark.parametrize("standalone", [False, True])
-def test_lost_sites_are_named_and_their_models_wait(standalone, heard):
+def test_lost_clients_are_named_and_their_models_wait(standalone, heard):
     clients, _ = sites()
     # Exchange 1 describes, 2 and 3 are by views, 4 locates, 5 and 6 are by clusters.
     states, records, _ = run(
@@ -174,17 +174,17 @@ def test_lost_sites_are_named_and_their_models_wait(standalone, heard):
     assert records[0].answered == [0, 2]
     name = "0" if standalone else "all"
     assert not torch.equal(states[-1].models[name], states[2].models[name])
-    assert all("groups" in client.state for client in clients)
+    assert all("clusters" in client.state for client in clients)
 
 
 @pytest.mark.parametrize(("attempts", "own"), [(1, True), (5, False)])
-def test_a_lost_site_alone_is_asked_for_centroids_again_or_takes_the_groups_of_others(attempts, own):
+def test_a_lost_client_alone_is_asked_for_centroids_again_or_takes_the_clusters_of_others(attempts, own):
     clients, _ = sites()
     failures = [(4 + attempt, 1) for attempt in range(attempts)]
     states, _, _ = run(SCFCMethod(**TINY | {"cluster_rounds": 0}, standalone=True), clients, failures=failures)
     assert ("1" in states[-1].centroids) == own
-    assert all(set(client.state) == {"groups"} for client in clients)
-    assert ((clients[1].state["groups"] // 3).unique().tolist() == [1]) == own
+    assert all(set(client.state) == {"clusters"} for client in clients)
+    assert ((clients[1].state["clusters"] // 3).unique().tolist() == [1]) == own
 
 
 def test_colours_of_values_beyond_the_unit_interval_stay_as_they_are():
@@ -200,7 +200,7 @@ def test_colours_of_values_beyond_the_unit_interval_stay_as_they_are():
 def test_without_any_centroids_it_cannot_go_on():
     clients, _ = sites()
     failures = [(exchange, client) for exchange in range(4, 24) for client in range(3)]
-    with pytest.raises(FedkinError, match="No site has sent centroids in 20 attempts"):
+    with pytest.raises(FedkinError, match="No client has sent centroids in 20 attempts"):
         run(CCFCMethod(**TINY), clients, failures=failures)
 
 
@@ -213,11 +213,11 @@ def test_it_finds_clusters_that_are_there():
     clients, truth = sites((60, 60, 60))
     options = TINY | {"pretrain_rounds": 8, "cluster_rounds": 4, "latent": 16, "batch_size": 20, "restarts": 5}
     run(CCFCMethod(**options), clients)
-    found = torch.cat([client.state["groups"] for client in clients])
+    found = torch.cat([client.state["clusters"] for client in clients])
     assert clustering_accuracy(torch.cat(truth), found) > 0.9
 
 
-def test_groups_of_the_largest_cosine_are_counted_through_all_networks():
+def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
     method, fed = CCFCMethod(**TINY, standalone=True), LocalFederation(sites()[0], seed=3)
     network = Contrastive.of(method.init(fed).network)
     models = [network.initial(torch.Generator().manual_seed(seed)) for seed in (0, 1)]

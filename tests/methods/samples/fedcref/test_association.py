@@ -12,22 +12,22 @@ def test_the_papers_rule_needs_both_directions_and_joins_components():
     graph = by_threshold(NODES, statistics, 0.2)
     assert graph.edges == [[0, 2], [2, 3]]
     assert graph.communities == [[0, 2, 3]]
-    assert graph.isolated == [1, 4]
-    assert graph.groups() == {0: [0, 1], 1: [0], 2: [0, 2]}
+    assert graph.unmatched == [1, 4]
+    assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
 
 
-def test_a_sites_own_clusters_and_unknown_pairs_are_never_linked():
+def test_a_clients_own_clusters_and_unknown_pairs_are_never_linked():
     assert by_threshold(NODES, torch.full((5, 5), torch.nan), 1.0).edges == []
     assert [0, 1] not in by_threshold(NODES, torch.zeros(5, 5), 0.2).edges
 
 
-def test_the_upper_bound_links_equal_classes_of_different_sites():
+def test_the_upper_bound_links_equal_classes_of_different_clients():
     graph = by_class(NODES, [7, 7, 7, 8, 8])
     assert graph.edges == [[0, 2], [1, 2]]
     assert graph.communities == [[0, 1, 2]]
 
 
-def test_kinship_counts_every_pair_of_a_group():
+def test_kinship_counts_every_pair_of_a_cluster():
     shares = torch.full((5, 5), 0.95)
     for a in (0, 2, 4):
         for b in (0, 2, 4):
@@ -39,7 +39,7 @@ def test_kinship_counts_every_pair_of_a_group():
     assert by_kinship(NODES, shares, 0.4).communities == []
 
 
-def test_pairs_of_resting_sites_are_remembered_wherever_they_stand_now():
+def test_pairs_of_resting_clients_are_remembered_wherever_they_stand_now():
     before = [[1, 0], [2, 0], [2, 1]]
     statistics = torch.arange(9.0).reshape(3, 3)
     known = known_statistics(before, statistics, NODES, trained={0})

@@ -91,16 +91,18 @@ def test_a_pair_without_any_difference_is_associated():
     assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]
 
 
-def test_groups_are_found_across_sites():
+def test_clusters_are_found_across_clients():
     people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
     fed, state, records = run(FedCRefMethod(rounds=4, min_steps=150, max_iterations=2), people)
     metrics = evaluate_fedcref(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.93
-    assert metrics["wrong"] == 0.0
+    assert metrics["false_matches"] == 0.0
     assert metrics["ari"] > 0.85
     assert records[0].values["communities"] == metrics["target"]
     for client in people.clients:
-        assert torch.equal(client.state["groups"], torch.tensor(state.groups[str(client.id)])[client.state["labels"]])
+        assert torch.equal(
+            client.state["clusters"], torch.tensor(state.clusters[str(client.id)])[client.state["labels"]]
+        )
 
 
 def exchanges(chunk, method, monkeypatch):
@@ -134,7 +136,7 @@ def test_for_every_task_one_client_at_a_time_is_all_at_once(rule, monkeypatch):
             assert one[i][1] == all_[i][1]
             for name, tensor in one[i][0].items():
                 torch.testing.assert_close(tensor, all_[i][0][name], rtol=0, atol=1e-5)
-    assert first.groups == second.groups
+    assert first.clusters == second.clusters
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -144,7 +146,7 @@ def test_the_same_seed_gives_the_same_bytes():
     assert all(torch.equal(tensors[k].nan_to_num(-1), others[k].nan_to_num(-1)) for k in tensors)
 
 
-def test_neither_samples_nor_labels_leave_a_site(monkeypatch):
+def test_neither_samples_nor_labels_leave_a_client(monkeypatch):
     seen, _ = exchanges(2, SWIFT, monkeypatch)
     sizes = {len(client) for client in population("method").clients}
     for _, replies in seen:
@@ -156,12 +158,12 @@ def test_the_papers_rule_and_the_upper_bound():
     people = population("true")
     _, state, _ = run(dataclasses.replace(QUICK, associations="perfect"), people)
     fed, bound, _ = run(dataclasses.replace(QUICK, associations="perfect", max_iterations=1), population("true"))
-    assert evaluate_fedcref(QUICK, people, fed, bound)["wrong"] == 0.0
+    assert evaluate_fedcref(QUICK, people, fed, bound)["false_matches"] == 0.0
     assert bound.models == {} or next(iter(bound.models.values())).shape[1] == 1
     assert len(state.communities) == evaluate_fedcref(QUICK, people, fed, bound)["target"]
     _, none, records = run(dataclasses.replace(QUICK, associations="paper", threshold=0.0), population("true"))
     assert none.communities == []
-    assert records[0].values["isolated"] == records[0].values["clusters"]
+    assert records[0].values["unmatched"] == records[0].values["local_clusters"]
 
 
 def test_the_upper_bound_needs_the_truth():
@@ -177,7 +179,7 @@ def test_everyone_at_rest_is_the_end():
     assert state.stable == [0, 1, 2, 3, 4]
 
 
-def test_stable_sites_train_once_more_and_rest(monkeypatch):
+def test_stable_clients_train_once_more_and_rest(monkeypatch):
     asked, ask = [], Federation.ask
 
     def listen(fed, task, payloads, shapes=None):
@@ -212,7 +214,7 @@ def test_models_may_start_from_those_chosen_last():
         if client.id not in state.frozen:
             assert len(client.state["start"]) == client.state["labels"].max() + 1
     fresh = run(dataclasses.replace(method, continuity=False), population())[1]
-    assert not torch.equal(state.group_models, fresh.group_models)
+    assert not torch.equal(state.cluster_models, fresh.cluster_models)
 
 
 def test_it_settles_when_nothing_changes():
@@ -221,12 +223,12 @@ def test_it_settles_when_nothing_changes():
     assert state.steps == 3
 
 
-def test_lost_sites_are_named_and_get_their_groups_in_the_end():
+def test_lost_clients_are_named_and_get_their_clusters_in_the_end():
     people = population()
     _, _, records = run(SWIFT, people, failures=[(3, 1), *((n, 4) for n in range(2, 10))])
     assert records[0].missing == {1: "lost on purpose", 4: "lost on purpose"}
     assert records[0].answered == [0, 2, 3]
-    assert all("groups" in client.state for client in people.clients)
+    assert all("clusters" in client.state for client in people.clients)
 
 
 @settings(max_examples=4)
@@ -248,34 +250,34 @@ def test_everyone_lost_is_no_crash():
     state, record = QUICK.step(fed, state)
     assert record.answered == []
     assert state.communities == []
-    with pytest.raises(FedkinError, match="No site could be reached"):
+    with pytest.raises(FedkinError, match="No client could be reached"):
         dataclasses.replace(QUICK, max_iterations=2).step(fed, state)
 
 
-def test_sites_may_be_as_small_as_a_sample():
+def test_clients_may_be_as_small_as_a_sample():
     x = torch.rand(12, 5, generator=torch.Generator().manual_seed(0))
     people = [Client(0, x[:1]), Client(1, x[1:3]), Client(2, x[3:])]
     fed = LocalFederation(people)
     state = QUICK.init(fed)
     while not state.finished:
         state, _ = QUICK.step(fed, state)
-    assert [len(client.state["groups"]) for client in people] == [1, 2, 9]
+    assert [len(client.state["clusters"]) for client in people] == [1, 2, 9]
 
 
-def test_sites_must_agree_on_their_features():
+def test_clients_must_agree_on_their_features():
     fed = LocalFederation([Client(0, torch.rand(5, 3)), Client(1, torch.rand(5, 4))])
     with pytest.raises(FedkinError, match="all need the same"):
         QUICK.init(fed)
 
 
-def test_new_samples_go_to_the_group_that_knows_them():
+def test_new_samples_go_to_the_cluster_that_knows_them():
     people = population("true", clients=4)
     _, state, _ = run(dataclasses.replace(QUICK, rounds=10), people)
     result = QUICK.result(state)
     for client in people.clients:
-        groups = FedCRefMethod.predict(result, client.x)
-        assert (groups == client.state["groups"]).float().mean() > 0.6
-    assert result["n_groups"] == len(result["communities"]) == len(result["models"])
+        clusters = FedCRefMethod.predict(result, client.x)
+        assert (clusters == client.state["clusters"]).float().mean() > 0.6
+    assert result["n_clusters"] == len(result["communities"]) == len(result["models"])
 
 
 def test_kin_graph_may_make_the_first_clusters():
@@ -283,7 +285,7 @@ def test_kin_graph_may_make_the_first_clusters():
     fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
     metrics = evaluate_fedcref(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.85
-    assert records[0].values["clusters"] <= sum(len(client.state["kin"].unique()) for client in people.clients)
+    assert records[0].values["local_clusters"] <= sum(len(client.state["kin"].unique()) for client in people.clients)
     assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
 
 
@@ -308,13 +310,15 @@ def test_kin_graph_may_associate_clusters():
     assert all(most[nodes[a]] == most[nodes[b]] for a, b in state.edges)
 
 
-def test_kin_graph_needs_every_site():
+def test_kin_graph_needs_every_client():
     fed = LocalFederation(population("method", clients=3).clients, failures=[(n, 0) for n in range(2, 60)])
-    with pytest.raises(FedkinError, match="Site 0"):
+    with pytest.raises(FedkinError, match="Client 0"):
         dataclasses.replace(QUICK, initial="kin-graph").init(fed)
 
 
-def test_sites_that_do_not_say_how_many_clusters_they_have_are_named():
+def test_clients_that_do_not_say_how_many_clusters_they_have_are_named():
     fed = LocalFederation([Client(i, torch.zeros(9, 3)) for i in range(2)])
-    with pytest.raises(FedkinError, match=r"^method\.n_clusters = 'given', but site 0 does not say how many it has\.$"):
+    with pytest.raises(
+        FedkinError, match=r"^method\.n_clusters = 'given', but client 0 does not say how many it has\.$"
+    ):
         dataclasses.replace(SWIFT, n_clusters="given", initial="kmeans").init(fed)

@@ -15,8 +15,8 @@ def planted(kinds, sites, rng, same=0.55, other=0.95, noise=0.03):
     return shares.clip(0, 1)
 
 
-def as_partition(groups):
-    return {frozenset(members) for members in groups}
+def as_partition(clusters):
+    return {frozenset(members) for members in clusters}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
@@ -53,45 +53,45 @@ def test_shares_count_losses_and_half_of_ties():
 
 
 @given(st.integers(0, 100), st.permutations(range(12)))
-def test_planted_groups_are_found_in_any_order(seed, order):
+def test_planted_clusters_are_found_in_any_order(seed, order):
     kinds, sites = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
     shares = planted(kinds, sites, np.random.default_rng(seed))
-    groups, cut = held_out_rule.group(shares, sites.tolist())
-    assert as_partition(groups) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
-    shuffled, other_cut = held_out_rule.group(shares[np.ix_(order, order)], sites[order].tolist())
-    assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(groups)
+    clusters, cut = held_out_rule.match_by_linkage(shares, sites.tolist())
+    assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
+    shuffled, other_cut = held_out_rule.match_by_linkage(shares[np.ix_(order, order)], sites[order].tolist())
+    assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
 
 
-def test_clusters_of_one_site_never_join():
-    groups, _ = held_out_rule.group(np.full((4, 4), 0.5), [0, 0, 1, 1])
-    assert all(len({[0, 0, 1, 1][a] for a in members}) == len(members) for members in groups)
-    assert [len(members) for members in groups] == [2, 2]
-    groups, _ = held_out_rule.group(np.full((300, 300), 0.5), [a // 100 for a in range(300)])
-    assert [len(members) for members in groups] == [3] * 100
+def test_clusters_largest_client_share_never_join():
+    clusters, _ = held_out_rule.match_by_linkage(np.full((4, 4), 0.5), [0, 0, 1, 1])
+    assert all(len({[0, 0, 1, 1][a] for a in members}) == len(members) for members in clusters)
+    assert [len(members) for members in clusters] == [2, 2]
+    clusters, _ = held_out_rule.match_by_linkage(np.full((300, 300), 0.5), [a // 100 for a in range(300)])
+    assert [len(members) for members in clusters] == [3] * 100
 
 
 def test_a_true_singleton_stays_alone():
     kinds, sites = [0, 1, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]
-    groups, _ = held_out_rule.group(planted(kinds, sites, np.random.default_rng(0)), sites)
-    assert as_partition(groups) == {frozenset({0, 2, 4}), frozenset({1, 5}), frozenset({3})}
+    clusters, _ = held_out_rule.match_by_linkage(planted(kinds, sites, np.random.default_rng(0)), sites)
+    assert as_partition(clusters) == {frozenset({0, 2, 4}), frozenset({1, 5}), frozenset({3})}
 
 
-def test_one_group_only():
-    groups, _ = held_out_rule.group(planted([0] * 8, range(8), np.random.default_rng(0)), list(range(8)))
-    assert as_partition(groups) == {frozenset(range(8))}
+def test_one_cluster_only():
+    clusters, _ = held_out_rule.match_by_linkage(planted([0] * 8, range(8), np.random.default_rng(0)), list(range(8)))
+    assert as_partition(clusters) == {frozenset(range(8))}
 
 
 def test_strangers_only():
-    groups, _ = held_out_rule.group(planted(range(8), range(8), np.random.default_rng(0)), list(range(8)))
-    assert all(len(members) == 1 for members in groups)
+    clusters, _ = held_out_rule.match_by_linkage(planted(range(8), range(8), np.random.default_rng(0)), list(range(8)))
+    assert all(len(members) == 1 for members in clusters)
 
 
 def test_pairs_nobody_could_ask_are_no_evidence_of_kinship():
-    groups, _ = held_out_rule.group(np.full((3, 3), np.nan), [0, 1, 2])
-    assert [len(members) for members in groups] == [1, 1, 1]
-    assert held_out_rule.group(np.zeros((1, 1)), [0])[0] == [[0]]
-    assert held_out_rule.group(np.zeros((0, 0)), [])[0] == []
+    clusters, _ = held_out_rule.match_by_linkage(np.full((3, 3), np.nan), [0, 1, 2])
+    assert [len(members) for members in clusters] == [1, 1, 1]
+    assert held_out_rule.match_by_linkage(np.zeros((1, 1)), [0])[0] == [[0]]
+    assert held_out_rule.match_by_linkage(np.zeros((0, 0)), [])[0] == []
 
 
 @pytest.mark.parametrize(

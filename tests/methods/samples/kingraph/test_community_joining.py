@@ -15,12 +15,12 @@ from fedkin.methods.samples.kingraph.community_joining import _thinnest, join_al
 
 
 def found(x, seed=0):
-    """kin-graph's groups of what two sites hold, and what it recorded of them."""
+    """kin-graph's clusters of what two clients hold, and what it recorded of them."""
     parts = np.array_split(np.random.default_rng(seed).permutation(len(x)), 2)
     model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
-    groups = np.empty(len(x), dtype=np.int64)
-    groups[np.concatenate(parts)] = np.concatenate(model.labels_)
-    return groups, model.history_[-1]
+    clusters = np.empty(len(x), dtype=np.int64)
+    clusters[np.concatenate(parts)] = np.concatenate(model.labels_)
+    return clusters, model.history_[-1]
 
 
 def ladder(length, rungs=()):
@@ -33,23 +33,23 @@ def ladder(length, rungs=()):
     return sparse.csr_matrix(links + links.T)
 
 
-def test_a_single_sheet_is_one_group():
-    groups, _ = found(make_s_curve(10_000, noise=0.05, random_state=0)[0])
-    assert set(groups.tolist()) == {0}
+def test_a_single_sheet_is_one_cluster():
+    clusters, _ = found(make_s_curve(10_000, noise=0.05, random_state=0)[0])
+    assert set(clusters.tolist()) == {0}
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_square_is_one_group(seed):
-    groups, _ = found(np.random.default_rng(seed).random((3000, 2)), seed)
-    assert set(groups.tolist()) == {0}
+def test_a_square_is_one_cluster(seed):
+    clusters, _ = found(np.random.default_rng(seed).random((3000, 2)), seed)
+    assert set(clusters.tolist()) == {0}
 
 
-def test_many_small_groups_on_a_grid_are_not_joined():
+def test_many_small_clusters_on_a_grid_are_not_joined():
     grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(5.0)), -1).reshape(-1, 2)
     rng = np.random.default_rng(0)
     truth = rng.integers(len(grid), size=4000)
-    groups, _ = found(grid[truth] + rng.normal(scale=0.15, size=(4000, 2)))
-    assert adjusted_rand_score(truth, groups) > 0.95
+    clusters, _ = found(grid[truth] + rng.normal(scale=0.15, size=(4000, 2)))
+    assert adjusted_rand_score(truth, clusters) > 0.95
 
 
 def test_in_many_dimensions_nothing_is_joined():
@@ -59,19 +59,19 @@ def test_in_many_dimensions_nothing_is_joined():
 
 
 @pytest.mark.parametrize("make", [make_moons, make_circles])
-def test_bent_groups_are_followed(make):
+def test_bent_clusters_are_followed(make):
     options = {"noise": 0.06} if make is make_moons else {"noise": 0.05, "factor": 0.5}
     points, truth = make(10_000, random_state=0, **options)
-    groups, _ = found(points)
-    assert groups.max() == 1
-    assert adjusted_rand_score(truth, groups) > 0.99
+    clusters, _ = found(points)
+    assert clusters.max() == 1
+    assert adjusted_rand_score(truth, clusters) > 0.99
 
 
-def test_groups_that_are_apart_stay_apart():
+def test_clusters_that_are_apart_stay_apart():
     points, truth = make_blobs(1000, 2, centers=4, random_state=1)
-    groups, _ = found(points)
-    assert groups.max() == 3
-    assert adjusted_rand_score(truth, groups) > 0.9
+    clusters, _ = found(points)
+    assert clusters.max() == 3
+    assert adjusted_rand_score(truth, clusters) > 0.9
 
 
 def test_the_fewest_links_between_halves_are_found():
@@ -111,10 +111,10 @@ def test_a_few_nodes_have_no_halves_to_compare_with():
     assert np.isinf(_thinnest(graph, few == 1))
 
 
-def test_joined_groups_are_measured_anew():
+def test_joined_clusters_are_measured_anew():
     graph = ladder(40, [(9, 0.6), (29, 0.45)])
     quarters = np.repeat([0, 1, 2, 3], 20)
-    # The first join makes a group whose thinnest place is as thin as that between it and the last.
+    # The first join makes a cluster whose thinnest place is as thin as that between it and the last.
     assert join_alike(graph, [quarters])[0].tolist() == [0] * 80
     assert join_alike(ladder(40, [(29, 0.45)]), [quarters])[0].tolist() == [0] * 60 + [1] * 20
 

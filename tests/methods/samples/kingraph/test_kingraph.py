@@ -1,4 +1,4 @@
-"""kin-graph: groups that no site holds whole, of any shape, and what crosses for them."""
+"""kin-graph: clusters that no client holds whole, of any shape, and what crosses for them."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ CENTRES = 20 * torch.eye(6, 20)
 
 
 def planted(each: int = 60, seed: int = 0) -> tuple[list[Client], list[torch.Tensor]]:
-    """Six groups, of which every site holds two."""
+    """Six clusters, of which every client holds two."""
     rng = torch.Generator().manual_seed(seed)
     truth = [torch.tensor([i, (i + 1) % 6]).repeat_interleave(each) for i in range(6)]
     return [Client(i, CENTRES[y] + torch.randn(len(y), 20, generator=rng)) for i, y in enumerate(truth)], truth
@@ -37,25 +37,25 @@ def run(
 
 
 def agreement(clients: list[Client], truth: list[torch.Tensor]) -> float:
-    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients]))
+    return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
 
 
 @pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"most_nodes": 60}, {"smoothing": 10}])
-def test_planted_groups_are_found_where_no_site_holds_them_all(options: dict[str, Any]):
+def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict[str, Any]):
     clients, truth = planted()
     method = KinGraphMethod(**options)
     _, state, records = run(method, clients)
-    assert method.result(state)["n_groups"] == 6
+    assert method.result(state)["n_clusters"] == 6
     assert agreement(clients, truth) > 0.99
     assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
-    assert records[2].values["groups"] == 6
-    assert 0.5 <= records[2].values["of_one_site"] < 0.53  # every group is at two sites
+    assert records[2].values["clusters"] == 6
+    assert 0.5 <= records[2].values["largest_client_share"] < 0.53  # every cluster is at two clients
     assert records[2].values["nodes"] <= options.get("most_nodes", 20_000)
 
 
-def test_groups_may_have_any_shape():
+def test_clusters_may_have_any_shape():
     x, y = make_moons(900, noise=0.05, random_state=0)
-    order = x[:, 0].argsort()  # sites are strips across both moons
+    order = x[:, 0].argsort()  # clients are strips across both moons
     clients = [Client(i, torch.from_numpy(x[order[i::3]]).float()) for i in range(3)]
     run(KinGraphMethod(n_clusters=2), clients)
     assert agreement(clients, [torch.from_numpy(y[order[i::3]]) for i in range(3)]) > 0.95
@@ -68,40 +68,40 @@ def test_digits_are_found_however_they_are_spread(share: float, least: float):
     rows = [(y == i).nonzero()[:, 0] if share else torch.arange(i, len(y), 10) for i in range(10)]
     clients = [Client(i, x[own]) for i, own in enumerate(rows)]
     run(KinGraphMethod(), clients)
-    found = torch.cat([client.state["groups"] for client in clients])
+    found = torch.cat([client.state["clusters"] for client in clients])
     assert normalized_mutual_info_score(torch.cat([y[own] for own in rows]), found) > least
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_the_number_of_digits_is_found_where_sites_hold_few_of_many_classes(seed: int):
+def test_the_number_of_digits_is_found_where_clients_hold_few_of_many_classes(seed: int):
     population = OwnClass("digits", share=0.5).build(seed)
     _, _, records = run(KinGraphMethod(), population.clients, seed)
-    assert 9 <= records[-1].values["groups"] <= 12
+    assert 9 <= records[-1].values["clusters"] <= 12
 
 
-def test_wide_noise_does_not_part_the_sites():
+def test_wide_noise_does_not_part_the_clients():
     rng = torch.Generator().manual_seed(0)
     centres = 0.8 * torch.randn(4, 200, generator=rng)
     truth = [torch.randint(4, (1200,), generator=rng) for _ in range(3)]
     clients = [Client(i, centres[y] + torch.randn(len(y), 200, generator=rng)) for i, y in enumerate(truth)]
     _, state, _ = run(KinGraphMethod(), clients)
     assert state.directions.shape == (200, 3)
-    assert int(state.groups.max()) + 1 == 4
+    assert int(state.clusters.max()) + 1 == 4
     assert agreement(clients, truth) > 0.99
 
 
-def test_moments_cross_once_and_then_small_clusters():
+def test_moments_cross_once_and_then_micro_clusters():
     clients, _ = planted()
-    fed, state, _ = run(KinGraphMethod(small_clusters=10), clients)
-    assert fed.exchange == 5  # shapes, moments, differences, small clusters, groups
+    fed, state, _ = run(KinGraphMethod(micro_clusters=10), clients)
+    assert fed.exchange == 5  # shapes, moments, differences, small clusters, clusters
     assert len(state.counts) <= 60
     assert state.counts.min() >= 5
     assert state.counts.sum() == 720
-    moments, differences, clusters = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
-    assert fed.traffic.received < 6 * (moments + differences + clusters + 400)
+    moments, differences, local_clusters = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
+    assert fed.traffic.received < 6 * (moments + differences + local_clusters + 400)
 
 
-def test_a_site_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
+def test_a_client_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
     clients, truth = planted()
     method = KinGraphMethod()
     _, state, records = run(method, clients, failures=[(3, 2), (4, 2)])
@@ -122,7 +122,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
 
     def found(**options: Any) -> tuple[float, int, list[torch.Tensor]]:
         fed, _, _ = run(KinGraphMethod(n_clusters=10, **options), clients)
-        return agreement(clients, truth), fed.traffic.sent, [client.state["groups"] for client in clients]
+        return agreement(clients, truth), fed.traffic.sent, [client.state["clusters"] for client in clients]
 
     told, own = found(), found(tell_nodes=False)
     assert told[0] > own[0] + 0.02
@@ -134,14 +134,14 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
 
 def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
     centroids = torch.tensor([[0.0, 0.0], [3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0], [1.0, 9.0]])
-    result = {"n_groups": 2, "centroids": centroids, "groups": torch.tensor([0, 1, 1, 1, 1, 0])}
+    result = {"n_clusters": 2, "centroids": centroids, "clusters": torch.tensor([0, 1, 1, 1, 1, 0])}
     points = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.4, 1.2], [1.0, 9.0]])
     assert voted(result, points).tolist() == [0, 0, 1, 0]
-    assert voted({**result, "centroids": centroids[:1], "groups": torch.tensor([1])}, points).tolist() == [1] * 4
+    assert voted({**result, "centroids": centroids[:1], "clusters": torch.tensor([1])}, points).tolist() == [1] * 4
     assert voted(result, points[:0]).shape == (0,)
 
 
-def test_a_site_with_too_few_samples_sends_nothing_and_gets_groups():
+def test_a_client_with_too_few_samples_sends_nothing_and_gets_clusters():
     clients, truth = planted()
     clients.append(Client(6, CENTRES[:4] + 0.1))
     _, state, _ = run(KinGraphMethod(), clients)
@@ -160,12 +160,12 @@ def test_nobody_there_is_no_end_and_nobody_ever_is_one():
     assert [len(record.answered) for record in records] == [6, 0, 6, 6]
     assert state.whitened
     assert agreement(clients, truth) > 0.98
-    with pytest.raises(FedkinError, match="No site with enough samples answered"):
+    with pytest.raises(FedkinError, match="No client with enough samples answered"):
         run(KinGraphMethod(), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(6)])
 
 
 @pytest.mark.parametrize("exchange", [2, 3, 4])
-def test_the_one_large_site_is_waited_for_though_small_ones_have_answered(exchange: int):
+def test_the_one_large_client_is_waited_for_though_small_ones_have_answered(exchange: int):
     clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(3, 20))]
     _, state, records = run(KinGraphMethod(), clients, failures=[(exchange, 0)])
     assert [0 in record.missing for record in records] == [at == exchange for at in range(2, 6)]
@@ -173,14 +173,14 @@ def test_the_one_large_site_is_waited_for_though_small_ones_have_answered(exchan
     assert state.counts.sum() == 720
 
 
-def test_no_more_than_a_few_times_and_never_for_a_site_that_has_no_say():
+def test_no_more_than_a_few_times_and_never_for_a_client_that_has_no_say():
     clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(30, 20))]
     _, state, records = run(KinGraphMethod(), clients, failures=[(exchange, 0) for exchange in range(3, 99)])
-    assert len(records) == 8  # components, six of differences, groups
+    assert len(records) == 8  # components, six of differences, clusters
     small = [Client(i, one.x[:50]) for i, one in enumerate(planted()[0])]
     _, state, records = run(KinGraphMethod(), small, failures=[(3, 0)])
     assert len(records) == 3
-    assert len(state.groups)
+    assert len(state.clusters)
 
 
 def test_wide_features_are_projected_at_random_first(monkeypatch: pytest.MonkeyPatch):
@@ -208,20 +208,20 @@ def test_images_are_compared_by_gradients_and_tables_by_standardised_columns():
     assert agreement(clients, truth) > 0.98
 
 
-def test_a_floor_that_no_site_reaches_is_refused_before_anything_begins():
+def test_a_floor_that_no_client_reaches_is_refused_before_anything_begins():
     fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
-    with pytest.raises(FedkinError, match=r"method\.least_members is 13, and no site has more than 12 samples"):
+    with pytest.raises(FedkinError, match=r"method\.least_members is 13, and no client has more than 12 samples"):
         KinGraphMethod(least_members=13).init(fed)
 
 
-def test_one_group_among_few_small_clusters_is_warned_of():
+def test_one_cluster_among_few_micro_clusters_is_warned_of():
     rng = torch.Generator().manual_seed(0)
     few, many = ([Client(i, torch.randn(n, 20, generator=rng)) for i in range(2)] for n in (40, 800))
     _, _, records = run(KinGraphMethod(), few)
-    assert records[-1].values["groups"] == 1
+    assert records[-1].values["clusters"] == 1
     nodes = records[-1].values["nodes"]
-    assert records[-1].values["warning"].startswith(f"One group was found among {nodes} small clusters, too few")
+    assert records[-1].values["warning"].startswith(f"One cluster was found among {nodes} small clusters, too few")
     for method, clients in ((KinGraphMethod(n_clusters=1), few), (KinGraphMethod(), many)):
         _, _, records = run(method, clients)
-        assert records[-1].values["groups"] == 1
+        assert records[-1].values["clusters"] == 1
         assert "warning" not in records[-1].values

@@ -26,7 +26,7 @@ def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, le
         torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
 
 
-def test_small_clusters_are_pure_where_points_are_apart():
+def test_micro_clusters_are_pure_where_points_are_apart():
     truth = torch.arange(200) % 4
     x = 20 * torch.eye(4)[truth] + torch.randn(200, 4, generator=generator())
     found = summarised(x, 40, 5, generator(3))
@@ -48,7 +48,7 @@ def test_only_some_of_many_points_are_fitted_and_all_are_assigned():
     assert found.counts.sum() == 5000
 
 
-def test_too_many_small_clusters_become_fewer_by_weight():
+def test_too_many_micro_clusters_become_fewer_by_weight():
     x, counts = points(), torch.arange(1, 401)
     found = condensed(x, counts, 50, generator())
     assert 25 < len(found.counts) <= 50

@@ -128,7 +128,7 @@ def test_the_noise_is_that_of_the_budget():
     assert torch.tensor([one["count"] for one in drawn]).std() == pytest.approx(5.0, rel=0.15)
 
 
-def test_a_site_keeps_within_its_budget_whoever_asks():
+def test_a_client_keeps_within_its_budget_whoever_asks():
     client, budget = Client(0, samples()), PrivacyBudget(1.0, 1e-5)
     centres = torch.randn(7, 4, 3, generator=torch.Generator().manual_seed(1))
     ask = {"space": POINTS, "radius": 1.0, "deviation": budget.round_deviation, "budget": budget.mu}
@@ -143,7 +143,7 @@ def test_a_budget_that_is_none_lets_nothing_out(budget: float):
     assert not moments(samples(), deviation=5.0, budget=budget)
 
 
-def test_a_site_has_the_last_word_on_what_a_run_may_spend():
+def test_a_client_has_the_last_word_on_what_a_run_may_spend():
     budget, asked = PrivacyBudget(1.0, 1e-5), []
 
     def reserve(mu: float) -> bool:
@@ -190,7 +190,7 @@ def run(method: KinGraphMethod, clients: list[Client], **options: Any) -> tuple[
     return fed, state
 
 
-def test_sites_that_have_spent_their_budgets_say_so():
+def test_clients_that_have_spent_their_budgets_say_so():
     clients, _ = blobs()
     for client in clients:
         client.state[SPENT] = torch.tensor([100.0], dtype=torch.float64)
@@ -200,10 +200,10 @@ def test_sites_that_have_spent_their_budgets_say_so():
 
 
 @pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
-def test_groups_are_found_through_the_noise(options: dict[str, Any]):
+def test_clusters_are_found_through_the_noise(options: dict[str, Any]):
     clients, truth = blobs()
     fed, state = run(KinGraphMethod(n_clusters=3, epsilon=4.0), clients, **options)
-    found = torch.cat([client.state["groups"] for client in clients])
+    found = torch.cat([client.state["clusters"] for client in clients])
     assert adjusted_rand_score(torch.cat(truth), found) > 0.95
     assert fed.exchange == 7
     assert state.samples != 12000
@@ -216,7 +216,7 @@ def test_the_noise_is_not_blamed_if_nobody_answered():
     clients, truth = blobs()
     lost = [(exchange, i) for exchange in range(3, 7) for i in range(3)]
     _, _ = run(KinGraphMethod(n_clusters=3, epsilon=4.0), clients, failures=lost)
-    assert adjusted_rand_score(torch.cat(truth), torch.cat([client.state["groups"] for client in clients])) > 0.95
+    assert adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients])) > 0.95
     with pytest.raises(FedkinError, match=r"answered kin-graph in step 20 and before \(lost on"):
         run(
             KinGraphMethod(epsilon=4.0),
@@ -225,7 +225,7 @@ def test_the_noise_is_not_blamed_if_nobody_answered():
         )
 
 
-def test_only_shapes_and_noisy_sums_leave_a_site(monkeypatch: pytest.MonkeyPatch):
+def test_only_shapes_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPatch):
     clients, _ = blobs()
     replies: list[tuple[str, Payload]] = []
     deliver = LocalFederation.deliver
@@ -241,7 +241,7 @@ def test_only_shapes_and_noisy_sums_leave_a_site(monkeypatch: pytest.MonkeyPatch
         "send_shape": {"shape"},
         "send_noisy_moments": {"count", "total", "second"},
         "send_noisy_sums": {"counts", "sums"},
-        "take_groups": set(),
+        "take_clusters": set(),
     }
     assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
 

@@ -58,23 +58,23 @@ def test_little_evidence_changes_little_and_none_nothing():
 
 
 @pytest.mark.parametrize(("power", "least", "most"), [(0.0, -0.1, 0.6), (1.0, 0.9, 1.0)])
-def test_columns_of_noise_hide_no_groups(power: float, least: float, most: float):
+def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: float):
     rng = generator()
     truth = torch.arange(900) % 4
-    groups = 6 * torch.eye(4)[truth] + torch.randn(900, 4, generator=rng)
-    x = torch.cat([groups, 4 * torch.randn(900, 12, generator=rng)], dim=1)
+    clusters = 6 * torch.eye(4)[truth] + torch.randn(900, 4, generator=rng)
+    x = torch.cat([clusters, 4 * torch.randn(900, 12, generator=rng)], dim=1)
     clients = [Client(i, x[i::3]) for i in range(3)]
     method = KinGraphMethod(n_clusters=4, standardise=False, local_whitening=power)
     fed = LocalFederation(clients, 0)
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
-    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["groups"] for c in clients]))
+    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
     assert least <= found <= most
 
 
 @pytest.mark.parametrize(("samples", "least", "whitened"), [(1, 1, False), (63, 5, False), (64, 5, True)])
-def test_sites_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
+def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
     x = torch.randn(12 * samples, 3, generator=generator())
     clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
     method, fed = KinGraphMethod(least_members=least), LocalFederation(clients, 0)

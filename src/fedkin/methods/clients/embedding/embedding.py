@@ -1,7 +1,7 @@
-"""One-shot grouping by private embeddings (Prigent et al. 2024): what clients see, in a few bits per class.
+"""One-shot clustering by private embeddings (Prigent et al. 2024): what clients see, in a few bits per class.
 
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
-probability. The server groups these messages before any model of a group is trained.
+probability. The server clusters these messages before any model of a cluster is trained.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, round_record
 from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_group
-from fedkin.methods.clients.one_shot.tree_cuts import Grouping, Mode, group
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.nn.aggregation import Means
 from fedkin.nn.autoencoders import choose_autoencoder
 from fedkin.nn.descent import Descent
@@ -59,7 +59,7 @@ class EmbeddingState(OneShotState):
 
 @dataclass(frozen=True)
 class EmbeddingMethod(OneShotMethod):
-    """Groups clients by quantised, randomised mean codes of their classes; then federated averaging per group.
+    """Clusters clients by quantised, randomised mean codes of their classes; then federated averaging per cluster.
 
     Attributes
     ----------
@@ -78,12 +78,12 @@ class EmbeddingMethod(OneShotMethod):
         little tells little. By default it is what the authors' clients make for MNIST.
     form : {"classes", "prototypes"}
         Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
-        for which they do not, and which the server matches across clients. Without labels the run ends with the groups.
+        for which they do not, and which the server matches across clients. Without labels the run ends with the clusters.
     prototypes : int
         Clusters of each client's codes.
     normalise : {"segment", "vector"}
         Codes are mapped to [0, 1] class by class, as in the authors' code, or all together, as the paper reads; the
-        latter finds the groups less well.
+        latter finds the clusters less well.
     batch_statistics : bool
         Whether the encoder's batch norm uses the statistics of the samples at hand, as in the authors' code, which
         never leaves training mode.
@@ -93,8 +93,8 @@ class EmbeddingMethod(OneShotMethod):
         Budget of a client's whole message instead, from which P follows (`fedkin.privacy.accounting`).
     flips : list of float
         Probabilities that clients choose for themselves (section VII), client i the one at i modulo their number. It
-        stands for a setting at each site.
-    grouping : {"exact", "gap", "bayes"}
+        stands for a setting at each client.
+    clustering : {"exact", "gap", "bayes"}
         How the tree of messages is cut, see `fedkin.methods.clients.one_shot.tree_cuts`.
     """
 
@@ -112,7 +112,7 @@ class EmbeddingMethod(OneShotMethod):
     flip: Flip = 0.1
     epsilon: Positive | None = None
     flips: list[Flip] = field(default_factory=list)
-    grouping: Mode = "exact"
+    clustering: Mode = "exact"
 
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
 
@@ -121,7 +121,7 @@ class EmbeddingMethod(OneShotMethod):
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
 
     def init(self, fed: Federation) -> EmbeddingState:
-        """A classifier, if clients have labels; the encoder of the file, or a new one; nobody in a group yet."""
+        """A classifier, if clients have labels; the encoder of the file, or a new one; nobody in a cluster yet."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
         made = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
         encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
@@ -167,14 +167,14 @@ class EmbeddingMethod(OneShotMethod):
         template, messages = matched(messages, state.segments)
         return dataclasses.replace(state, template=template), messages
 
-    def grouped(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Algorithm 2, or another way to cut the same tree."""
         bits = messages.shape[1]
         chances = self._flips(bits)
         same = chances[0] if len(chances) == 1 else None
-        found = group(messages, self.grouping, self.smallest(len(messages)), fed.rng("grouping"), flips=same)
+        found = cluster(messages, self.clustering, self.smallest(len(messages)), fed.rng("clustering"), flips=same)
         told = {
-            "mode": self.grouping,
+            "mode": self.clustering,
             "separable": found.separable,
             "cut": found.cut,
             "heights": found.heights,
@@ -194,10 +194,10 @@ class EmbeddingMethod(OneShotMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Group of a client that was not there, by one message as private as those of the others (section V)."""
+        """Cluster of a client that was not there, by one message as private as those of the others (section V)."""
         message, _ = message_of(newcomer, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
-        return nearest_group(result["centroids"], bits)
+        return nearest_cluster(result["centroids"], bits)
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What sites do for the one-shot grouping by embeddings: train the encoder, and describe their data in a few bits."""
+"""What clients do for the one-shot clustering by embeddings: train the encoder, and describe their data in a few bits."""
 
 from __future__ import annotations
 

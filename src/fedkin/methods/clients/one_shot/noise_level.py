@@ -1,4 +1,4 @@
-"""How high a Ward tree would be if there were nothing to separate inside of groups."""
+"""How high a Ward tree would be if there were nothing to separate inside of clusters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FASTER = 0.03  # added to the power of growth, which itself grows with the numb
 
 
 def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
-    """Greatest height that the tree would have if columns were independent inside groups.
+    """Greatest height that the tree would have if columns were independent inside clusters.
 
-    It is the greatest height of Ward trees of the same points after every column was permuted inside of each group.
-    Clients of one group also differ in ways that are not independent between columns; that part of their variance, all
+    It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
+    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance, all
     but what flips cause, counts 1.8 times.
 
     For more than 500 clients the trees are of so many, and the level is extrapolated by the power of the number of
@@ -29,9 +29,9 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
     ----------
     x : (n, d)
     labels : int64 (n,)
-        0..k-1, the groups found so far.
+        0..k-1, the clusters found so far.
     finer : int64 (n,)
-        The same after the next split, inside of whose groups the clients' own variance is taken: were it taken before,
+        The same after the next split, inside of whose clusters the clients' own variance is taken: were it taken before,
         what the split may explain would count against it.
     flips : float or None
         Probability of a flip. Without it, or for other numbers than bits, all variance is taken to be the clients' own.
@@ -53,7 +53,7 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
 
 
 def _own_share(inside: Any, labels: Integers, flips: float | None) -> float:
-    """Share of the variance inside groups, in [0, 1], that flips do not account for."""
+    """Share of the variance inside clusters, in [0, 1], that flips do not account for."""
     if flips is None:
         return 1.0
     total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])

@@ -1,9 +1,9 @@
-"""Grouping clients once, before training, by one small message from each.
+"""Clustering clients once, before training, by one small message from each.
 
 What the embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have in common: everybody sends a
-message, the server groups messages, every group trains a model of its own. A client that comes later sends a message
+message, the server clusters messages, every cluster trains a model of its own. A client that comes later sends a message
 and belongs where its message is nearest (section V). With `refresh`, clients send another message from time to time
-and go over to another group if their data have changed (section VII, where it is left to future work).
+and go over to another cluster if their data have changed (section VII, where it is left to future work).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, positions, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.one_shot.tree_cuts import Grouping, group
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 
@@ -42,7 +42,7 @@ class OneShotState(ClientMethodState):
     rounds : int
         Rounds of training done.
     attempts : int
-        Steps in which too few clients sent a message to form groups.
+        Steps in which too few clients sent a message to form clusters.
     """
 
     messages: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -52,17 +52,17 @@ class OneShotState(ClientMethodState):
 
 @dataclass(frozen=True)
 class OneShotMethod(FedAvgMethod):
-    """A method that groups clients by one message each, and then averages within groups.
+    """A method that clusters clients by one message each, and then averages within clusters.
 
     Attributes
     ----------
     min_size : int or None
-        Clients that a group needs; by default a tenth of them, and at least two.
+        Clients that a cluster needs; by default a tenth of them, and at least two.
     refresh : int
-        Every so many rounds of training all clients send a new message; 0 for never. Who is nearest to another group
-        goes there, and strangers to all groups found a new one if at least `min_size` of them are alike.
+        Every so many rounds of training all clients send a new message; 0 for never. Who is nearest to another cluster
+        goes there, and strangers to all clusters found a new one if at least `min_size` of them are alike.
     shared_layers : int
-        So many leading parameter tensors are averaged over all groups. The authors' code does so with both convolutions
+        So many leading parameter tensors are averaged over all clusters. The authors' code does so with both convolutions
         of LeNet-5, four tensors, without a word in the paper.
     """
 
@@ -77,15 +77,15 @@ class OneShotMethod(FedAvgMethod):
         """One exchange: the messages ``(d,)`` of those clients that answered."""
 
     @abstractmethod
-    def grouped(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Grouping, dict[str, Any]]:
-        """Groups of messages ``(m, d)``, and plain values that tell about it."""
+    def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+        """Clusters of messages ``(m, d)``, and plain values that tell about it."""
 
     def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
         """The first messages ``(m, d)`` made comparable, and the state that remembers how; as they are, by default."""
         return state, messages
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Group the clients, if that is still to be done; else a round of training, after new messages if any."""
+        """Cluster the clients, if that is still to be done; else a round of training, after new messages if any."""
         if not state.messages.numel():
             return self._form(fed, state)
         missing: dict[int, str] = {}
@@ -100,21 +100,21 @@ class OneShotMethod(FedAvgMethod):
         return after, dataclasses.replace(record, answered=answered, missing=missing)
 
     def means(self, state: ClientMethodState) -> Means:
-        """Means of a round's updates, in which groups have their first layers in common if they are to."""
-        groups, size = state.models.shape
-        return Means(groups, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+        """Means of a round's updates, in which clusters have their first layers in common if they are to."""
+        clusters, size = state.models.shape
+        return Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:
-        """Clients whose messages it takes to form groups."""
+        """Clients whose messages it takes to form clusters."""
         return 1
 
     def smallest(self, clients: int) -> int:
-        """Clients that a group needs, of so many."""
+        """Clients that a cluster needs, of so many."""
         return self.min_size if self.min_size is not None else max(_SMALLEST, round(_SMALLEST_SHARE * clients))
 
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Have everybody send a message, and group them; again in the next step if too few answered."""
+        """Have everybody send a message, and cluster them; again in the next step if too few answered."""
         replies = self.messages(fed, state, fed.present)
         missing = dict(fed.missing)
         if len(replies) < self.needed:
@@ -124,12 +124,12 @@ class OneShotMethod(FedAvgMethod):
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
         messages = sent.new_zeros(len(fed.ids), sent.shape[1])
         messages[rows] = sent
-        found, told = self.grouped(fed, state, sent)
+        found, told = self.clustered(fed, state, sent)
         labels = torch.full((len(fed.ids),), UNKNOWN)
         labels[rows] = found.labels
         models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
-        record = round_record(fed, {}, labels, phase="embedding", grouping=told)
+        record = round_record(fed, {}, labels, phase="embedding", clustering=told)
         return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -138,7 +138,7 @@ class OneShotMethod(FedAvgMethod):
         if attempts == _ATTEMPTS or not fed.missing:
             reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
             raise FedkinError(
-                f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its groups, but had "
+                f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its clusters, but had "
                 f"fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
             )
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
@@ -164,7 +164,7 @@ class OneShotMethod(FedAvgMethod):
         return dataclasses.replace(state, labels=labels, messages=messages, models=models), told
 
     def _placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Labels after messages `new` of the clients at `rows`; and, for each group founded, whose model it takes."""
+        """Labels after messages `new` of the clients at `rows`; and, for each cluster founded, whose model it takes."""
         centroids, reach = circles(state.messages, state.labels, len(state.models))
         # Not by products: those of an infinite centroid are undefined.
         distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
@@ -173,7 +173,7 @@ class OneShotMethod(FedAvgMethod):
         far |= self._apart(fed, state, rows, new, nearest)
         labels = state.labels.clone()
         known = labels[rows] != UNKNOWN
-        # A stranger to all groups keeps the one it has; one that has none takes the nearest.
+        # A stranger to all clusters keeps the one it has; one that has none takes the nearest.
         labels[rows] = torch.where(far & known, labels[rows], nearest)
         parents: list[int] = []
         if int(far.sum()) >= self.smallest(len(fed.present)):
@@ -182,17 +182,17 @@ class OneShotMethod(FedAvgMethod):
                 parents.append(int(labels[members].mode().values))
                 labels[members] = len(state.models) + len(parents) - 1
                 centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
-        if parents:  # some that took the nearest group, or kept theirs, are nearer to a new one
+        if parents:  # some that took the nearest cluster, or kept theirs, are nearer to a new one
             distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
             nearest = distances.argmin(1)
             labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
         return labels, parents
 
     def _apart(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
-        """Whose message changed, or is the first, and sets it apart from the group it is nearest to: bool ``(m,)``.
+        """Whose message changed, or is the first, and sets it apart from the cluster it is nearest to: bool ``(m,)``.
 
-        Flipped bits hide from one client what several together show: those that would stand in a group of their own,
-        were the group divided anew, are strangers to it.
+        Flipped bits hide from one client what several together show: those that would stand in a cluster of their own,
+        were the cluster divided anew, are strangers to it.
         """
         smallest = self.smallest(len(fed.present))
         messages = state.messages.clone()
@@ -204,16 +204,16 @@ class OneShotMethod(FedAvgMethod):
             members = (labels == k).nonzero()[:, 0]
             if int(changed[members].sum()) < smallest:
                 continue
-            parts = group(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
+            parts = cluster(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
             shares = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
             stays = int(shares.argmin())  # where most are who were there before
             apart[members[(parts != stays) & (shares[parts] > 0.5)]] = True
         return apart[rows]
 
     def _companies(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
-        """Which of the strangers are alike enough, and many enough, to found a group."""
+        """Which of the strangers are alike enough, and many enough, to found a cluster."""
         smallest = self.smallest(len(fed.present))
-        found = group(strangers, "gap", smallest, fed.rng("strangers", state.steps))
+        found = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps))
         centroids, _ = circles(strangers, found.labels, int(found.labels.max()) + 1)
         companies = []
         for k, centroid in enumerate(centroids):
@@ -224,49 +224,49 @@ class OneShotMethod(FedAvgMethod):
         return companies
 
     def result(self, state: Any) -> dict[str, Any]:
-        """As of all methods, with the groups' centroids ``(K, d)``."""
+        """As of all methods, with the clusters' centroids ``(K, d)``."""
         centroids, _ = circles(state.messages, state.labels, len(state.models))
         return super().result(state) | {"centroids": centroids.float()}
 
 
-def circles(messages: Tensor, labels: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Where groups are and how far they reach.
+def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
+    """Where clusters are and how far they reach.
 
     Parameters
     ----------
     messages : Tensor, (n, d)
     labels : Tensor, (n,) int64
         -1 for clients that belong nowhere.
-    groups : int
+    clusters : int
         K.
 
     Returns
     -------
     centroids : Tensor, (K, d) float64
-        Infinite for a group without members: nobody is near it.
+        Infinite for a cluster without members: nobody is near it.
     reach : Tensor, (K,) float64
         Mean distance of a member from the centroid of the others, and four standard deviations more, which are pooled
-        over all groups because a small one tells little of its spread. Further away is a stranger.
+        over all clusters because a small one tells little of its spread. Further away is a stranger.
     """
-    centroids = torch.full((groups, messages.shape[1]), torch.inf, dtype=torch.float64)
+    centroids = torch.full((clusters, messages.shape[1]), torch.inf, dtype=torch.float64)
     distances: dict[int, Tensor] = {}
-    for k in range(groups):
+    for k in range(clusters):
         members = messages[labels == k].double()
         if len(members):
             centroids[k] = members.mean(0)
         if len(members) > 1:
             distances[k] = (members - centroids[k]).norm(dim=1) * (len(members) / (len(members) - 1))
     if not distances:
-        return centroids, torch.full((groups,), torch.inf, dtype=torch.float64)
+        return centroids, torch.full((clusters,), torch.inf, dtype=torch.float64)
     around = torch.cat([own - own.mean() for own in distances.values()])
     spread = around.square().mean().sqrt()
     overall = torch.cat(list(distances.values())).mean()
-    means = torch.stack([distances[k].mean() if k in distances else overall for k in range(groups)])
+    means = torch.stack([distances[k].mean() if k in distances else overall for k in range(clusters)])
     return centroids, means + _FAR * spread
 
 
-def nearest_group(centroids: Tensor, message: Tensor) -> int:
-    """The group whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
+def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
+    """The cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
     return int((centroids.double() - message.double()).norm(dim=1).argmin())
 
 

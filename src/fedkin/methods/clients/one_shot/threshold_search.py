@@ -21,7 +21,7 @@ PENALTY = -500.0
 def admissible(tree: Tree, min_size: int) -> Floats:
     """Minus the Calinski-Harabasz index of every cut.
 
-    NaN where there are 2 groups or fewer, one is too small, or no threshold is between two merges of equal height.
+    NaN where there are 2 clusters or fewer, one is too small, or no threshold is between two merges of equal height.
     """
     score = -tree.calinski_harabasz()
     score[1:-1][tree.heights[1:] == tree.heights[:-1]] = np.nan

@@ -1,20 +1,20 @@
-"""Groups of clients by their embeddings, read off one Ward tree (Prigent et al., section IV and algorithm 2).
+"""Clusters of clients by their embeddings, read off one Ward tree (Prigent et al., section IV and algorithm 2).
 
 Three ways to cut the tree:
 
 * ``bayes``: the authors' search over thresholds, kept as it is so that their results can be repeated.
-* ``exact``: every cut is scored. By default each further group must explain more of the sum of squares than dividing a
-  group at random does; ``objective="paper"`` takes the true optimum of what ``bayes`` searches for.
+* ``exact``: every cut is scored. By default each further cluster must explain more of the sum of squares than dividing a
+  cluster at random does; ``objective="paper"`` takes the true optimum of what ``bayes`` searches for.
 * ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
 
-The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside groups.
-Groups are sought from one upwards until no further split rises above the level; where the first does not, there is
-nothing to separate, and one group is the answer.
+The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside clusters.
+Clusters are sought from one upwards until no further split rises above the level; where the first does not, there is
+nothing to separate, and one cluster is the answer.
 
-A group has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller group is not
-admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a group; what comes off it
-in smaller pieces joins the group with the nearest mean. So does, until nothing changes, every other client (k-means
-started from the groups): a tree cannot take a merge back, and with many flips some early ones are wrong.
+A cluster has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller cluster is not
+admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off it
+in smaller pieces joins the cluster with the nearest mean. So does, until nothing changes, every other client (k-means
+started from the clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _REFINEMENTS = 50
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """Groups of clients, and what they were read off.
+class Clustering:
+    """Clusters of clients, and what they were read off.
 
     Attributes
     ----------
@@ -56,14 +56,14 @@ class Grouping:
     separable : bool
         False where there is nothing to separate; all labels are 0 then, and that is the answer.
     cut : float or None
-        Height at which the tree was cut, in the units of Euclidean distance times the square root of group sizes
+        Height at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes
         (SciPy's convention); ``None`` where it was not.
     heights : list of float
         The greatest merge heights, greatest first, at most 40.
     noise : float or None
-        The noise level at the last number of groups looked at; ``None`` for the paper's objective.
+        The noise level at the last number of clusters looked at; ``None`` for the paper's objective.
     candidates : list of dict
-        Cuts that were compared, at most 40: ``groups``, ``height`` (at or above which groups are apart) and ``score``
+        Cuts that were compared, at most 40: ``clusters``, ``height`` (at or above which clusters are apart) and ``score``
         (what was maximised; ``None`` where a cut is not admissible).
     """
 
@@ -75,7 +75,7 @@ class Grouping:
     candidates: list[dict[str, Any]] = field(default_factory=list)
 
 
-def group(
+def cluster(
     points: Tensor,
     mode: Mode,
     min_size: int,
@@ -86,8 +86,8 @@ def group(
     bounds: tuple[float, float] = (1.0, 100.0),
     limit: int = 10_000,
     sample: int = 5_000,
-) -> Grouping:
-    """Group clients by their embeddings.
+) -> Clustering:
+    """Cluster clients by their embeddings.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def group(
     mode : {"bayes", "exact", "gap"}
         See the module.
     min_size : int
-        Least clients of a group, at least 1; where n is below twice of it, the answer is one group.
+        Least clients of a cluster, at least 1; where n is below twice of it, the answer is one cluster.
     rng : torch.Generator
         For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
     objective : {"noise", "paper"}
@@ -109,7 +109,7 @@ def group(
     limit, sample : int
         A tree takes memory that grows with the square of the number of points, 0.8 GB for 10,000. Beyond `limit` points
         the tree is one of a `sample` of them, drawn at random, with `min_size` in proportion but at least 2; all others
-        join the group with the nearest mean, and k-means over everyone follows.
+        join the cluster with the nearest mean, and k-means over everyone follows.
 
     Raises
     ------
@@ -120,10 +120,10 @@ def group(
     if len(points) <= limit:
         return _by_tree(points, mode, min_size, rng, objective, flips, bounds)
 
-    def grouped(some: Tensor, least: int) -> Grouping:
+    def clustered(some: Tensor, least: int) -> Clustering:
         return _by_tree(some, mode, least, rng, objective, flips, bounds)
 
-    return _by_sample(points, sample, min_size, rng, grouped)
+    return _by_sample(points, sample, min_size, rng, clustered)
 
 
 def _by_tree(
@@ -134,14 +134,14 @@ def _by_tree(
     objective: Objective,
     flips: float | None,
     bounds: tuple[float, float],
-) -> Grouping:
-    """Groups read off one tree of all points."""
+) -> Clustering:
+    """Clusters read off one tree of all points."""
     bits = bool(((points == 0) | (points == 1)).all())
     x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
     if not bits:
         x = x - x.mean(0)  # distances by products lose digits far from the origin
     if len(x) < max(2, 2 * min_size):
-        return Grouping(torch.zeros(len(x), dtype=torch.int64), False, None, [])
+        return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
     tree = grown(x)
     if mode == "bayes":
         return _searched(tree, min_size, *bounds)
@@ -155,11 +155,11 @@ def _by_sample(
     sample: int,
     min_size: int,
     rng: torch.Generator,
-    grouped: Callable[[Tensor, int], Grouping],
-) -> Grouping:
-    """Groups of a sample of the points, which all others join."""
+    clustered: Callable[[Tensor, int], Clustering],
+) -> Clustering:
+    """Clusters of a sample of the points, which all others join."""
     rows = torch.randperm(len(points), generator=rng)[:sample]
-    found = grouped(points[rows], max(2, min_size * sample // len(points)))
+    found = clustered(points[rows], max(2, min_size * sample // len(points)))
     if not found.separable:
         return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
     x = points.detach().cpu().numpy().astype(np.float32)
@@ -172,22 +172,22 @@ def _by_sample(
 # the paper's objective
 
 
-def _finest(tree: Tree, min_size: int) -> Grouping:
+def _finest(tree: Tree, min_size: int) -> Clustering:
     """The admissible cut with the least Calinski-Harabasz index."""
     score = admissible(tree, min_size)
     shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_TOLD]
     if np.isnan(score).all():
-        return _one_group(tree, candidates=shown)
+        return _one_cluster(tree, candidates=shown)
     done = int(np.nanargmax(score))
     upper = tree.heights[done]
     lower = tree.heights[done - 1] if done else 0.0
-    return _grouping(tree, tree.labels(done), float((upper + lower) / 2), candidates=shown)
+    return _clustering(tree, tree.labels(done), float((upper + lower) / 2), candidates=shown)
 
 
-def _searched(tree: Tree, min_size: int, low: float, high: float) -> Grouping:
+def _searched(tree: Tree, min_size: int, low: float, high: float) -> Clustering:
     """Algorithm 2 as in the authors' code.
 
-    The best admissible cut that was tried is taken; where none was, there is one group. The authors' code takes the
+    The best admissible cut that was tried is taken; where none was, there is one cluster. The authors' code takes the
     first threshold then, whatever it gives. So it does where the index of all admissible cuts is above 500, as with
     many clients and few flips: the penalty for cuts that are not admissible is better then.
     """
@@ -204,15 +204,17 @@ def _searched(tree: Tree, min_size: int, low: float, high: float) -> Grouping:
     shown = [_candidate(tree, done_at(threshold), score[done_at(threshold)], threshold) for threshold in tried]
     scores = [score[done_at(threshold)] for threshold in tried]
     if np.isnan(scores).all():
-        return _one_group(tree, candidates=shown)
+        return _one_cluster(tree, candidates=shown)
     best = tried[int(np.nanargmax(scores))]
-    return _grouping(tree, tree.labels(done_at(best)), best, candidates=shown)
+    return _clustering(tree, tree.labels(done_at(best)), best, candidates=shown)
 
 
 # above the noise
 
 
-def _above_noise(x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator) -> Grouping:
+def _above_noise(
+    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator
+) -> Clustering:
     splits = tree.splits(min_size)
     heights = tree.heights[splits]
     draws = np.random.default_rng(draw_seed(rng))
@@ -235,14 +237,14 @@ def _above_noise(x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | N
         score = _gaps(heights, level)
         count = 1 + int(np.flatnonzero(score[:count] >= _LARGE_GAP * score[:count].max())[-1])
     told: list[dict[str, Any]] = [
-        {"groups": at + 2, "height": float(height), "score": float(score[at])}
+        {"clusters": at + 2, "height": float(height), "score": float(score[at])}
         for at, height in enumerate(heights[:_TOLD])
     ]
     if not count:
-        return _one_group(tree, level, told)
+        return _one_cluster(tree, level, told)
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _grouping(tree, divided(count), (upper + lower) / 2, level, told)
+    return _clustering(tree, divided(count), (upper + lower) / 2, level, told)
 
 
 def _gaps(heights: Floats, level: float) -> Floats:
@@ -251,21 +253,21 @@ def _gaps(heights: Floats, level: float) -> Floats:
     return np.asarray(np.log(floored[:-1] / floored[1:]))
 
 
-# groups
+# clusters
 
 
 def _means(x: Any, labels: Integers) -> Floats:
-    groups = int(labels.max()) + 1
-    return np.stack([x[labels == number].mean(0, dtype=np.float64) for number in range(groups)])
+    clusters = int(labels.max()) + 1
+    return np.stack([x[labels == number].mean(0, dtype=np.float64) for number in range(clusters)])
 
 
 def _nearest(x: Any, means: Floats) -> Integers:
-    """Group with the nearest mean, of equally near ones the first."""
+    """Cluster with the nearest mean, of equally near ones the first."""
     return np.asarray(((means**2).sum(1) - 2 * (x @ means.T)).argmin(1), dtype=np.int64)
 
 
 def _joined(x: Any, labels: Integers) -> Integers:
-    """`labels` as 0..k-1, with clients of no group (-1) put to the nearest mean."""
+    """`labels` as 0..k-1, with clients of no cluster (-1) put to the nearest mean."""
     known = labels >= 0
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = np.unique(labels[known], return_inverse=True)[1]
@@ -275,7 +277,7 @@ def _joined(x: Any, labels: Integers) -> Integers:
 
 
 def _refined(x: Any, labels: Integers, min_size: int) -> Integers:
-    """k-means from `labels`, as long as no group falls below `min_size`."""
+    """k-means from `labels`, as long as no cluster falls below `min_size`."""
     for _ in range(_REFINEMENTS):
         moved = _nearest(x, _means(x, labels))
         if (moved == labels).all() or np.bincount(moved, minlength=int(labels.max()) + 1).min() < max(1, min_size):
@@ -284,16 +286,16 @@ def _refined(x: Any, labels: Integers, min_size: int) -> Integers:
     return labels
 
 
-def _grouping(
+def _clustering(
     tree: Tree, labels: Integers, cut: float, noise: float | None = None, candidates: list[dict[str, Any]] | None = None
-) -> Grouping:
+) -> Clustering:
     numbers = torch.tensor(renumbered(labels.tolist()), dtype=torch.int64)
-    return Grouping(numbers, True, cut, _greatest(tree), noise, candidates or [])
+    return Clustering(numbers, True, cut, _greatest(tree), noise, candidates or [])
 
 
-def _one_group(tree: Tree, noise: float | None = None, candidates: list[dict[str, Any]] | None = None) -> Grouping:
+def _one_cluster(tree: Tree, noise: float | None = None, candidates: list[dict[str, Any]] | None = None) -> Clustering:
     labels = torch.zeros(tree.leaves, dtype=torch.int64)
-    return Grouping(labels, False, None, _greatest(tree), noise, candidates or [])
+    return Clustering(labels, False, None, _greatest(tree), noise, candidates or [])
 
 
 def _greatest(tree: Tree) -> list[float]:
@@ -302,7 +304,7 @@ def _greatest(tree: Tree) -> list[float]:
 
 def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
     at = height if height is not None else float(tree.heights[done]) if done < len(tree.heights) else None
-    return {"groups": tree.leaves - done, "height": at, "score": None if np.isnan(score) else float(score)}
+    return {"clusters": tree.leaves - done, "height": at, "score": None if np.isnan(score) else float(score)}
 
 
 def _check(
@@ -318,11 +320,11 @@ def _check(
     if points.ndim != 2 or 0 in points.shape:
         raise FedkinError(f"points has shape {tuple(points.shape)}; allowed: (clients, numbers), both at least 1.")
     if not bool(torch.isfinite(points).all()):
-        raise FedkinError("points holds a number that is not finite; all embeddings that are grouped must be finite.")
+        raise FedkinError("points holds a number that is not finite; all embeddings that are clustered must be finite.")
     if mode not in MODES:
-        raise FedkinError(f"mode of the grouping is '{mode}'; allowed: {', '.join(MODES)}.")
+        raise FedkinError(f"mode of the clustering is '{mode}'; allowed: {', '.join(MODES)}.")
     if objective not in ("noise", "paper"):
-        raise FedkinError(f"objective of the grouping is '{objective}'; allowed: noise, paper.")
+        raise FedkinError(f"objective of the clustering is '{objective}'; allowed: noise, paper.")
     if min_size < 1:
         raise FedkinError(f"min_size is {min_size}; allowed: 1 or more clients.")
     if flips is not None and not 0 <= flips <= 0.5:

@@ -1,16 +1,16 @@
 """CCFC: cluster-contrastive federated clustering (Liu, Yan and Zhang), and SCFC, what is left without its clusters.
 
-Sites train an encoder and a predictor together, by federated averaging. First they learn to tell one random view of a
+Clients train an encoder and a predictor together, by federated averaging. First they learn to tell one random view of a
 sample from another (SimSiam), which the paper does not mention and its code does; then to tell samples of a cluster
 from each other, clusters being those of the round before. Line and equation numbers are the paper's; where it is
 silent, what is done is what its authors' code does:
 
 * statistics and counters of batch norms are averaged along with the parameters;
-* what Adam remembers stays at a site as long as a phase lasts;
-* local centroids are of what a site's own, freshly trained network makes; groups are by the averaged one;
+* what Adam remembers stays at a client as long as a phase lasts;
+* local centroids are of what a client's own, freshly trained network makes; clusters are by the averaged one;
 * clusters are compared by cosine, and only within a batch.
 
-``form`` names the two losses in which paper and code differ, ``start`` the models that sites begin with.
+``form`` names the two losses in which paper and code differ, ``start`` the models that clients begin with.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Start = Literal["own", "common"]
 _TRAINING = tuple(field.name for field in dataclasses.fields(ContrastiveTraining))
 _EVERYONE = "all"
 _ATTEMPTS, _LAST_ATTEMPTS = 20, 5
-"""How often sites are asked for centroids, while there are none, and at the end of a run."""
+"""How often clients are asked for centroids, while there are none, and at the end of a run."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CCFCState(State):
     unit : bool
         Whether all values of the samples lie in [0, 1].
     models : dict of str to Tensor
-        The common model ``(size,)`` under "all"; of sites that stand alone each one's, under its id.
+        The common model ``(size,)`` under "all"; of clients that stand alone each one's, under its id.
     centroids : dict of str to Tensor
         float32 ``(k, latent)`` of length 1, under the same names; empty as long as there are none.
     """
@@ -70,13 +70,13 @@ class CCFCMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int
-        Groups to find, and clusters to look for at each site.
+        Clusters to find, and clusters to look for at each client.
     pretrain_rounds : int
         Rounds of learning by views (authors' code: 100; none in the paper).
     cluster_rounds : int
         Rounds of learning by clusters (authors' code: 30). With 0 this is SCFC.
     local_epochs : int
-        Passes over a site's data in a round.
+        Passes over a client's data in a round.
     batch_size : int
         2 or more.
     learning_rate : float
@@ -88,7 +88,7 @@ class CCFCMethod(SampleMethod):
         Whether eq. 1 leaves out the pair of a sample with itself, and eq. 4 weighs clusters alike; the authors' code
         does neither.
     start : {"own", "common"}
-        Whether each site begins with a random model of its own, as in the authors' code, or all with one, as in line 1.
+        Whether each client begins with a random model of its own, as in the authors' code, or all with one, as in line 1.
         The former was better where both were tried, perhaps because the mean of models of different descent has smaller
         weights, which the same steps change faster. Without rounds by views all begin with one.
     backbone : {"auto", "convolutions", "resnet18", "perceptron"}
@@ -98,14 +98,14 @@ class CCFCMethod(SampleMethod):
         Numbers in a representation: 256, for Fashion-MNIST 64 (section 4.1).
     projector_units, predictor_units : int
         Their hidden units.
-    normalization : {"batch", "group"}
+    normalization : {"batch", "cluster"}
         Of the backbone's layers; projector and predictor always normalise by batch.
     restarts : int
-        Sets of seeds that k-means tries, at sites and at the server.
+        Sets of seeds that k-means tries, at clients and at the server.
     standalone : bool
-        Every site alone, as a bound: nothing is averaged, and every site has groups of its own. A site's groups then
-        are no other's, so there are `n_clusters` of them for each; agreement with classes means something within a site
-        only. New samples take the group they are nearest to in any site's network. Models still travel to the
+        Every client alone, as a bound: nothing is averaged, and every client has clusters of its own. A client's clusters then
+        are no other's, so there are `n_clusters` of them for each; agreement with classes means something within a client
+        only. New samples take the cluster they are nearest to in any client's network. Models still travel to the
         server and back, so that traffic is no less.
     precision : {"float32", "bfloat16"}
         Of products in training. "bfloat16" is faster on some processors that have instructions for it.
@@ -162,19 +162,19 @@ class CCFCMethod(SampleMethod):
         return state, Record([i for i in found.answered if i not in missing], missing, values)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
-        """Networks and centroids, one of each unless every site is alone; groups are counted through all of them."""
+        """Networks and centroids, one of each unless every client is alone; clusters are counted through all of them."""
         names = sorted(state.centroids, key=lambda name: (len(name), name))
         return {
-            "n_groups": sum(len(state.centroids[name]) for name in names),
+            "n_clusters": sum(len(state.centroids[name]) for name in names),
             "network": state.network,
             "models": [state.models[name] for name in names],
             "centroids": [state.centroids[name] for name in names],
-            "sites": [] if names == [_EVERYONE] else names,
+            "clients": [] if names == [_EVERYONE] else names,
         }
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: the centroid with the largest cosine to what the network makes of it."""
+        """Cluster of samples ``(n, *shape)``: the centroid with the largest cosine to what the network makes of it."""
         return ccfc_tasks.nearest(result, x)
 
     @staticmethod
@@ -184,11 +184,11 @@ class CCFCMethod(SampleMethod):
         return torch.cat([network.latents(model, x) for model in result["models"]], dim=1)
 
     def ready(self, state: CCFCState) -> bool:
-        """Once there are centroids; of sites that stand alone, once these have groups of their own."""
+        """Once there are centroids; of clients that stand alone, once these have clusters of their own."""
         return state.finished if self.standalone else bool(state.centroids)
 
     def _trained(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> _Found:
-        """Have every site train for a round; in the second phase such only as have centroids."""
+        """Have every client train for a round; in the second phase such only as have centroids."""
         sites = [i for i in fed.present if task is ccfc_tasks.learn_views or self._name(i) in state.centroids]
         found, size = _Found(), Contrastive.of(state.network).size
         training = {name: getattr(self, name) for name in _TRAINING}
@@ -206,7 +206,7 @@ class CCFCMethod(SampleMethod):
         Raises
         ------
         FedkinError
-            If there are none at all, and no site has answered in 20 attempts.
+            If there are none at all, and no client has answered in 20 attempts.
         """
         last = state.steps >= self.pretrain_rounds + self.cluster_rounds
         for attempt in range(_ATTEMPTS):
@@ -226,7 +226,9 @@ class CCFCMethod(SampleMethod):
             centroids = state.centroids | self._joined(fed, state, found)
             state = dataclasses.replace(state, models=models, centroids=centroids)
         if not state.centroids:
-            raise FedkinError(f"No site has sent centroids in {_ATTEMPTS} attempts; there are no groups without them.")
+            raise FedkinError(
+                f"No client has sent centroids in {_ATTEMPTS} attempts; there are no clusters without them."
+            )
         return state
 
     def _joined(self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
@@ -244,7 +246,7 @@ class CCFCMethod(SampleMethod):
         return k_means(centroids.double(), self.n_clusters, rng, self.restarts).centres
 
     def _payloads(self, fed: Federation, state: CCFCState, sites: Sequence[int], **more: Any) -> dict[int, Payload]:
-        """Model and centroids for each of `sites`; where there is no model yet, the seed of what they begin with."""
+        """Model and centroids for each of `clients`; where there is no model yet, the seed of what they begin with."""
         common = {"network": state.network, "n_clusters": self.n_clusters, "restarts": self.restarts, **more}
 
         def payload(client: int) -> Payload:
@@ -259,20 +261,20 @@ class CCFCMethod(SampleMethod):
         return dict.fromkeys(sites, payload(sites[0])) if sites else {}
 
     def _begin_apart(self, state: CCFCState) -> bool:
-        """Whether sites without a model begin with one of their own; who comes later to others has the common one."""
+        """Whether clients without a model begin with one of their own; who comes later to others has the common one."""
         return self.start == "own" and state.steps < self.pretrain_rounds and (self.standalone or not state.models)
 
     def _seed(self, fed: Federation, state: CCFCState, client: int) -> int:
-        """Of the model that a site begins with. It is sent instead: models of many sites would not fit in memory."""
+        """Of the model that a client begins with. It is sent instead: models of many clients would not fit in memory."""
         return fed.rng("init", *([client] if self._begin_apart(state) else [])).initial_seed()
 
     def conclude(self, fed: Federation, state: CCFCState) -> None:
-        """Line 22: every site groups its samples, by its own network if it is alone."""
+        """Line 22: every client clusters its samples, by its own network if it is alone."""
         result = self.result(state)
         together: Payload = {"result": result, "first": 0}
         payloads, first = dict.fromkeys(fed.present, together), 0
-        if self.standalone:  # a site that was lost takes the groups of others, as new samples do
-            for site, model, own in zip(result["sites"], result["models"], result["centroids"], strict=True):
+        if self.standalone:  # a client that was lost takes the clusters of others, as new samples do
+            for site, model, own in zip(result["clients"], result["models"], result["centroids"], strict=True):
                 alone = {"network": state.network, "models": [model], "centroids": [own]}
                 payloads[int(site)] = {"result": alone, "first": first}
                 first += len(own)
@@ -303,7 +305,7 @@ class _Found:
         self._losses: list[tuple[float, int]] = []
 
     def add(self, client: int, name: str, reply: Payload) -> None:
-        """Take notice of a site's reply; models under one name are added up, weighted by samples (eq. 8)."""
+        """Take notice of a client's reply; models under one name are added up, weighted by samples (eq. 8)."""
         self.answered.append(client)
         samples = reply["samples"]
         if "centroids" in reply:
@@ -320,6 +322,6 @@ class _Found:
 
     @property
     def loss(self) -> float | None:
-        """Mean over the sites that could train, weighted by samples; None if there was none."""
+        """Mean over the clients that could train, weighted by samples; None if there was none."""
         total = sum(samples for _, samples in self._losses)
         return sum(loss * samples for loss, samples in self._losses) / total if total else None

@@ -1,7 +1,7 @@
-"""What CCFC asks a site to do: one function per exchange of the algorithm in `ccfc`.
+"""What CCFC asks a client to do: one function per exchange of the algorithm in `ccfc`.
 
-A site keeps in its private state what Adam remembers, ``adam_mean``, ``adam_square`` and ``adam_steps``, while a phase
-lasts; ``phase``, 0 for views and 1 for clusters; and ``groups`` ``(n,)`` in the end.
+A client keeps in its private state what Adam remembers, ``adam_mean``, ``adam_square`` and ``adam_steps``, while a phase
+lasts; ``phase``, 0 for views and 1 for clusters; and ``clusters`` ``(n,)`` in the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import Expected, is_count, is_number
-from fedkin.methods.samples.sample_tasks import keep_groups
+from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.optimisers import AdamMoments
@@ -42,15 +42,15 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
 
 @task(holds=_TRAINED, may_hold={"loss": is_number})
 def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Lines 6 to 11 of algorithm 1: groups by the model that came, training by them, and centroids of what it gives."""
+    """Lines 6 to 11 of algorithm 1: clusters by the model that came, training by them, and centroids of what it gives."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
         moments = _moments(client, _CLUSTERS, network)
         start = begun(payload)
         latents, anchors = network.anchors(start, client.x, training)
-        groups = (latents @ payload["centroids"].T).argmax(1)
-        model, loss = network.learn_clusters(start, client.x, groups, anchors, client.rng, moments, training)
+        clusters = (latents @ payload["centroids"].T).argmax(1)
+        model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
         moments.keep(client.state)
         replies.append(_trained(client, model, loss) | {"centroids": _centroids(client, model, payload)})
     return replies
@@ -58,20 +58,20 @@ def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task
 def locate(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centroids of the site's samples as the model that came represents them."""
+    """Centroids of the client's samples as the model that came represents them."""
     pairs = zip(clients, payloads, strict=True)
     return [{"centroids": _centroids(client, begun(payload), payload)} for client, payload in pairs]
 
 
 @task
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Write down the group of every sample, numbered from ``first``; what training remembered has served."""
+    """Write down the cluster of every sample, numbered from ``first``; what training remembered has served."""
     for client in clients:
         AdamMoments.forget(client.state)
         client.state.pop("phase", None)
-    replies = keep_groups(clients, payloads, nearest)
+    replies = keep_clusters(clients, payloads, nearest)
     for client, payload in zip(clients, payloads, strict=True):
-        client.state["groups"] += payload["first"]
+        client.state["clusters"] += payload["first"]
     return replies
 
 
@@ -94,7 +94,7 @@ def begun(payload: Payload) -> Tensor:
 
 
 def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
-    """What Adam remembers at this site: every phase begins with an optimiser that is new."""
+    """What Adam remembers at this client: every phase begins with an optimiser that is new."""
     if int(client.state.get("phase", torch.tensor(-1))) != phase:
         AdamMoments.forget(client.state)
         client.state["phase"] = torch.tensor(phase)

@@ -1,4 +1,4 @@
-"""Association graphs: which local clusters of different sites belong together (FedCRef, phases 2 and 3)."""
+"""Association graphs: which local clusters of different clients belong together (FedCRef, phases 2 and 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.methods.samples.fedcref import held_out_rule
 
 LocalCluster = list[int]
-"""A local cluster: ``[site, cluster]``."""
+"""A local cluster: ``[client, cluster]``."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class AssociationGraph:
 
     Attributes
     ----------
-    nodes : list of [site, cluster]
+    nodes : list of [client, cluster]
     edges : list of [a, b]
         Associated pairs, as positions in `nodes`, a < b.
     communities : list of lists of int
-        Groups of two or more nodes, largest first.
-    isolated : list of int
+        Clusters of two or more nodes, largest first.
+    unmatched : list of int
         All other nodes.
     cut : float or None
         Where the dendrogram was cut, if there was one.
@@ -37,24 +37,24 @@ class AssociationGraph:
     nodes: list[LocalCluster]
     edges: list[list[int]]
     communities: list[list[int]]
-    isolated: list[int]
+    unmatched: list[int]
     cut: float | None = None
 
-    def groups(self) -> dict[int, list[int]]:
-        """Group of every cluster by site: communities are numbered first, then isolated clusters."""
-        members = [*self.communities, *([a] for a in self.isolated)]
-        group_of = {a: group for group, nodes in enumerate(members) for a in nodes}
-        groups: dict[int, list[int]] = {}
-        for a, (site, _) in enumerate(self.nodes):
-            groups.setdefault(site, []).append(group_of[a])
-        return groups
+    def clusters(self) -> dict[int, list[int]]:
+        """Cluster of every cluster by client: communities are numbered first, then unmatched clusters."""
+        members = [*self.communities, *([a] for a in self.unmatched)]
+        cluster_of = {a: cluster for cluster, nodes in enumerate(members) for a in nodes}
+        clusters: dict[int, list[int]] = {}
+        for a, (client, _) in enumerate(self.nodes):
+            clusters.setdefault(client, []).append(cluster_of[a])
+        return clusters
 
 
 def by_kinship(nodes: list[LocalCluster], shares: Tensor, cut: float | None) -> AssociationGraph:
-    """Average linkage on held-out shares of losses (see `kinship`); every pair within a group counts as associated."""
-    groups, cut = held_out_rule.group(shares.double().numpy(), [site for site, _ in nodes], cut)
-    edges = [[a, b] for members in groups for a in members for b in members if a < b]
-    return _graph(nodes, groups, sorted(edges), cut)
+    """Average linkage on held-out shares of losses (see `kinship`); every pair within a cluster counts as associated."""
+    clusters, cut = held_out_rule.match_by_linkage(shares.double().numpy(), [client for client, _ in nodes], cut)
+    edges = [[a, b] for members in clusters for a in members for b in members if a < b]
+    return _graph(nodes, clusters, sorted(edges), cut)
 
 
 def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
@@ -71,11 +71,13 @@ def by_class(nodes: list[LocalCluster], classes: Sequence[int]) -> AssociationGr
 def known_statistics(
     before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
 ) -> Tensor:
-    """What the last iteration's `statistics` tell about pairs of sites that have not trained since; NaN elsewhere."""
+    """What the last iteration's `statistics` tell about pairs of clients that have not trained since; NaN elsewhere."""
     known = torch.full((len(nodes), len(nodes)), torch.nan)
-    position = {(site, cluster): a for a, (site, cluster) in enumerate(before)}
+    position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(before)}
     kept = [
-        (a, position[site, q]) for a, (site, q) in enumerate(nodes) if site not in trained and (site, q) in position
+        (a, position[client, q])
+        for a, (client, q) in enumerate(nodes)
+        if client not in trained and (client, q) in position
     ]
     if kept:
         new, old = (list(side) for side in zip(*kept, strict=True))
@@ -84,16 +86,16 @@ def known_statistics(
 
 
 def _components(nodes: list[LocalCluster], linked: NDArray[np.bool_]) -> AssociationGraph:
-    sites = [site for site, _ in nodes]
-    network = networkx.from_numpy_array(linked & ~np.equal.outer(sites, sites))
-    groups = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
-    return _graph(nodes, groups, sorted([min(edge), max(edge)] for edge in network.edges))
+    clients = [client for client, _ in nodes]
+    network = networkx.from_numpy_array(linked & ~np.equal.outer(clients, clients))
+    clusters = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
+    return _graph(nodes, clusters, sorted([min(edge), max(edge)] for edge in network.edges))
 
 
 def _graph(
-    nodes: list[LocalCluster], groups: list[list[int]], edges: list[list[int]], cut: float | None = None
+    nodes: list[LocalCluster], clusters: list[list[int]], edges: list[list[int]], cut: float | None = None
 ) -> AssociationGraph:
-    communities = [members for members in groups if len(members) > 1]
+    communities = [members for members in clusters if len(members) > 1]
     return AssociationGraph(
-        nodes, edges, communities, sorted(members[0] for members in groups if len(members) == 1), cut
+        nodes, edges, communities, sorted(members[0] for members in clusters if len(members) == 1), cut
     )

@@ -1,18 +1,18 @@
 """FedCRef: federated clustering by refining local clusters together (Nardi, Valerio, Passarella).
 
-Every site clusters its own samples and trains an autoencoder per cluster. Sites exchange the models and find out which
-clusters are associated; associated clusters train one model by federated averaging; with these models every site
-refines its clusters; and so on until the sites are stable. Line numbers are those of the paper's Algorithm 1.
+Every client clusters its own samples and trains an autoencoder per cluster. Clients exchange the models and find out which
+clusters are associated; associated clusters train one model by federated averaging; with these models every client
+refines its clusters; and so on until the clients are stable. Line numbers are those of the paper's Algorithm 1.
 
 Where the defaults differ from the paper, its form stays available by name:
 
 * ``associations="held-out"`` asks samples that no model has seen (`kinship`); ``"paper"`` is the threshold on
   normalised differences of error, which depends on sample size and breaks with noise.
-* ``safeguard="isolated"`` lets a site's own model compete in the refinement only where its cluster found no kin; with
+* ``safeguard="unmatched"`` lets a client's own model compete in the refinement only where its cluster found no kin; with
   ``"all"``, as in the paper, a model fitted to a noisy cluster defends that noise against the community's model.
-* ``n_clusters="auto"`` lets a site's number of clusters change with what the communities' models explain; with a number
+* ``n_clusters="auto"`` lets a client's number of clusters change with what the communities' models explain; with a number
   that is known it stays, as in the paper.
-* ``stability`` is stricter: at the paper's 0.8 a site rests while one sample in five still moves.
+* ``stability`` is stricter: at the paper's 0.8 a client rests while one sample in five still moves.
 
 ``docs/fidelity.md`` lists every ambiguity of the paper and how it is resolved.
 """
@@ -42,7 +42,7 @@ from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 Oracle = Callable[[int], Sequence[int]]
-"""For a site, the true class of each of its clusters; only an evaluation has one to give."""
+"""For a client, the true class of each of its clusters; only an evaluation has one to give."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class FedCRefMethod:
     Parameters
     ----------
     initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
-        How a site makes its first clusters; "auto" takes the labels a site brings, else "embedding". "kin-graph" groups
-        the samples of all sites first (`kingraph`); a site's clusters are the groups that it has enough of.
+        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph" clusters
+        the samples of all clients first (`kingraph`); a client's clusters are the clusters that it has enough of.
     n_clusters : int or {"auto", "given"}
-        Local clusters per site: a number, the number the site brings, or with "auto" the site's own estimate, which is
+        Local clusters per client: a number, the number the client brings, or with "auto" the client's own estimate, which is
         revised in every refinement.
     max_clusters : int
         Largest first estimate.
     least_share : float
-        With ``n_clusters="auto"``: a model takes part in a site's new partition if at least this share of an average
+        With ``n_clusters="auto"``: a model takes part in a client's new partition if at least this share of an average
         cluster's samples choose it.
     hidden : tuple of int, optional
         Hidden widths and code of the autoencoder; by default as `widths_for` says: (100, 64, 32) for 784 features.
@@ -80,22 +80,22 @@ class FedCRefMethod:
     learning_rate : float
         Of Adam.
     associations : {"held-out", "paper", "kin-graph", "perfect"}
-        The rule that associates clusters. With "kin-graph" those are kin most of whose samples have the same group
+        The rule that associates clusters. With "kin-graph" those are kin most of whose samples have the same cluster
         there; no models are exchanged for it. "perfect" is an upper bound for evaluations and needs an `oracle`.
     cut : float, optional
-        For "held-out": groups have an average share of losses below it; by default chosen from the merge heights.
+        For "held-out": clusters have an average share of losses below it; by default chosen from the merge heights.
     percentile, threshold : float
         For "paper": alpha in per cent and theta.
-    safeguard : {"auto", "isolated", "all"}
-        Which of a site's own models compete in the refinement; "auto" is "isolated" with "held-out", else "all".
+    safeguard : {"auto", "unmatched", "all"}
+        Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
     stability : float
-        tau: a site rests once its new partition agrees with the last to at least this degree.
+        tau: a client rests once its new partition agrees with the last to at least this degree.
     tolerance : float
-        The run ends when communities and isolated clusters both changed by at most this share `patience` times.
+        The run ends when communities and unmatched clusters both changed by at most this share `patience` times.
     patience : int
         Iterations in a row that change no more than `tolerance`.
     max_iterations : int
-        Most iterations, should the sites not settle before.
+        Most iterations, should the clients not settle before.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
@@ -117,7 +117,7 @@ class FedCRefMethod:
     cut: Fraction | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
-    safeguard: Literal["auto", "isolated", "all"] = "auto"
+    safeguard: Literal["auto", "unmatched", "all"] = "auto"
     stability: Fraction = 0.95
     tolerance: Annotated[float, Ge(0)] = 0.1
     patience: Count = 3
@@ -127,11 +127,11 @@ class FedCRefMethod:
     state_type: ClassVar[type[State]] = FedCRefState
 
     def init(self, fed: Federation) -> FedCRefState:
-        """Line 3: every site clusters its own samples."""
+        """Line 3: every client clusters its own samples."""
         facts = described(fed)
         features = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
-            _group_all(fed)
+            _cluster_all(fed)
         started = fed.ask(fedcref_tasks.start, fed.all(**self._wish()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
@@ -147,15 +147,17 @@ class FedCRefMethod:
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
         community_models = self._train_communities(fed, state, graph, frozen, lost)
         active = [i for i in trained if i not in frozen]
-        groups, agreement = self._refine(fed, state, graph, community_models, active, lost)
-        alone = [models[site][cluster, 0] for site, cluster in (graph.nodes[a] for a in graph.isolated)]
-        used = sorted({group for own in groups.values() for group in own})
-        groups, group_models = (
-            fedcref_state.only(used, groups, [*community_models, *alone]) if used else ({}, state.group_models)
+        clusters, agreement = self._refine(fed, state, graph, community_models, active, lost)
+        alone = [
+            models[client][local_cluster, 0] for client, local_cluster in (graph.nodes[a] for a in graph.unmatched)
+        ]
+        used = sorted({cluster for own in clusters.values() for cluster in own})
+        clusters, cluster_models = (
+            fedcref_state.only(used, clusters, [*community_models, *alone]) if used else ({}, state.cluster_models)
         )
 
         stable = sorted({*frozen, *(i for i in agreement if agreement[i] >= self.stability)})
-        history = [*state.history, [len(graph.isolated), len(graph.communities)]]
+        history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
             models={str(i): models[i] for i in stable},
             samples={str(i): samples[i] for i in stable},
@@ -164,12 +166,12 @@ class FedCRefMethod:
             nodes=graph.nodes,
             edges=graph.edges,
             communities=graph.communities,
-            isolated=graph.isolated,
+            unmatched=graph.unmatched,
             cut=graph.cut,
             statistics=statistics,
             community_models=community_models,
-            groups={str(i): own for i, own in groups.items()},
-            group_models=group_models,
+            clusters={str(i): own for i, own in clusters.items()},
+            cluster_models=cluster_models,
             history=history,
             finished=stable == fed.present or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
         )
@@ -178,29 +180,29 @@ class FedCRefMethod:
         return state, _record(fed, state, samples, used, agreement, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
-        """The groups found: ``models`` ``(groups, size)`` and, by group, its local clusters in ``communities``."""
-        communities: list[list[LocalCluster]] = [[] for _ in state.group_models]
-        for site in sorted(map(int, state.groups)):
-            for cluster, group in enumerate(state.groups[str(site)]):
-                communities[group].append([site, cluster])
+        """The clusters found: ``models`` ``(clusters, size)`` and, by cluster, its local clusters in ``communities``."""
+        communities: list[list[LocalCluster]] = [[] for _ in state.cluster_models]
+        for client in sorted(map(int, state.clusters)):
+            for local_cluster, cluster in enumerate(state.clusters[str(client)]):
+                communities[cluster].append([client, local_cluster])
         return {
             "widths": state.widths,
             "output": state.output,
-            "n_groups": len(communities),
+            "n_clusters": len(communities),
             "communities": communities,
-            "models": state.group_models,
+            "models": state.cluster_models,
         }
 
     @staticmethod
     def predict(result: dict[str, Any], x: Tensor) -> Tensor:
-        """Group of new samples ``(n, ...)``: that of the model which reconstructs each best. int64 ``(n,)``."""
+        """Cluster of new samples ``(n, ...)``: that of the model which reconstructs each best. int64 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return model.errors(result["models"], x.flatten(1)).argmin(dim=0)
 
     def _train_clusters(
         self, fed: Federation, state: FedCRefState, lost: dict[int, str]
     ) -> tuple[dict[int, Tensor], dict[int, Tensor], set[int]]:
-        """Lines 7-9: sites that do not rest train a model per cluster; all models, cluster sizes, and who trained."""
+        """Lines 7-9: clients that do not rest train a model per cluster; all models, cluster sizes, and who trained."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
@@ -222,24 +224,28 @@ class FedCRefMethod:
         lost: dict[int, str],
     ) -> tuple[AssociationGraph, Tensor]:
         """Lines 10-21: models are exchanged and tried, and the clusters associated."""
-        nodes = [[site, cluster] for site in sorted(models) for cluster in range(len(models[site]))]
+        nodes = [[client, local_cluster] for client in sorted(models) for local_cluster in range(len(models[client]))]
         statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         if self.associations == "perfect":
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
-            return association.by_class(nodes, [self.oracle(site)[cluster] for site, cluster in nodes]), statistics
+            return association.by_class(
+                nodes, [self.oracle(client)[local_cluster] for client, local_cluster in nodes]
+            ), statistics
         if self.associations == "kin-graph":
-            tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"groups": (len(models[i]),)})
+            tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": (len(models[i]),)})
             lost.update(fed.missing)
-            groups = [
-                int(tallies[site]["groups"][cluster]) if site in tallies else -1 - a  # the unknown are kin to nobody
-                for a, (site, cluster) in enumerate(nodes)
+            clusters = [
+                int(tallies[client]["clusters"][local_cluster])
+                if client in tallies
+                else -1 - a  # the unknown are kin to nobody
+                for a, (client, local_cluster) in enumerate(nodes)
             ]
-            return association.by_class(nodes, groups), statistics
+            return association.by_class(nodes, clusters), statistics
         everyone = list(range(len(nodes)))
         new = [a for a in everyone if nodes[a][0] in trained]
         if new:
-            stack = torch.cat([models[site] for site in sorted(models)])
+            stack = torch.cat([models[client] for client in sorted(models)])
             rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
             to_trained, to_resting = {**rule, "models": stack}, {**rule, "models": stack[new]}
             asked = {i: to_trained if i in trained else to_resting for i in models}
@@ -261,19 +267,23 @@ class FedCRefMethod:
         if self.continuity:
             fedcref_state.continued(models, state, graph)
         known = fedcref_state.unchanged(state, graph, frozen)
-        for group, before in known.items():
-            models[group] = state.community_models[before]
+        for cluster, before in known.items():
+            models[cluster] = state.community_models[before]
         members: dict[int, list[tuple[int, int]]] = {}
-        for group, community in enumerate(graph.communities):
-            for site, cluster in (graph.nodes[a] for a in community if group not in known):
-                members.setdefault(site, []).append((group, cluster))
+        for cluster, community in enumerate(graph.communities):
+            for client, local_cluster in (graph.nodes[a] for a in community if cluster not in known):
+                members.setdefault(client, []).append((cluster, local_cluster))
         for round_ in range(self.rounds if members else 0):
             epochs = self.round_epochs if round_ else self.first_epochs
             training = StackTraining(epochs, self.min_steps // self.rounds, self.batch_size, self.learning_rate)
             common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
             payloads: dict[int, Payload] = {
-                site: {**common, "models": models[[g for g, _ in own]], "clusters": [cluster for _, cluster in own]}
-                for site, own in members.items()
+                client: {
+                    **common,
+                    "models": models[[g for g, _ in own]],
+                    "clusters": [local_cluster for _, local_cluster in own],
+                }
+                for client, own in members.items()
             }
             replies = fed.ask(
                 fedcref_tasks.train_community,
@@ -293,11 +303,12 @@ class FedCRefMethod:
         active: list[int],
         lost: dict[int, str],
     ) -> tuple[dict[int, list[int]], dict[int, float]]:
-        """Lines 26-32: groups of every site's clusters after Algorithm 2, and how little each site has changed."""
+        """Lines 26-32: clusters of every client's clusters after Algorithm 2, and how little each client has changed."""
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
-        groups = graph.groups()
+        clusters = graph.clusters()
         own = {
-            i: [q for q, group in enumerate(groups[i]) if keep_all or group >= len(graph.communities)] for i in active
+            i: [q for q, cluster in enumerate(clusters[i]) if keep_all or cluster >= len(graph.communities)]
+            for i in active
         }
         least_share = self.least_share if self.n_clusters == "auto" else None
         options = {"least_share": least_share, "continuity": self.continuity}
@@ -309,14 +320,14 @@ class FedCRefMethod:
         )
         lost.update(fed.missing)
         for i in fed.missing:
-            del groups[i]  # it may have refined without our knowing
+            del clusters[i]  # it may have refined without our knowing
         for i, reply in replies.items():
-            choices = [groups[i][q] for q in own[i]] + list(range(len(community_models)))
-            groups[i] = [choices[chosen] for chosen in reply["selected"]]
-        return groups, {i: reply["agreement"] for i, reply in replies.items()}
+            choices = [clusters[i][q] for q in own[i]] + list(range(len(community_models)))
+            clusters[i] = [choices[chosen] for chosen in reply["selected"]]
+        return clusters, {i: reply["agreement"] for i, reply in replies.items()}
 
     def _is_settled(self, history: list[list[int]]) -> bool:
-        """Phase 5: neither isolated clusters nor communities changed much, `patience` times in a row."""
+        """Phase 5: neither unmatched clusters nor communities changed much, `patience` times in a row."""
         recent = history[1:][-self.patience - 1 :]
         return len(recent) > self.patience and all(
             abs(now - before) <= self.tolerance * max(before, 1)
@@ -325,12 +336,12 @@ class FedCRefMethod:
         )
 
     def conclude(self, fed: Federation, state: FedCRefState) -> None:
-        """Give every site its clusters' groups; a site that was lost assigns its samples by the groups' models."""
-        if not len(state.group_models):
-            raise FedkinError("No site could be reached in any iteration, so no groups were found.")
-        by_model = {**fedcref_tasks.spec(state.model), "models": state.group_models}
+        """Give every client its clusters' clusters; a client that was lost assigns its samples by the clusters' models."""
+        if not len(state.cluster_models):
+            raise FedkinError("No client could be reached in any iteration, so no clusters were found.")
+        by_model = {**fedcref_tasks.spec(state.model), "models": state.cluster_models}
         waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
-        waiting |= {int(site): {"groups": groups} for site, groups in state.groups.items()}
+        waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         tell(fed, fedcref_tasks.finish, waiting)
 
     def _wish(self) -> Payload:
@@ -342,13 +353,13 @@ class FedCRefMethod:
         }
 
 
-def _group_all(fed: Federation) -> None:
-    """Group the samples of all sites by kin-graph; every site keeps the groups of its own.
+def _cluster_all(fed: Federation) -> None:
+    """Cluster the samples of all clients by kin-graph; every client keeps the clusters of its own.
 
     Raises
     ------
     FedkinError
-        If a site cannot be reached.
+        If a client cannot be reached.
     """
     method = KinGraphMethod()
     state = method.init(fed)
@@ -369,20 +380,23 @@ def _record(
         answered=[i for i in fed.present if i not in lost],
         missing=lost,
         values={
-            "groups": len(state.group_models),
+            "clusters": len(state.cluster_models),
             "communities": len(state.communities),
-            "isolated": len(state.isolated),
-            "clusters": len(state.nodes),
+            "unmatched": len(state.unmatched),
+            "local_clusters": len(state.nodes),
             "associations": len(state.edges),
             "active": len(agreement),
             "cut": state.cut,
             "agreement": sum(agreement.values()) / len(agreement) if agreement else 1.0,
             "graph": {
-                "nodes": [[site, cluster, int(samples[site][cluster])] for site, cluster in state.nodes],
+                "nodes": [
+                    [client, local_cluster, int(samples[client][local_cluster])]
+                    for client, local_cluster in state.nodes
+                ],
                 "edges": state.edges,
                 "communities": state.communities,
-                "groups": [used.index(g) if g in used else None for g in range(len(state.communities))],
-                "next": state.groups,
+                "clusters": [used.index(g) if g in used else None for g in range(len(state.communities))],
+                "next": state.clusters,
             },
         },
     )

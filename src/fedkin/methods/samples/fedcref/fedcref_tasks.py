@@ -1,9 +1,9 @@
-"""What FedCRef asks a site to do: one function per exchange of the algorithm in `fedcref`.
+"""What FedCRef asks a client to do: one function per exchange of the algorithm in `fedcref`.
 
-A site keeps in its private state: ``labels`` ``(n,)`` int64, its current partition; ``previous``, the one before the
+A client keeps in its private state: ``labels`` ``(n,)`` int64, its current partition; ``previous``, the one before the
 last refinement; ``halves`` ``(n,)``, the half of its cluster each sample is in; ``models``, its clusters' models
-``(clusters, replicas, size)`` while they belong to the current partition; ``groups`` ``(n,)``, the final answer. A site
-may come with ``given`` labels and with ``n_groups``, its number of clusters.
+``(clusters, replicas, size)`` while they belong to the current partition; ``clusters`` ``(n,)``, the final answer. A client
+may come with ``given`` labels and with ``n_clusters``, its number of clusters.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 @task
 def remember_kin(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Keep the groups that kin-graph has found as ``kin``; they are not the answer yet."""
+    """Keep the clusters that kin-graph has found as ``kin``; they are not the answer yet."""
     for client in clients:
-        if "groups" in client.state:  # else it has been asked before, and its reply was lost
-            client.state["kin"] = client.state.pop("groups")
+        if "clusters" in client.state:  # else it has been asked before, and its reply was lost
+            client.state["kin"] = client.state.pop("clusters")
         if "kin" not in client.state:
-            raise FedkinError(f"Site {client.id} could not be told its groups by kin-graph.")
+            raise FedkinError(f"Client {client.id} could not be told its clusters by kin-graph.")
     return [{} for _ in clients]
 
 
 @task(holds={"clusters": is_count})
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The first partition of every site; it stays there."""
+    """The first partition of every client; it stays there."""
     for client, payload in zip(clients, payloads, strict=True):
         _begin(client, payload)
     return [{"clusters": _n_clusters(client)} for client in clients]
@@ -47,19 +47,19 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """A model for every local cluster, or one for each half of it; all of them as one stack.
 
-    They start afresh, or from what the site kept as its ``start``: the models it chose in its last refinement.
+    They start afresh, or from what the client kept as its ``start``: the models it chose in its last refinement.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
     rngs: list[torch.Generator] = []
     for client, payload in zip(clients, payloads, strict=True):
-        if "labels" not in client.state:  # the site was lost when all were asked to start
+        if "labels" not in client.state:  # the client was lost when all were asked to start
             _begin(client, payload)
         x, labels = client.x.flatten(1), client.state["labels"]
         client.state["halves"] = held_out_rule.split_halves(labels, client.rng)
-        for cluster in range(_n_clusters(client)):
+        for local_cluster in range(_n_clusters(client)):
             for replica in range(replicas):
-                chosen = labels == cluster
+                chosen = labels == local_cluster
                 half = chosen & (client.state["halves"] == replica)
                 data.append(x[half] if replicas > 1 and half.any() else x[chosen])
                 rngs.append(derive_generator(draw_seed(client.rng)))
@@ -76,7 +76,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task
 def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Try foreign models on own samples; only a statistic per pair of clusters leaves the site."""
+    """Try foreign models on own samples; only a statistic per pair of clusters leaves the client."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
@@ -84,11 +84,11 @@ def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     return replies
 
 
-@task(holds={"groups": are_counts})
+@task(holds={"clusters": are_counts})
 def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The group in kin-graph of most samples of each local cluster."""
+    """The cluster in kin-graph of most samples of each local cluster."""
     return [
-        {"groups": torch.stack([client.state["kin"][own].mode().values for own in _members(client)])}
+        {"clusters": torch.stack([client.state["kin"][own].mode().values for own in _members(client)])}
         for client in clients
     ]
 
@@ -97,9 +97,9 @@ def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """One round of federated averaging: train each community's model on the member cluster."""
     data = [
-        client.x.flatten(1)[client.state["labels"] == cluster]
+        client.x.flatten(1)[client.state["labels"] == local_cluster]
         for client, payload in zip(clients, payloads, strict=True)
-        for cluster in payload["clusters"]
+        for local_cluster in payload["clusters"]
     ]
     counts = [len(payload["clusters"]) for payload in payloads]
     rngs = [
@@ -118,7 +118,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 @task(holds={"agreement": is_number, "selected": is_list(is_count)})
 def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Algorithm 2: the site's samples choose among its own models and the communities'."""
+    """Algorithm 2: the client's samples choose among its own models and the communities'."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
@@ -136,12 +136,12 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 @task
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Write down the group of every sample, at the site."""
+    """Write down the cluster of every sample, at the client."""
     for client, payload in zip(clients, payloads, strict=True):
-        if "groups" in payload:
-            client.state["groups"] = torch.tensor(payload["groups"])[client.state["labels"]]
+        if "clusters" in payload:
+            client.state["clusters"] = torch.tensor(payload["clusters"])[client.state["labels"]]
         else:
-            client.state["groups"] = _model(payload).errors(payload["models"], client.x.flatten(1)).argmin(dim=0)
+            client.state["clusters"] = _model(payload).errors(payload["models"], client.x.flatten(1)).argmin(dim=0)
     return [{} for _ in clients]
 
 
@@ -182,24 +182,24 @@ def _begin(client: Client, payload: Payload) -> None:
     how, wanted = payload["initial"], payload["n_clusters"]
     if how == "given" or (how == "auto" and "given" in client.state):
         if "given" not in client.state:
-            raise FedkinError(f"method.initial = 'given', but site {client.id} brings no labels of its own.")
+            raise FedkinError(f"method.initial = 'given', but client {client.id} brings no labels of its own.")
         client.state["labels"] = client.state["given"].clone()
         return
-    if wanted == "given" and "n_groups" not in client.state:
-        raise FedkinError(f"method.n_clusters = 'given', but site {client.id} does not say how many it has.")
+    if wanted == "given" and "n_clusters" not in client.state:
+        raise FedkinError(f"method.n_clusters = 'given', but client {client.id} does not say how many it has.")
     if how == "kin-graph":
         client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["least_share"])
         return
-    count = int(client.state["n_groups"]) if wanted == "given" else None if wanted == "auto" else wanted
+    count = int(client.state["n_clusters"]) if wanted == "given" else None if wanted == "auto" else wanted
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
 
 
-def _without_strays(x: Tensor, groups: Tensor, least_share: float) -> Tensor:
-    """Groups with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
-    labels, sizes = groups.unique(return_inverse=True, return_counts=True)[1:]
+def _without_strays(x: Tensor, clusters: Tensor, least_share: float) -> Tensor:
+    """Clusters with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
+    labels, sizes = clusters.unique(return_inverse=True, return_counts=True)[1:]
     kept = (sizes >= least_share * len(x) / len(sizes)).nonzero()[:, 0]
-    means = torch.stack([x[labels == group].mean(0) for group in kept])
+    means = torch.stack([x[labels == cluster].mean(0) for cluster in kept])
     renumbered = torch.full((len(sizes),), -1)
     renumbered[kept] = torch.arange(len(kept))
     return torch.where(renumbered[labels] >= 0, renumbered[labels], closest(x, means))
@@ -207,7 +207,7 @@ def _without_strays(x: Tensor, groups: Tensor, least_share: float) -> Tensor:
 
 def _members(client: Client) -> list[Tensor]:
     """Rows of the samples in each local cluster, as masks."""
-    return [client.state["labels"] == cluster for cluster in range(_n_clusters(client))]
+    return [client.state["labels"] == local_cluster for local_cluster in range(_n_clusters(client))]
 
 
 def _paper_statistic(client: Client, payload: Payload) -> Tensor:

@@ -1,4 +1,4 @@
-"""Held-out kinship: do two clusters of different sites come from one distribution?
+"""Held-out kinship: do two clusters of different clients come from one distribution?
 
 The question is put to samples. Each cluster is split into two halves and one model is trained on each. A sample held
 out from one half is reconstructed by its own cluster's model of that half and by a foreign cluster's half-model, which
@@ -6,7 +6,7 @@ saw as much data and has never seen the sample either. If both clusters come fro
 worse exactly half of the time; the more they differ, the nearer this *share of losses* comes to 1. Being a comparison
 of like with like it needs no scale: sample size, noise and the difficulty of the data enter both sides alike.
 
-Clusters are then grouped by average linkage on the shares. Two clusters of one site never join, since a site would not
+Clusters are then clustered by average linkage on the shares. Two clusters of one client never join, since a client would not
 have split them. The dendrogram is cut where the merge heights themselves leave the widest gap.
 """
 
@@ -90,38 +90,40 @@ def loss_shares(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -
     return torch.stack([lost[:, labels == cluster].mean(dim=1) for cluster in range(n_clusters)])
 
 
-def group(shares: NDArray[np.float64], sites: Sequence[int], cut: float | None = None) -> tuple[list[list[int]], float]:
-    """Group clusters by average linkage on their mutual shares of losses.
+def match_by_linkage(
+    shares: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
+) -> tuple[list[list[int]], float]:
+    """Cluster clusters by average linkage on their mutual shares of losses.
 
     Parameters
     ----------
     shares : array, (m, m)
         ``shares[a, b]``: how often samples of cluster a lose with b's model. NaN where nobody could be asked.
-    sites : sequence of m ints
-        The site of each cluster.
+    clients : sequence of m ints
+        The client of each cluster.
     cut : float, optional
         Join while the average share is below this; by default `choose_cut` of the merge heights.
 
     Returns
     -------
-    groups : list of lists of int
-        Members of every group, singletons included, largest first.
+    clusters : list of lists of int
+        Members of every cluster, singletons included, largest first.
     cut : float
     """
-    count = len(sites)
+    count = len(clients)
     if count < 2:
         return [[index] for index in range(count)], UNLIKE if cut is None else cut
     distance = np.nan_to_num((shares + shares.T) / 2, nan=UNLIKE)
-    forbidden = np.equal.outer(sites, sites)
-    distance[forbidden] = 2.0 * count**2  # one forbidden pair lifts a whole group's average over every real share
+    forbidden = np.equal.outer(clients, clients)
+    distance[forbidden] = 2.0 * count**2  # one forbidden pair lifts a whole cluster's average over every real share
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), method="average")
     heights = tree[:, 2]
     if cut is None:
         cut = choose_cut(heights[heights <= 1.0])
     labels = cut_tree(tree, height=[cut])[:, 0]
-    groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-    return sorted(groups, key=lambda members: (-len(members), members)), float(cut)
+    clusters = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+    return sorted(clusters, key=lambda members: (-len(members), members)), float(cut)
 
 
 def choose_cut(heights: NDArray[np.float64], low: float = 0.6, high: float = 0.8) -> float:

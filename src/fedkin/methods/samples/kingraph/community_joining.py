@@ -1,4 +1,4 @@
-"""Which communities of kin-graph's graph are one group.
+"""Which communities of kin-graph's graph are one cluster.
 
 Chance is what communities are measured by, and where points lie along a line or on a sheet, any stretch of it has more
 links than chance gives: a single cloud in two dimensions falls into twenty. There two communities stay apart only if
@@ -88,13 +88,13 @@ def _alike_joined(
     return labels
 
 
-def join_to(graph: Any, labels: CommunityLabels, n_groups: int) -> CommunityLabels:
-    """Communities joined until there are `n_groups`, those with most links for their size first, without links the
+def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLabels:
+    """Communities joined until there are `n_clusters`, those with most links for their size first, without links the
     smallest; graph, labels and result are those of `join_alike`.
     """
     links = _between(graph, labels)
     volume = np.bincount(labels, weights=np.asarray(graph.sum(axis=1)).ravel())
-    while len(links) > n_groups:
+    while len(links) > n_clusters:
         chance = np.outer(volume, volume)
         ratio = np.divide(links, chance, out=np.zeros_like(links), where=chance > 0)
         keep, drop = _greatest(ratio)

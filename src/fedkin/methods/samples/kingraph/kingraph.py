@@ -1,10 +1,10 @@
-"""kin-graph: one graph of all sites' small clusters, cut into groups; fedkin's own method.
+"""kin-graph: one graph of all clients' small clusters, cut into clusters; fedkin's own method.
 
-A site's samples become many small clusters, in the space of the leading principal components of features that need no
-training, scaled by how much neighbours differ in them. Their means and sizes leave the site once. The server links each
-to its nearest ones, of whatever site, and cuts the graph where few links cross. Small clusters are pure even where the
-classes within a site are not apart, and a chain of neighbours follows the shape of a group where a centroid cannot, so
-that it does not matter how classes are spread over sites.
+A client's samples become many small clusters, in the space of the leading principal components of features that need no
+training, scaled by how much neighbours differ in them. Their means and sizes leave the client once. The server links each
+to its nearest ones, of whatever client, and cuts the graph where few links cross. Small clusters are pure even where the
+classes within a client are not apart, and a chain of neighbours follows the shape of a cluster where a centroid cannot, so
+that it does not matter how classes are spread over clients.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST, FeatureMoments, components
 from fedkin.methods.samples.kingraph.community_joining import FEW_DIMENSIONS
-from fedkin.methods.samples.kingraph.graph_cut import communities, share_of_one_site
+from fedkin.methods.samples.kingraph.graph_cut import communities, share_largest_client_share
 from fedkin.methods.samples.kingraph.kingraph_tasks import (
     points_of,
     send_differences,
     send_moments,
     send_summary,
-    take_groups,
+    take_clusters,
     voted,
 )
 from fedkin.methods.samples.kingraph.micro_clusters import condensed
@@ -46,13 +46,13 @@ from fedkin.methods.samples.sample_method import SampleMethod, described, tell
 
 _ATTEMPTS, _PATIENT, _SMOOTHING = 20, 6, 10
 _FEW_NODES = 2_000
-"""As many are told to all sites; groups of more samples are no better for it."""
+"""As many are told to all clients; clusters of more samples are no better for it."""
 _TOO_FEW_NODES = 100
-"""Below so many, ten groups are often taken for one."""
+"""Below so many, ten clusters are often taken for one."""
 _UNIT = 1e-6
 """A bound below which no features are: all get length 1."""
 _OVERSUPPLY = 5
-"""Small clusters that sites send, as a multiple of the nodes that the server's graph may have."""
+"""Small clusters that clients send, as a multiple of the nodes that the server's graph may have."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ class KinGraphState(State):
     bound : float or None
         What features are divided by, or by their own length if that is greater; ``None`` leaves them as they are.
     large : list of int
-        Sites that can tell how neighbours differ.
+        Clients that can tell how neighbours differ.
     smoothing : int
-        Neighbours that a site's points are averaged with.
+        Neighbours that a client's points are averaged with.
     samples : float
-        With differential privacy, the noisy number of all sites' samples.
+        With differential privacy, the noisy number of all clients' samples.
     mean, directions, variances : Tensor
         The components, once they are known; see `fedkin.features.pca.Components`.
     whitened : bool
         Whether directions have been divided by how much neighbours differ in them.
     centroids : Tensor
         float32 ``(m, d)``: nodes of the graph.
-    counts, groups : Tensor
-        int64 ``(m,)``: samples in each of them, and its group.
+    counts, clusters : Tensor
+        int64 ``(m,)``: samples in each of them, and its cluster.
     """
 
     features: str = "raw"
@@ -101,7 +101,7 @@ class KinGraphState(State):
     whitened: bool = False
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    groups: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
     @property
     def space(self) -> Payload:
@@ -119,16 +119,16 @@ class KinGraphState(State):
 class KinGraphMethod(SampleMethod):
     """kin-graph.
 
-    Three steps: "components", in which sites send moments of their features; "differences", in which they send how
-    neighbours differ; and "graph", in which they send their small clusters and are told the groups of these, or of all.
-    A site that did not answer in the last, or joined later, takes the groups of the nearest small clusters. Steps in
-    which no site with enough samples answers are repeated, up to twenty in all; that of the differences only in the
+    Three steps: "components", in which clients send moments of their features; "differences", in which they send how
+    neighbours differ; and "graph", in which they send their small clusters and are told the clusters of these, or of all.
+    A client that did not answer in the last, or joined later, takes the clusters of the nearest small clusters. Steps in
+    which no client with enough samples answers are repeated, up to twenty in all; that of the differences only in the
     first six.
 
     Attributes
     ----------
     n_clusters : int or "auto"
-        Groups to find; "auto" finds out how many there are.
+        Clusters to find; "auto" finds out how many there are.
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More than
         2,048 are first projected at random to 1,024.
@@ -140,37 +140,37 @@ class KinGraphMethod(SampleMethod):
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         Then all directions are divided by this power, in [0, 1], of the standard deviation of the differences between
-        neighbours at the same site, see `kingraph_whiten`: what tells neighbours apart tells no groups apart. Sites
+        neighbours at the same client, see `kingraph_whiten`: what tells neighbours apart tells no clusters apart. Clients
         with fewer than 64 samples have no say. With 0 there is no such step, nor is there with an epsilon.
     smoothing : int or "auto"
-        Before a site looks for small clusters, each of its points moves to the mean of itself and of so many nearest
-        ones at the site; of fewer at a site of less than 6,400 samples, an eighth of the root of its samples, and none
+        Before a client looks for small clusters, each of its points moves to the mean of itself and of so many nearest
+        ones at the client; of fewer at a client of less than 6,400 samples, an eighth of the root of its samples, and none
         at one of less than 256. 0 leaves points alone. "auto" is 10 for images and 0 for tables: where many components
-        are mere noise, neighbours in it are the same few for all, and every site's share of a group becomes one of its
+        are mere noise, neighbours in it are the same few for all, and every client's share of a cluster becomes one of its
         own.
     smoothing_rounds : int
         How often they do, with the neighbours of the beginning.
-    small_clusters : int
-        Most small clusters of a site. One with few samples has one for every `least_members` samples, and many sites
+    micro_clusters : int
+        Most small clusters of a client. One with few samples has one for every `least_members` samples, and many clients
         have fewer each, so that together they send five times `most_nodes` at most.
     least_members : int
-        Least samples of a small cluster; smaller ones join the nearest. A site with fewer samples sends nothing at all.
-        With 1, single samples' features may leave a site.
+        Least samples of a small cluster; smaller ones join the nearest. A client with fewer samples sends nothing at all.
+        With 1, single samples' features may leave a client.
     neighbours : int
         Nearest nodes that a node of the graph is linked to, at most; fewer in small graphs, see `neighbour_graph`.
     most_nodes : int
         Nodes of the graph; small clusters beyond this number are clustered once more, weighted by their counts.
     tell_nodes : bool or "auto"
-        Whether sites are told all nodes, means of other sites' samples among them, and each of their samples gets the
-        group that the nodes nearest to it vote for, smoothed once. Else it has the group of its small cluster, and only
-        sites without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
-        clusters of another group than their own. With an epsilon all sites are told the nodes, which are noisy then.
+        Whether clients are told all nodes, means of other clients' samples among them, and each of their samples gets the
+        cluster that the nodes nearest to it vote for, smoothed once. Else it has the cluster of its small cluster, and only
+        clients without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
+        clusters of another cluster than their own. With an epsilon all clients are told the nodes, which are noisy then.
     epsilon, delta : float or None, float
-        With an epsilon, all that leaves a site is (epsilon, delta)-differentially private with regard to any one of its
-        samples, there or not, see `kingraph_private`. Centres are then common to all sites, at most 400 in 25
-        components; options of the site's own small clusters have no effect. Scaling of the data is no part of it: give
+        With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to any one of its
+        samples, there or not, see `kingraph_private`. Centres are then common to all clients, at most 400 in 25
+        components; options of the client's own small clusters have no effect. Scaling of the data is no part of it: give
         data in [0, 1] or standardised by numbers that are public. ``benchmarks/kin_graph.py privacy`` measures what is
-        left: MNIST with p = 0 and 10 groups given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without
+        left: MNIST with p = 0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without
         (seeds 0 and 1).
     """
 
@@ -182,7 +182,7 @@ class KinGraphMethod(SampleMethod):
     local_whitening: Fraction = 1.0
     smoothing: Annotated[int, Ge(0)] | Literal["auto"] = "auto"
     smoothing_rounds: Count = 3
-    small_clusters: Count = 600
+    micro_clusters: Count = 600
     least_members: Count = 5
     neighbours: Count = 15
     most_nodes: Count = 20_000
@@ -213,7 +213,7 @@ class KinGraphMethod(SampleMethod):
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        """Find the components; how neighbours differ in them; then the groups."""
+        """Find the components; how neighbours differ in them; then the clusters."""
         if self.epsilon is None:
             if not len(state.mean):
                 return self._components(fed, state)
@@ -225,18 +225,18 @@ class KinGraphMethod(SampleMethod):
         return self._private_graph(fed, state, budget)
 
     def ready(self, state: KinGraphState) -> bool:
-        """Whether there are groups."""
-        return len(state.groups) > 0
+        """Whether there are clusters."""
+        return len(state.clusters) > 0
 
     def result(self, state: KinGraphState) -> dict[str, Any]:
-        """The nodes of the graph with their groups, and what turns samples into points among them."""
-        n_groups = int(state.groups.max()) + 1 if len(state.groups) else 0
-        nodes = {"centroids": state.centroids, "counts": state.counts, "groups": state.groups}
-        return {"n_groups": n_groups, "space": state.space, **nodes}
+        """The nodes of the graph with their clusters, and what turns samples into points among them."""
+        n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
+        nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
+        return {"n_clusters": n_clusters, "space": state.space, **nodes}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Group of samples ``(n, *shape)``: that which the nearest nodes vote for; int64 ``(n,)``."""
+        """Cluster of samples ``(n, *shape)``: that which the nearest nodes vote for; int64 ``(n,)``."""
         return voted(result, points_of(result["space"], x))
 
     @staticmethod
@@ -245,12 +245,12 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int]]:
-        """Shape of a sample, and sites with enough of them to tell how neighbours differ; some must have a few."""
+        """Shape of a sample, and clients with enough of them to tell how neighbours differ; some must have a few."""
         facts = described(fed)
         most = max(facts.samples.values())
         if most < self.least_members:
             raise FedkinError(
-                f"method.least_members is {self.least_members}, and no site has more than {most} samples; set it lower."
+                f"method.least_members is {self.least_members}, and no client has more than {most} samples; set it lower."
             )
         return facts.shape, [client for client, samples in facts.samples.items() if samples >= FEW]
 
@@ -268,7 +268,7 @@ class KinGraphMethod(SampleMethod):
             if record.missing or not answered:
                 return self._again(fed, state, record)
             raise FedkinError(
-                f"No site that answered has {self.least_members} samples, which is method.least_members; set it lower."
+                f"No client that answered has {self.least_members} samples, which is method.least_members; set it lower."
             )
         leading = components(found, self.components, state.standardise, self.whitening)
         record.values.update(components=len(leading.variances), explained=leading.share_of(found, state.standardise))
@@ -302,14 +302,14 @@ class KinGraphMethod(SampleMethod):
         nodes = condensed(pooled, counts, self.most_nodes, fed.rng("condensed"))
         after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
         sizes = [len(reply["counts"]) for reply in sent.values()]
-        groups = after.groups[nodes.labels]
+        clusters = after.clusters[nodes.labels]
         owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
-        values["of_one_site"] = share_of_one_site(groups, owners, counts)
-        own = dict(zip(sent, groups.split(sizes), strict=True))
+        values["largest_client_share"] = share_largest_client_share(clusters, owners, counts)
+        own = dict(zip(sent, clusters.split(sizes), strict=True))
         whole = self._told(after, rounds=1)
         all_told = len(nodes.counts) <= _FEW_NODES if self.tell_nodes == "auto" else self.tell_nodes
-        tell(fed, take_groups, {i: {"groups": own[i]} if i in own and not all_told else whole for i in fed.present})
-        return after, Record(list(replies), missing, {**values, "small_clusters": len(pooled)})
+        tell(fed, take_clusters, {i: {"clusters": own[i]} if i in own and not all_told else whole for i in fed.present})
+        return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
 
     def _private_components(
         self, fed: Federation, state: KinGraphState, budget: PrivacyBudget
@@ -335,46 +335,46 @@ class KinGraphMethod(SampleMethod):
                 "samples; it takes more samples or a greater epsilon."
             )
         after, values = self._cut(fed, state, centroids, counts)
-        tell(fed, take_groups, fed.all(**self._told(after, self.smoothing_rounds)))
+        tell(fed, take_clusters, fed.all(**self._told(after, self.smoothing_rounds)))
         return after, Record(found.answered, found.missing, {**values, "epsilon": budget.epsilon})
 
     def _cut(
         self, fed: Federation, state: KinGraphState, centroids: Tensor, counts: Tensor
     ) -> tuple[KinGraphState, dict[str, Any]]:
-        """The last state, with the groups of nodes, and what to record of them."""
+        """The last state, with the clusters of nodes, and what to record of them."""
         graph = neighbour_graph(centroids, counts, self.neighbours)
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         flat = centroids.shape[1] <= FEW_DIMENSIONS
-        groups, evidence = communities(graph, counts, wanted, fed.rng("communities"), flat=flat)
-        after = state.next(finished=True, centroids=centroids, counts=counts, groups=groups)
-        values = {"phase": "graph", "nodes": len(groups), "edges": int(graph.nnz // 2)}
-        values |= {"groups": int(groups.max()) + 1, **evidence}
-        if wanted is None and values["groups"] == 1 and len(groups) < _TOO_FEW_NODES:
+        clusters, evidence = communities(graph, counts, wanted, fed.rng("communities"), flat=flat)
+        after = state.next(finished=True, centroids=centroids, counts=counts, clusters=clusters)
+        values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
+        values |= {"clusters": int(clusters.max()) + 1, **evidence}
+        if wanted is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
             values["warning"] = (
-                f"One group was found among {len(groups)} small clusters, too few to tell groups apart; n_clusters "
+                f"One cluster was found among {len(clusters)} small clusters, too few to tell clusters apart; n_clusters "
                 "gives their number, and a lower least_members makes more small clusters."
             )
         return after, values
 
     def _told(self, state: KinGraphState, rounds: int) -> Payload:
-        """What a site is told to find its groups by, other than those of its small clusters."""
+        """What a client is told to find its clusters by, other than those of its small clusters."""
         return {"result": self.result(state), "smoothing": state.smoothing, "rounds": rounds}
 
-    def _asked(self, state: KinGraphState, sites: int) -> Payload:
-        """What a site is told to make its summary by."""
+    def _asked(self, state: KinGraphState, clients: int) -> Payload:
+        """What a client is told to make its summary by."""
         return {
             "space": state.space,
             "smoothing": state.smoothing,
             "rounds": self.smoothing_rounds,
             "least": self.least_members,
-            "most": max(1, min(self.small_clusters, _OVERSUPPLY * self.most_nodes // sites)),
+            "most": max(1, min(self.micro_clusters, _OVERSUPPLY * self.most_nodes // clients)),
         }
 
     def _again(self, fed: Federation, state: KinGraphState, record: Record) -> tuple[KinGraphState, Record]:
         if state.steps + 1 >= _ATTEMPTS:
             reasons = "; ".join(sorted(set(record.missing.values())))
             raise FedkinError(
-                f"No site with enough samples answered kin-graph in step {state.steps + 1} and before ({reasons})."
+                f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({reasons})."
             )
         fed.pause(state.steps + 1)
         return state.next(), record

@@ -1,4 +1,4 @@
-"""What sites do for kin-graph."""
+"""What clients do for kin-graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ATOP = 1e-30
 
 @task(holds={"count": is_number}, may_be_empty=True)
 def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, sum and outer products of a site's features; of too few samples, nothing."""
+    """Count, sum and outer products of a client's features; of too few samples, nothing."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         enough = len(client) >= payload["least"]
@@ -36,7 +36,7 @@ def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task(holds={"samples": is_count}, may_be_empty=True)
 def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """How a site's samples differ from their neighbours, and how many they are; of fewer than 64, nothing."""
+    """How a client's samples differ from their neighbours, and how many they are; of fewer than 64, nothing."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         if len(client) < max(payload["least"], FEW):
@@ -49,7 +49,7 @@ def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 @task(holds={"counts": are_counts}, may_be_empty=True)
 def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centroids and counts of a site's small clusters, of too few samples nothing; it remembers who is in which."""
+    """Centroids and counts of a client's small clusters, of too few samples nothing; it remembers who is in which."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         if len(client) < payload["least"]:
@@ -57,24 +57,24 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
             continue
         points = points_of(payload["space"], client.x)
         points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-        clusters = min(payload["most"], len(points) // payload["least"])
-        found = summarised(points, clusters, payload["least"], client.rng)
-        client.state["clusters"] = found.labels
+        local_clusters = min(payload["most"], len(points) // payload["least"])
+        found = summarised(points, local_clusters, payload["least"], client.rng)
+        client.state["local_clusters"] = found.labels
         replies.append({"centroids": found.centroids, "counts": found.counts})
     return replies
 
 
 @task(accounted=True)
-def take_groups(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's group: that of its small cluster, or that which the nodes vote for if all of them came."""
+def take_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Every sample's cluster: that of its small cluster, or that which the nodes vote for if all of them came."""
     for client, payload in zip(clients, payloads, strict=True):
         if "result" in payload:
             result = payload["result"]
             points = points_of(result["space"], client.x)
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-            client.state["groups"] = voted(result, points)
+            client.state["clusters"] = voted(result, points)
         else:
-            client.state["groups"] = payload["groups"][client.state["clusters"]]
+            client.state["clusters"] = payload["clusters"][client.state["local_clusters"]]
     return [{} for _ in clients]
 
 
@@ -100,15 +100,15 @@ def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
 
 
 def voted(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Group that the five nodes nearest to each point vote for, by the inverse of its squared distance: int64 ``(n,)``.
+    """Cluster that the five nodes nearest to each point vote for, by the inverse of its squared distance: int64 ``(n,)``.
 
-    A point's own node outvotes four others that are more than twice as far away, so that a group of one is not lost.
+    A point's own node outvotes four others that are more than twice as far away, so that a cluster of one is not lost.
     """
-    centroids, groups = result["centroids"], result["groups"]
-    found = [groups.new_zeros(0)]
+    centroids, clusters = result["centroids"], result["clusters"]
+    found = [clusters.new_zeros(0)]
     for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
         weights = 1 / distances.square().clamp_min(_ATOP)
-        votes = weights.new_zeros(len(part), result["n_groups"]).scatter_add_(1, groups[nearest], weights)
+        votes = weights.new_zeros(len(part), result["n_clusters"]).scatter_add_(1, clusters[nearest], weights)
         found.append(votes.argmax(1))
     return torch.cat(found)

@@ -1,4 +1,4 @@
-"""Many small clusters instead of samples: what a site makes of its own, and the server of all sites' if too many."""
+"""Many small clusters instead of samples: what a client makes of its own, and the server of all clients' if too many."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
 
 
 def summarised(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
-    """A site's points as at most `clusters` means of `least` points or more each.
+    """A client's points as at most `clusters` means of `least` points or more each.
 
     Lloyd's algorithm from points drawn at random, twelve iterations; small clusters need not be stable, only small.
     Then the smallest cluster below `least` joins the one with the nearest mean, until none is left.

@@ -1,4 +1,4 @@
-"""kin-graph's graph of small clusters: which are near to each other, of whatever site.
+"""kin-graph's graph of small clusters: which are near to each other, of whatever client.
 
 Nodes are linked to their nearest ones, and a link is as strong as the neighbourhoods of its ends have in common.
 """
@@ -38,7 +38,7 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
         int64 ``(m,)``, samples that each stands for, at least 1.
     neighbours : int
         Nearest points of each, at least 1. Of few points it is no more than the cube root of their number, or 6 where
-        that is more, and half of them, because groups of few points have few neighbours to share.
+        that is more, and half of them, because clusters of few points have few neighbours to share.
 
     Returns
     -------

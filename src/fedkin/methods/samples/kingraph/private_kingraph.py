@@ -1,7 +1,7 @@
-"""kin-graph with differential privacy: all that leaves a site are sums with Gaussian noise.
+"""kin-graph with differential privacy: all that leaves a client are sums with Gaussian noise.
 
-Two data sets are neighbours if one of them has one sample more, at one site. That sample changes nothing that leaves
-another site, so a guarantee of every site on its own is that of the federation.
+Two data sets are neighbours if one of them has one sample more, at one client. That sample changes nothing that leaves
+another client, so a guarantee of every client on its own is that of the federation.
 
 A sample's features are scaled to a length of at most 1, by a number that is fixed without looking at data. It enters
 
@@ -11,8 +11,8 @@ A sample's features are scaled to a length of at most 1, by a number that is fix
 
 With noise of deviation s, a release is (root of 3 or 2) / s - GDP, and all five together, each of them chosen by those
 before, are GDP with the root of the sum of squares; `fedkin.privacy.gaussian` turns that into epsilon and delta. All
-else, the components, the first centres drawn from them, which clusters are kept, the graph and its groups, is computed
-from these sums alone. Number, range and means of samples are not asked for. A site keeps an account of what it
+else, the components, the first centres drawn from them, which clusters are kept, the graph and its clusters, is computed
+from these sums alone. Number, range and means of samples are not asked for. A client keeps an account of what it
 released in a run, and replies nothing when asked for more than the budget that the server named, or for a budget that
 is more than its own allows. What it has released already it releases again with the same noise. It sees to the lengths
 itself, whatever a server asks for.
@@ -38,7 +38,7 @@ from fedkin.methods.samples.kingraph.micro_clusters import assigned
 from fedkin.privacy.gaussian import gaussian_mu, gdp, noisy
 
 NAMES, SPENT = LASTING + "released", LASTING + "spent"
-"""What a site remembers: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
+"""What a client remembers: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
 
 _ROUNDS = 4
 _MOMENTS_SHARE = 0.3
@@ -61,7 +61,7 @@ class PrivacyBudget:
     Attributes
     ----------
     epsilon, delta : float
-        Of all that leaves a site.
+        Of all that leaves a client.
     """
 
     epsilon: float
@@ -82,12 +82,12 @@ class PrivacyBudget:
 
     @property
     def moments_deviation(self) -> float:
-        """Of the noise on each number of a site's moments."""
+        """Of the noise on each number of a client's moments."""
         return _MOMENTS_SENSITIVITY / self.moments_mu
 
     @property
     def round_deviation(self) -> float:
-        """Of the noise on each number of a site's sums, in one round."""
+        """Of the noise on each number of a client's sums, in one round."""
         return _SUMS_SENSITIVITY / self.round_mu
 
 
@@ -97,9 +97,9 @@ class NoisyRelease(NamedTuple):
     Attributes
     ----------
     value : Any
-        Components and number of samples, or centroids and counts; None if no site sent anything.
+        Components and number of samples, or centroids and counts; None if no client sent anything.
     answered : list of int
-        Sites that replied whenever they were asked.
+        Clients that replied whenever they were asked.
     missing : dict of int to str
         The others, and why.
     """
@@ -117,7 +117,7 @@ def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[P
 
 @task(holds={"count": is_number}, may_be_empty=True, accounted=True)
 def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, sum and outer products of a site's features, with noise."""
+    """Count, sum and outer products of a client's features, with noise."""
     return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
@@ -128,7 +128,7 @@ def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 
 def noisy_moments(client: Client, payload: Payload) -> Payload:
-    """One site's reply to `send_noisy_moments`; nothing if its budget does not allow for it."""
+    """One client's reply to `send_noisy_moments`; nothing if its budget does not allow for it."""
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     for part in client.x.split(_BATCH):
@@ -149,7 +149,7 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
 
 
 def noisy_sums(client: Client, payload: Payload) -> Payload:
-    """One site's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
+    """One client's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
     centres, radius = payload["centres"], payload["radius"]
     points = _of_length_one(points_of(payload["space"], client.x) / radius)
     labels = assigned(points, centres / radius)
@@ -161,7 +161,7 @@ def noisy_sums(client: Client, payload: Payload) -> Payload:
 def _released(
     client: Client, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
 ) -> list[Tensor] | None:
-    """Sums, float64, with noise of the deviation asked for; ``None`` if the site's budget does not allow for it.
+    """Sums, float64, with noise of the deviation asked for; ``None`` if the client's budget does not allow for it.
 
     What was released before with the same noise costs nothing; anything else is written down, by the name of its noise.
     """
@@ -186,19 +186,19 @@ def _of_length_one(rows: Tensor) -> Tensor:
 
 
 def common_shape(fed: Federation) -> tuple[int, ...]:
-    """Shape of a sample at all sites.
+    """Shape of a sample at all clients.
 
     Raises
     ------
     FedkinError
-        If sites differ, or one cannot be reached.
+        If clients differ, or one cannot be reached.
     """
     replies = fed.insist(send_shape, {})
     (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
     for client, other in others:
         if other != shape:
             raise FedkinError(
-                f"Samples of site {client} have shape {other}, those of site {first} {shape}; all need the same."
+                f"Samples of client {client} have shape {other}, those of client {first} {shape}; all need the same."
             )
     return shape
 
@@ -220,7 +220,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     Raises
     ------
     FedkinError
-        If all sites have spent what they may.
+        If all clients have spent what they may.
     """
     asked = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
     expected = {"total": (width,), "second": (width * (width + 1) // 2,)}
@@ -245,7 +245,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
 def private_clusters(
     fed: Federation, space: Payload, variances: Tensor, samples: float, budget: PrivacyBudget
 ) -> NoisyRelease:
-    """Centres that all sites share, after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+    """Centres that all clients share, after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
 
     The first centres are drawn from the Gaussian that the components say. Between rounds a centre whose count is lost
     in the noise is drawn anew near one of the others, by their counts; after the last one it is left out.
@@ -258,13 +258,13 @@ def private_clusters(
     variances : Tensor
         float32 ``(d,)``, of the components.
     samples : float
-        Noisy number of samples of all sites.
+        Noisy number of samples of all clients.
     budget : Budget
 
     Raises
     ------
     FedkinError
-        If all sites have spent what they may.
+        If all clients have spent what they may.
     """
     rng, deviation, sites = fed.rng("private"), budget.round_deviation, len(fed.present)
     radius = _RADIUS * float(variances.sum().sqrt())
@@ -296,10 +296,10 @@ def private_clusters(
 
 
 def _check_budgets(missing: Mapping[int, str], budget: PrivacyBudget) -> None:
-    """Say so if nothing came and that is not because sites are missing."""
+    """Say so if nothing came and that is not because clients are missing."""
     if not missing:
         raise FedkinError(
-            f"All sites have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
+            f"All clients have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
             "own: nothing leaves."
         )
 

@@ -1,8 +1,8 @@
 """What kin-graph learns of its space: in which directions samples differ that are alike.
 
-Nearest neighbours at a site are mostly of one group, so how they differ tells what does not matter. Directions are
+Nearest neighbours at a client are mostly of one cluster, so how they differ tells what does not matter. Directions are
 divided by that, as in relevant component analysis (Bar-Hillel, Hertz, Shental and Weinshall 2003), which is told who is
-alike. Only a matrix leaves a site, and it means the same at all of them, however samples are spread.
+alike. Only a matrix leaves a client, and it means the same at all of them, however samples are spread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from fedkin.methods.samples.kingraph.micro_clusters import SEARCHED, nearest_of
 
 FEW = 64
-"""Samples below which a site says nothing: neighbours among so few are often of different groups."""
+"""Samples below which a client says nothing: neighbours among so few are often of different clusters."""
 
 _MOST = 15
 _ASKED = 1_000

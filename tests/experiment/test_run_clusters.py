@@ -1,4 +1,4 @@
-"""Runs of methods that group clients: targets, evaluation, resuming, and clients that misbehave."""
+"""Runs of methods that cluster clients: targets, evaluation, resuming, and clients that misbehave."""
 
 from pathlib import Path
 
@@ -51,13 +51,13 @@ class Interrupt(Progress):
 
 
 @pytest.mark.parametrize("method", ["ocfl", "ifca"])
-def test_a_run_that_groups_clients_resumes_to_the_same_bytes(
+def test_a_run_that_clusters_clients_resumes_to_the_same_bytes(
     method: str, whole: dict[str, RunOutcome], tmp_path: Path
 ) -> None:
     expected = files(whole[method].folder)
     assert any(line["missing"] for line in whole[method].records)
     assert "clients.csv" in expected
-    if method == "ocfl":  # groups form while a client is away, which must not be forgotten either
+    if method == "ocfl":  # clusters form while a client is away, which must not be forgotten either
         assert -1 in whole[method].records[2]["values"]["labels"]
     with pytest.raises(KeyboardInterrupt):
         execute(small(method, *LOSSY), tmp_path / "run", Interrupt(1))
@@ -161,7 +161,7 @@ def test_bad_clients_are_named_and_harm_no_model(method: str, tmp_path: Path, mo
     ("method", "kept"),
     [("ifca", True), ("gradient-loss", False), ("gradient-loss method.empty=keep", True)],
 )
-def test_a_group_that_loses_all_its_clients_keeps_a_sound_model(method: str, kept: bool) -> None:
+def test_a_cluster_that_loses_all_its_clients_keeps_a_sound_model(method: str, kept: bool) -> None:
     name, *overrides = method.split()
     config = small(name, *overrides)
     fed = LocalFederation(config.scenario.build(0).clients)
@@ -173,7 +173,7 @@ def test_a_group_that_loses_all_its_clients_keeps_a_sound_model(method: str, kep
         assert len(record.answered) == 6
         assert state.models.isfinite().all()
     assert 1 not in state.labels
-    assert record.values["groups"] < 3
+    assert record.values["clusters"] < 3
     assert torch.equal(state.models[1], left) is kept
 
 
@@ -203,7 +203,9 @@ EMBEDDING = ["method.pretraining_rounds=2", "method.pretraining_steps=1", "metho
 @pytest.mark.parametrize(
     ("scenario", "change"), [("drift-swap", "moved"), ("arrivals", "newcomers"), ("rotation", "newcomers")]
 )
-def test_a_run_that_groups_by_embeddings_resumes_to_the_same_bytes(scenario: str, change: str, tmp_path: Path) -> None:
+def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
+    scenario: str, change: str, tmp_path: Path
+) -> None:
     happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.share=0.4"]
     options = [*LOSSY, "scenario.clients=24", f"scenario.name={scenario}", *happens, *EMBEDDING]
     config = small("embedding", *options)
@@ -211,7 +213,7 @@ def test_a_run_that_groups_by_embeddings_resumes_to_the_same_bytes(scenario: str
     values = [line["values"] for line in whole.records]
     assert [told["phase"] for told in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
     assert any(change in told for told in values)
-    assert max(told["groups"] for told in values) > 1
+    assert max(told["clusters"] for told in values) > 1
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "run", Interrupt(2))  # pre-training
     for step in (3, 4, 6, 6, 7, 9):  # the embedding, training, twice when messages are sent anew, and the end
@@ -223,7 +225,7 @@ def test_a_run_that_groups_by_embeddings_resumes_to_the_same_bytes(scenario: str
 
 
 @pytest.mark.parametrize("method", ["embedding method.form=prototypes method.pretraining_rounds=1", "ladd"])
-def test_other_ways_to_group_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
+def test_other_ways_to_cluster_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
     name, *overrides = method.split()
     overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3", "method.refresh=1"]
     config = small(name, *overrides)
@@ -238,12 +240,12 @@ def test_other_ways_to_group_at_once_resume_to_the_same_bytes_too(method: str, t
     assert files(tmp_path / "run") == files(whole.folder)
 
 
-def test_without_labels_a_run_ends_with_the_groups_of_the_clients(tmp_path: Path) -> None:
+def test_without_labels_a_run_ends_with_the_clusters_of_the_clients(tmp_path: Path) -> None:
     unlabelled = ["scenario.name=label-skew", "scenario.clients=4", "method.form=prototypes"]
     outcome = execute(load_config("embedding", [*unlabelled, "method.pretraining_rounds=1"]), tmp_path / "run")
     assert [line["values"]["phase"] for line in outcome.records] == ["pre-training", "embedding"]
     assert {"clients.csv", "result.json", "report.html", "models.safetensors"} <= files(tmp_path / "run").keys()
-    with pytest.raises(FedkinError, match="no labels, so there are groups but no models"):
+    with pytest.raises(FedkinError, match="no labels, so there are clusters but no models"):
         predict(tmp_path / "run", "digits")
 
 

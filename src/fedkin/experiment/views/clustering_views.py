@@ -1,12 +1,12 @@
-"""How groups were found, where a method's records tell.
+"""How clusters were found, where a method's records tell.
 
-Of groups of clients, from a record whose values hold ``grouping``. It is a mapping with ``mode``; for messages of bits
+Of clusters of clients, from a record whose values hold ``clustering``. It is a mapping with ``mode``; for messages of bits
 with ``bits``, ``flip`` (a probability, or those that clients took in turn), ``epsilon_bit`` and ``epsilon`` (``None``
-where infinite); and with what groups were read off: the greatest merge ``heights`` of a tree and the ``cut`` through
-it, or ``silhouettes`` by number of groups.
+where infinite); and with what clusters were read off: the greatest merge ``heights`` of a tree and the ``cut`` through
+it, or ``silhouettes`` by number of clusters.
 
-Of groups of samples, from a record whose values hold ``stabilities``, one for each of ``resolutions``, with the number
-of ``groups_found`` at each and the ``resolution`` that was taken.
+Of clusters of samples, from a record whose values hold ``stabilities``, one for each of ``resolutions``, with the number
+of ``clusters_found`` at each and the ``resolution`` that was taken.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MEANINGFUL = 10.0
 
 _RULES = {
     "gap": "where merges become much lower than the one before, and above what chance alone gives",
-    "exact": "where groups explain most, compared with what chance alone gives",
-    "bayes": "where a search over some thresholds found the groups most distinct",
+    "exact": "where clusters explain most, compared with what chance alone gives",
+    "bayes": "where a search over some thresholds found the clusters most distinct",
 }
 
 
-def grouping_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
-    """Sentences on how groups were found and how private that was, and drawings of what they were read off."""
+def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
+    """Sentences on how clusters were found and how private that was, and drawings of what they were read off."""
     for record in records:
-        told = record["values"].get("grouping")
+        told = record["values"].get("clustering")
         if isinstance(told, Mapping):
             return [_found(record, told), _privacy(told)], _bars(record, told)
         if "stabilities" in record["values"]:
@@ -41,15 +41,15 @@ def grouping_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
 
 
 def _found(record: RecordLine, told: Mapping[str, Any]) -> str:
-    """Who sent what, and how many groups that gave."""
+    """Who sent what, and how many clusters that gave."""
     sent = f"{told['bits']:,} bits each, {_flips(told['flip'])}" if "bits" in told else "one message each"
-    groups = many(record["values"]["groups"], "group")
+    clusters = many(record["values"]["clusters"], "cluster")
     if told.get("separable", True):
-        result = f"{groups}, by k-means" if told["mode"] == "k-means" else groups
+        result = f"{clusters}, by k-means" if told["mode"] == "k-means" else clusters
     elif told.get("heights"):
-        result = "nothing to separate, one group"
+        result = "nothing to separate, one cluster"
     else:
-        result = "too few for two groups, so there is one"
+        result = "too few for two clusters, so there is one"
     return f"In step {record['step']}, {many(len(record['answered']), 'client')} sent {sent}: {result}."
 
 
@@ -94,9 +94,9 @@ def _tree(record: RecordLine, told: Mapping[str, Any]) -> Bars:
         return Bars("Merge heights", caption, _ranks(heights), heights, [False] * len(heights), "merge, highest first")
     undone = [height >= cut for height in heights]
     caption += f"The tree was cut {_RULES.get(told['mode'], 'at the dashed line')}; merges above the cut were undone."
-    if sum(undone) != record["values"]["groups"] - 1:
-        caption += " Some of them part off fewer clients than a group needs, who went to the nearest group."
-    caption += " The greater the step at the cut, the clearer the groups."
+    if sum(undone) != record["values"]["clusters"] - 1:
+        caption += " Some of them part off fewer clients than a cluster needs, who went to the nearest cluster."
+    caption += " The greater the step at the cut, the clearer the clusters."
     return Bars(
         "Merge heights", caption, _ranks(heights), heights, undone, "merge, highest first", cut, f"cut at {cut:.3g}"
     )
@@ -111,33 +111,35 @@ def _silhouettes(record: RecordLine, scores: Mapping[str, float]) -> Bars:
     values = [scores[count] for count in counts]
     best = max(range(len(values)), key=values.__getitem__)
     caption = (
-        "How much nearer clients are to their own group than to the next, for each number of groups that was tried: "
-        f"1 is clear, 0 is not. The greatest was taken, {counts[best]} groups."
+        "How much nearer clients are to their own cluster than to the next, for each number of clusters that was tried: "
+        f"1 is clear, 0 is not. The greatest was taken, {counts[best]} clusters."
     )
-    return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "groups")
+    return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "clusters")
 
 
 def _cut(record: RecordLine) -> str:
     """What the graph of small clusters fell into."""
     values = record["values"]
-    nodes, groups = many(values["nodes"], "small cluster"), many(values["groups"], "group")
-    return f"In step {record['step']}, a graph of {nodes} from {many(len(record['answered']), 'site')} gave {groups}."
+    nodes, clusters = many(values["nodes"], "small cluster"), many(values["clusters"], "cluster")
+    return (
+        f"In step {record['step']}, a graph of {nodes} from {many(len(record['answered']), 'client')} gave {clusters}."
+    )
 
 
 def _stability(values: Mapping[str, Any]) -> Bars:
     taken = values["resolutions"].index(values["resolution"])
     caption = (
-        "Groups were found at each resolution, the coarsest first, and again with some of the small clusters left out; "
-        "bars say how far both agree: 1 is the same. The coloured one was taken. Below each, the number of groups."
+        "Clusters were found at each resolution, the coarsest first, and again with some of the small clusters left out; "
+        "bars say how far both agree: 1 is the same. The coloured one was taken. Below each, the number of clusters."
     )
-    found, left = values["groups_found"][taken], values["groups"]
+    found, left = values["clusters_found"][taken], values["clusters"]
     if found > left:
         caption += (
-            f" Of its {found} groups some were then joined, those with most links between them, which left {left}."
+            f" Of its {found} clusters some were then joined, those with most links between them, which left {left}."
         )
-    names = [str(count) for count in values["groups_found"]]
+    names = [str(count) for count in values["clusters_found"]]
     strong = [at == taken for at in range(len(names))]
-    return Bars("Stability", caption, names, values["stabilities"], strong, "groups, by resolution")
+    return Bars("Stability", caption, names, values["stabilities"], strong, "clusters, by resolution")
 
 
 def _short(epsilon: float) -> str:

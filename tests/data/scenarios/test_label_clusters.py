@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.label_groups import LabelGroups, MissingClasses
+from fedkin.data.scenarios.label_clusters import LabelClusters, MissingClasses
 from fedkin.data.scenarios.partition_scenario import Labelled
 
 DISJOINT = [{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9}]
@@ -27,22 +27,22 @@ def everything(population):
     return [torch.cat([client.x, x])[:, 0].long() for client, (x, _) in pairs]
 
 
-def classes_by_group(population):
+def classes_by_cluster(population):
     held = {}
-    for client, (_, y), group in zip(population.clients, population.tests, population.groups.tolist(), strict=True):
-        held.setdefault(group, set()).update(client.y.tolist(), y.tolist())
-    return [held[group] for group in sorted(held)]
+    for client, (_, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
+        held.setdefault(cluster, set()).update(client.y.tolist(), y.tolist())
+    return [held[cluster] for cluster in sorted(held)]
 
 
 @pytest.mark.parametrize("drawing", ["disjoint", "replacement"])
 @pytest.mark.parametrize("balanced", [True, False])
 @pytest.mark.parametrize(("overlap", "classes"), [(False, DISJOINT), (True, OVERLAPPING)])
-def test_groups_hold_their_classes(overlap, classes, balanced, drawing):
-    scenario = LabelGroups(overlap=overlap, balanced=balanced, drawing=drawing)
+def test_clusters_hold_their_classes(overlap, classes, balanced, drawing):
+    scenario = LabelClusters(overlap=overlap, balanced=balanced, drawing=drawing)
     population = scenario.deal(labelled(test_per_class=20), 0)
-    assert all(held <= own for held, own in zip(classes_by_group(population), classes, strict=True))
+    assert all(held <= own for held, own in zip(classes_by_cluster(population), classes, strict=True))
     if balanced:
-        assert classes_by_group(population) == classes
+        assert classes_by_cluster(population) == classes
     for client, numbers, truth in zip(population.clients, everything(population), population.truth, strict=True):
         assert len(numbers.unique()) == len(numbers)
         assert torch.equal(client.x[:, 0].long() % 10, client.y)
@@ -64,18 +64,18 @@ def test_groups_hold_their_classes(overlap, classes, balanced, drawing):
         (60, False, [12, 28, 20]),
     ],
 )
-def test_sizes_of_groups(clients, balanced, sizes):
-    groups = LabelGroups(clients=clients, balanced=balanced).deal(labelled(), 0).groups
-    assert torch.bincount(groups).tolist() == sizes
-    assert groups.tolist() == sorted(groups.tolist())
+def test_sizes_of_clusters(clients, balanced, sizes):
+    clusters = LabelClusters(clients=clients, balanced=balanced).deal(labelled(), 0).clusters
+    assert torch.bincount(clusters).tolist() == sizes
+    assert clusters.tolist() == sorted(clusters.tolist())
 
 
 def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
     """60,000 balanced images at 15 clients: 3,693, 3,569 and 3,588 expected, at 30 clients 1,921, 1,888 and 1,893."""
     for clients, expected in ((15, [3693, 3556, 3556]), (30, [1921, 1893, 1893])):
-        population = LabelGroups(clients=clients, drawing="replacement").deal(labelled(6000), 0)
+        population = LabelClusters(clients=clients, drawing="replacement").deal(labelled(6000), 0)
         sizes = torch.tensor([len(numbers) for numbers in everything(population)], dtype=torch.float64)
-        means = [float(sizes[population.groups == group].mean()) for group in range(3)]
+        means = [float(sizes[population.clusters == cluster].mean()) for cluster in range(3)]
         assert means == pytest.approx(expected, rel=0.01)
 
 
@@ -83,16 +83,16 @@ def test_disjoint_draws_have_the_mixture_of_the_authors_draws():
     for options in ({"balanced": False}, {"balanced": False, "overlap": True}, {"overlap": True}):
         shares = []
         for drawing in ("disjoint", "replacement"):
-            population = LabelGroups(drawing=drawing, test_share=0.0, **options).deal(labelled(20_000), 1)
+            population = LabelClusters(drawing=drawing, test_share=0.0, **options).deal(labelled(20_000), 1)
             counts = torch.stack([torch.bincount(y, minlength=10) for y in population.truth]).double()
             shares.append(counts / counts.sum(1, keepdim=True))
         assert float((shares[0] - shares[1]).abs().max()) < 0.06
-        by_group = [shares[0][population.groups == group] for group in range(3)]
-        assert all(torch.equal(one, other) for own in by_group for one, other in pairwise(own))
+        by_cluster = [shares[0][population.clusters == cluster] for cluster in range(3)]
+        assert all(torch.equal(one, other) for own in by_cluster for one, other in pairwise(own))
 
 
 def test_balanced_disjoint_draws_take_what_there_is():
-    population = LabelGroups().deal(labelled(6000), 0)
+    population = LabelClusters().deal(labelled(6000), 0)
     assert {len(numbers) for numbers in everything(population)} == {4000, 3600}
 
 
@@ -103,23 +103,23 @@ def test_missing_classes_has_the_totals_of_the_paper():
     ):
         data = labelled(6000, name=name, test_per_class=1000)
         population = MissingClasses().deal(data, 0)
-        assert population.groups.tolist() == [i // 20 for i in range(80)]
+        assert population.clusters.tolist() == [i // 20 for i in range(80)]
         sizes = torch.tensor([len(client) for client in population.clients])
-        assert [int(sizes[population.groups == group].sum()) for group in range(4)] == totals
+        assert [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)] == totals
         tests = torch.tensor([len(y) for _, y in population.tests])
-        assert [round(6 * int(tests[population.groups == g].sum())) for g in range(4)] == pytest.approx(
+        assert [round(6 * int(tests[population.clusters == g].sum())) for g in range(4)] == pytest.approx(
             totals, rel=0.01
         )
         assert all(
-            int(sizes[population.groups == g].max() - sizes[population.groups == g].min()) <= 1 for g in range(4)
+            int(sizes[population.clusters == g].max() - sizes[population.clusters == g].min()) <= 1 for g in range(4)
         )
         assert population.common_test is data.test
-    assert classes_by_group(population)[0] == {0, 1, 2, 3, 4, 6, 8, 9}
+    assert classes_by_cluster(population)[0] == {0, 1, 2, 3, 4, 6, 8, 9}
 
 
 def test_cifar_lacks_its_own_classes():
     population = MissingClasses().deal(labelled(100, name="uoft-cs/CIFAR10"), 0)
-    assert [set(range(10)) - held for held in classes_by_group(population)] == [{5, 8}, {4, 6}, {7, 9}, {6, 8}]
+    assert [set(range(10)) - held for held in classes_by_cluster(population)] == [{5, 8}, {4, 6}, {7, 9}, {6, 8}]
 
 
 def test_samples_of_missing_classes_are_dealt_once():
@@ -130,28 +130,28 @@ def test_samples_of_missing_classes_are_dealt_once():
 def test_forty_of_47_classes():
     data = labelled(300, classes=47)
     population = MissingClasses().deal(data, 5)
-    assert torch.bincount(population.groups).tolist() == [25] * 8
-    held = classes_by_group(population)
+    assert torch.bincount(population.clusters).tolist() == [25] * 8
+    held = classes_by_cluster(population)
     assert [len(own) for own in held] == [40] * 8
-    assert held != classes_by_group(MissingClasses().deal(data, 6))
-    assert held == classes_by_group(MissingClasses().deal(data, 5))
+    assert held != classes_by_cluster(MissingClasses().deal(data, 6))
+    assert held == classes_by_cluster(MissingClasses().deal(data, 5))
 
 
-def test_own_groups_and_labels_numbered_anew():
+def test_own_clusters_and_labels_numbered_anew():
     population = MissingClasses(clients=5, missing=[[0, 1], [9]], reindex=True).deal(labelled(test_per_class=20), 0)
     assert population.classes == [str(i) for i in range(9)]
     assert population.common_test is None
-    assert torch.bincount(population.groups).tolist() == [3, 2]
-    for client, truth, (x, y), group in zip(
-        population.clients, population.truth, population.tests, population.groups.tolist(), strict=True
+    assert torch.bincount(population.clusters).tolist() == [3, 2]
+    for client, truth, (x, y), cluster in zip(
+        population.clients, population.truth, population.tests, population.clusters.tolist(), strict=True
     ):
-        shift = 2 if group == 0 else 0
+        shift = 2 if cluster == 0 else 0
         assert torch.equal(client.y, client.x[:, 0].long() % 10 - shift)
         assert torch.equal(y, x[:, 0].long() % 10 - shift)
         assert torch.equal(client.y, truth)
 
 
-@pytest.mark.parametrize("scenario", [LabelGroups(), LabelGroups(drawing="replacement"), MissingClasses()])
+@pytest.mark.parametrize("scenario", [LabelClusters(), LabelClusters(drawing="replacement"), MissingClasses()])
 def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
     one, same, other = (scenario.build(seed) for seed in (0, 0, 1))
     assert all(torch.equal(a.x, b.x) for a, b in zip(one.clients, same.clients, strict=True))
@@ -164,27 +164,27 @@ def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
 @pytest.mark.parametrize(
     ("scenario", "classes", "sentence"),
     [
-        (LabelGroups(clients=2), 10, "clients is 2; allowed: 3 or more, one for each group."),
-        (LabelGroups(drawing="disjunct"), 10, "Unknown value for drawing 'disjunct'; did you mean 'disjoint'?"),
+        (LabelClusters(clients=2), 10, "clients is 2; allowed: 3 or more, one for each cluster."),
+        (LabelClusters(drawing="disjunct"), 10, "Unknown value for drawing 'disjunct'; did you mean 'disjoint'?"),
         (
-            LabelGroups(),
+            LabelClusters(),
             11,
-            "'numbers' has 11 classes, but the groups of 'label-groups' are made of exactly 10.",
+            "'numbers' has 11 classes, but the clusters of 'label-clusters' are made of exactly 10.",
         ),
         (
             MissingClasses(),
             11,
-            "'numbers' has 11 classes, but 'missing-classes' knows groups for 10 and for 47; give others with "
+            "'numbers' has 11 classes, but 'missing-classes' knows clusters for 10 and for 47; give others with "
             "'scenario.missing'.",
         ),
-        (MissingClasses(clients=3), 10, "clients is 3; allowed: 4 or more, one for each group."),
+        (MissingClasses(clients=3), 10, "clients is 3; allowed: 4 or more, one for each cluster."),
         (
             MissingClasses(missing=[]),
             10,
-            "missing names no group; give at least one list of classes, which may be empty.",
+            "missing names no cluster; give at least one list of classes, which may be empty.",
         ),
-        (MissingClasses(missing=[[0], [10]]), 10, "Group 1 was to lack class 10; allowed: 0 to 9."),
-        (MissingClasses(missing=[[0, 1]]), 2, "Group 0 was to lack all 2 classes; it must keep at least one."),
+        (MissingClasses(missing=[[0], [10]]), 10, "Cluster 1 was to lack class 10; allowed: 0 to 9."),
+        (MissingClasses(missing=[[0, 1]]), 2, "Cluster 0 was to lack all 2 classes; it must keep at least one."),
     ],
 )
 def test_impossible_options_are_refused(scenario, classes, sentence):

@@ -1,4 +1,4 @@
-"""Hidden groups of clients that see different classes: the scenarios of OCFL and of gradient-loss clustering."""
+"""Hidden clusters of clients that see different classes: the scenarios of OCFL and of gradient-loss clustering."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _EMNIST_CLASSES, _EMNIST_GROUPS, _EMNIST_MISSING = 47, 8, 7
 
 
 @dataclass(frozen=True)
-class LabelGroups(PartitionScenario):
-    """Three groups of clients with classes of their own (OCFL, its authors' data library); needs ten classes.
+class LabelClusters(PartitionScenario):
+    """Three clusters of clients with classes of their own (OCFL, its authors' data library); needs ten classes.
 
-    The groups hold the classes 0-3, 4-6 and 7-9, or, overlapping, 0-3 with 8-9, 4-9 and 0-5. The data's test split is
+    The clusters hold the classes 0-3, 4-6 and 7-9, or, overlapping, 0-3 with 8-9, 4-9 and 0-5. The data's test split is
     left to all clients in common.
 
     Attributes
@@ -50,15 +50,15 @@ class LabelGroups(PartitionScenario):
     test_share : float
         Share of every client's samples that is held out; here in any case.
     clients : int
-        At least 3, ordered by group. Balanced groups are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
+        At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
         and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
     overlap : bool
-        Whether groups have classes in common.
+        Whether clusters have classes in common.
     balanced : bool
-        Whether classes are as frequent as in the data, or weighted by one draw per group from Dirichlet(1).
+        Whether classes are as frequent as in the data, or weighted by one draw per cluster from Dirichlet(1).
     drawing : {"disjoint", "replacement"}
         The authors' draw, by ``"replacement"``: every client draws as many samples as are its share of all, and keeps
-        the distinct ones, so clients of a group have some in common. ``"disjoint"`` gives them the same expected
+        the distinct ones, so clients of a cluster have some in common. ``"disjoint"`` gives them the same expected
         mixture of classes and no sample to two clients, and fewer samples where there are not enough.
     """
 
@@ -73,26 +73,26 @@ class LabelGroups(PartitionScenario):
             raise unknown_name("value for drawing", self.drawing, _DRAWINGS)
         if len(data.classes) != 10:
             raise FedkinError(
-                f"'{data.name}' has {len(data.classes)} classes, but the groups of 'label-groups' are made of exactly "
+                f"'{data.name}' has {len(data.classes)} classes, but the clusters of 'label-clusters' are made of exactly "
                 "10."
             )
-        groups = self.hidden_groups()
+        clusters = self.hidden_clusters()
         weights = self._weights(seed)
         if not (weights @ torch.bincount(data.y, minlength=10).double()).all():
-            raise FedkinError(f"'{data.name}' has no sample of any class of one of the groups of 'label-groups'.")
+            raise FedkinError(f"'{data.name}' has no sample of any class of one of the clusters of 'label-clusters'.")
         draw = _disjoint if self.drawing == "disjoint" else _with_replacement
-        parts = draw(data.y, weights[groups], seed)
+        parts = draw(data.y, weights[clusters], seed)
         return populate(
             data,
             parts,
             seed,
             test_share=self.test_share,
             samples_per_client=self.samples_per_client,
-            groups=groups,
+            clusters=clusters,
         )
 
-    def hidden_groups(self) -> Tensor:
-        """The group of each client, int64 ``(clients,)``; it depends on no data.
+    def hidden_clusters(self) -> Tensor:
+        """The cluster of each client, int64 ``(clients,)``; it depends on no data.
 
         Raises
         ------
@@ -103,26 +103,26 @@ class LabelGroups(PartitionScenario):
 
     def _sizes(self) -> list[int]:
         if self.clients < 3:
-            raise FedkinError(f"clients is {self.clients}; allowed: 3 or more, one for each group.")
+            raise FedkinError(f"clients is {self.clients}; allowed: 3 or more, one for each cluster.")
         if self.balanced:
             return apportion(self.clients, [1, 1, 1])
         return _IMBALANCED.get(self.clients) or apportion(self.clients, [3, 7, 5])
 
     def _weights(self, seed: int) -> Tensor:
-        """Weight of a sample by group and class, float64 ``(3, 10)``."""
+        """Weight of a sample by cluster and class, float64 ``(3, 10)``."""
         weights = torch.zeros(3, 10, dtype=torch.float64)
-        for group, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
-            draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", group)))
+        for cluster, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
+            draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", cluster)))
             own = np.ones(len(classes)) if self.balanced else draws.dirichlet(np.ones(len(classes)))
-            weights[group, list(classes)] = torch.from_numpy(own)
+            weights[cluster, list(classes)] = torch.from_numpy(own)
         return weights
 
 
 @dataclass(frozen=True)
 class MissingClasses(PartitionScenario):
-    """Groups of clients that each lack a few classes (gradient-loss clustering, Fig. 2).
+    """Clusters of clients that each lack a few classes (gradient-loss clustering, Fig. 2).
 
-    Every class is split equally among the groups that have it, and a group's samples at random and equally among its
+    Every class is split equally among the clusters that have it, and a cluster's samples at random and equally among its
     clients; the data's test split alike.
 
     Attributes
@@ -130,14 +130,14 @@ class MissingClasses(PartitionScenario):
     data, label, test_share, samples_per_client
         See `PartitionScenario`.
     clients : int or None
-        At least one per group, ordered by group. By default, with 10,000 training samples or more, 80, or 200 for 47
+        At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for 47
         classes; with fewer samples 20.
     missing : list of list of int or None
-        Per group, the indices of the classes it lacks. By default, for ten classes, the four groups of the paper for
+        Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the paper for
         Fashion-MNIST or CIFAR-10, if the data's name says that they are one of these, else those for MNIST; for 47
-        classes, as in EMNIST, eight groups that lack seven each, drawn from the seed.
+        classes, as in EMNIST, eight clusters that lack seven each, drawn from the seed.
     reindex : bool
-        Whether each group numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
+        Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
     """
 
     clients: Count | None = None
@@ -150,12 +150,12 @@ class MissingClasses(PartitionScenario):
         paper = 200 if len(data.classes) == _EMNIST_CLASSES else 80
         clients = clients_or_default(self.clients, len(data), paper)
         if clients < len(held):
-            raise FedkinError(f"clients is {clients}; allowed: {len(held)} or more, one for each group.")
+            raise FedkinError(f"clients is {clients}; allowed: {len(held)} or more, one for each cluster.")
         sizes = apportion(clients, [1] * len(held))
         tests = None
         if data.test is not None:
             tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
-        groups = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
+        clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
         return populate(
             Labelled(data.name, data.x, data.y, self._names(data, held), data.features, data.test),
             _equal_shares(data.y, held, sizes, derive_generator(seed, "partition")),
@@ -163,8 +163,8 @@ class MissingClasses(PartitionScenario):
             tests=tests,
             test_share=self.test_share,
             samples_per_client=self.samples_per_client,
-            groups=groups,
-            change=_renumbering(held[groups]) if self.reindex else None,
+            clusters=clusters,
+            change=_renumbering(held[clusters]) if self.reindex else None,
         )
 
     def _names(self, data: Labelled, held: Tensor) -> list[str]:
@@ -199,24 +199,24 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
         return [sorted(draw.tolist()) for draw in draws]
     if classes != 10:
         raise FedkinError(
-            f"'{data.name}' has {classes} classes, but 'missing-classes' knows groups for 10 and for 47; give others "
+            f"'{data.name}' has {classes} classes, but 'missing-classes' knows clusters for 10 and for 47; give others "
             "with 'scenario.missing'."
         )
     return next((table for key, table in _MISSING.items() if key != "mnist" and key in name), _MISSING["mnist"])
 
 
 def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
-    """Which group has which class, bool ``(groups, classes)``."""
+    """Which cluster has which class, bool ``(clusters, classes)``."""
     if not missing:
-        raise FedkinError("missing names no group; give at least one list of classes, which may be empty.")
+        raise FedkinError("missing names no cluster; give at least one list of classes, which may be empty.")
     held = torch.ones(len(missing), classes, dtype=torch.bool)
-    for group, lacking in enumerate(missing):
+    for cluster, lacking in enumerate(missing):
         wrong = [c for c in lacking if not 0 <= c < classes]
         if wrong:
-            raise FedkinError(f"Group {group} was to lack class {wrong[0]}; allowed: 0 to {classes - 1}.")
-        held[group, list(lacking)] = False
-        if not held[group].any():
-            raise FedkinError(f"Group {group} was to lack all {classes} classes; it must keep at least one.")
+            raise FedkinError(f"Cluster {cluster} was to lack class {wrong[0]}; allowed: 0 to {classes - 1}.")
+        held[cluster, list(lacking)] = False
+        if not held[cluster].any():
+            raise FedkinError(f"Cluster {cluster} was to lack all {classes} classes; it must keep at least one.")
     return held
 
 

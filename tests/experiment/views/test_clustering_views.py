@@ -1,0 +1,22 @@
+from fedkin.experiment.views.clustering_views import clustering_of
+
+
+def test_clusters_of_samples_show_how_stable_they_are_at_each_resolution():
+    values = {
+        "resolutions": [0.05, 0.1, 0.2],
+        "clusters_found": [3, 5, 9],
+        "stabilities": [0.8, 0.99, 0.7],
+        "resolution": 0.1,
+        "nodes": 1200,
+        "clusters": 5,
+    }
+    graph = {"step": 2, "answered": [0, 1, 2], "values": values}
+    findings, bars = clustering_of([{"values": {"phase": "components"}}, graph])
+    assert findings == ["In step 2, a graph of 1,200 small clusters from 3 clients gave 5 clusters."]
+    (drawn,) = bars
+    assert list(drawn.names) == ["3", "5", "9"]
+    assert list(drawn.values) == [0.8, 0.99, 0.7]
+    assert list(drawn.strong) == [False, True, False]
+    assert "joined" not in drawn.caption
+    values["clusters"] = 2
+    assert "Of its 5 clusters some were then joined" in clustering_of([graph])[1][0].caption
