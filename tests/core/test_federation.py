@@ -132,21 +132,21 @@ def test_ask_is_a_stream_that_was_read():
         assert (fed.missing, fed.traffic, fed.exchange) == (other.missing, other.traffic, other.exchange)
 
 
-def test_insisting_asks_only_those_who_have_not_replied():
+def test_ask_until_all_reply_asks_only_those_without_a_reply():
     nan = {"x": torch.tensor(torch.nan)}
     fed = Scripted({0: FINE, 1: nan, 2: "broken"}, {2: FINE}, {1: {"x": torch.ones(1)}})
-    replies = fed.insist(double, {})
+    replies = fed.ask_until_all_reply(double, {})
     assert list(replies) == [0, 1, 2]
     assert replies[1]["x"] == 1.0
     assert fed.asked == [[0, 1, 2], [1, 2], [1]]
     assert fed.missing == {}
 
 
-def test_insisting_has_an_end():
+def test_ask_until_all_reply_gives_up():
     fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
     sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
     with pytest.raises(FedkinError, match=sentence):
-        fed.insist(double, {})
+        fed.ask_until_all_reply(double, {})
     assert len(fed.asked) == 20
 
 
@@ -160,7 +160,7 @@ def test_who_refuses_for_good_is_not_asked_again():
     assert fed.missing == {1: "never"}
     fed = Scripted({0: FINE, 1: NEVER, 2: FINE})
     with pytest.raises(FedkinError, match=r"^Client 1 refuses, and nothing can begin without it: never$"):
-        fed.insist(double, {})
+        fed.ask_until_all_reply(double, {})
 
 
 def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
@@ -182,7 +182,7 @@ def test_nobody_asks_who_is_away():
     assert fed.ids == [0, 1, 2, 3]
     assert fed.present == [0, 2]
     assert list(fed.all(add=1.0)) == [0, 2]
-    assert list(fed.insist(double, {"add": 1.0})) == [0, 2]
+    assert list(fed.ask_until_all_reply(double, {"add": 1.0})) == [0, 2]
     assert fed.missing == {}
 
 
@@ -198,7 +198,7 @@ def test_who_is_away_costs_nothing_and_is_missing_by_name():
     assert (fed.traffic, fed.exchange) == (other.traffic, other.exchange)
 
 
-def test_insisting_may_be_for_some_only():
+def test_ask_until_all_reply_takes_chosen_clients():
     fed = Scripted({0: FINE, 2: "broken"}, {2: FINE})
-    assert list(fed.insist(double, {}, [2, 0])) == [0, 2]
+    assert list(fed.ask_until_all_reply(double, {}, [2, 0])) == [0, 2]
     assert fed.asked == [[0, 2], [2]]

@@ -67,7 +67,7 @@ def test_where_its_files_are_is_the_sites_own_affair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fed = federation(node(tmp_path / "site", ROWS))
-    fed.insist(moments, {})
+    fed.ask_until_all_reply(moments, {})
     run = tmp_path / "site" / "private" / "ab12"
     with Site("north", run.parent, torch.ones(1, 1)).memory("ab12"):
         assert fed.ask(moments, fed.all()) == {}
@@ -101,7 +101,7 @@ def test_what_is_refused_for_the_servers_sake_is_told_to_it(tmp_path: Path) -> N
 def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
     fed = federation(node(tmp_path / "site", ROWS))
     with pytest.raises(FedkinError, match=r"^Task '.*send_samples' would have the site's samples sent away"):
-        fed.insist(send_samples, {})
+        fed.ask_until_all_reply(send_samples, {})
     assert fed.exchange == 1
 
 
@@ -111,7 +111,7 @@ def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("fedkin.engines.flower.grid.time.sleep", waits.append)
     fed.run = "../.."
     with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
-        fed.insist(moments, {})
+        fed.ask_until_all_reply(moments, {})
     assert told[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
     assert len(told) == 19
     assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]

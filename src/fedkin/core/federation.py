@@ -155,7 +155,7 @@ class Federation(ABC):
         self.missing = dict(sorted((self.missing | refused).items()))
         return dict(sorted(replies.items()))
 
-    def insist(
+    def ask_until_all_reply(
         self,
         task: Task,
         payload: Payload,

@@ -80,7 +80,7 @@ class GridFederation(Federation):
         there = set(connected)
         self.away = {i for i in self.ids if i >= len(self.nodes) or self.nodes[i] not in there}
 
-    def insist(
+    def ask_until_all_reply(
         self,
         task: Task,
         payload: Payload,

@@ -88,11 +88,11 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
     if mode == "none":
-        shape = _checked_shape(fed.insist(shapes, {}))
+        shape = _checked_shape(fed.ask_until_all_reply(shapes, {}))
         return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
     if fed.secure_sums:
         return _scale_by_sums(fed, mode)
-    replies = fed.insist(moments, {})
+    replies = fed.ask_until_all_reply(moments, {})
     shape = _checked_shape(replies)
     least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
     greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
@@ -101,10 +101,10 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
         return Scaling("unit", shape, torch.zeros_like(least), torch.ones_like(least))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
-    replies = fed.insist(squares, {"mean": mean}, expected={"squares": tuple(mean.shape)})
+    replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": tuple(mean.shape)})
     spread = (sum_of(replies, "squares") / count).sqrt()
     scaling = Scaling("standard", shape, mean, torch.where(least == greatest, 1.0, spread))
-    fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
 
@@ -122,7 +122,7 @@ def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
         raise FedkinError(
             "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
         )
-    shape = _checked_shape(fed.insist(shapes, {}))
+    shape = _checked_shape(fed.ask_until_all_reply(shapes, {}))
     check_enough(len(fed.present))
     digits = (len(_UNITS), shape[0])
     sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
@@ -131,7 +131,7 @@ def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
     spread = (spread / sums["count"]).sqrt()
     constant = spread <= _ROUNDING * mean.abs()
     scaling = Scaling("standard", shape, mean, torch.where(constant, 1.0, spread))
-    fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
 
@@ -149,7 +149,7 @@ def scale_newcomers(fed: Federation, clients: Sequence[Client], scaling: Scaling
     for client in clients:
         restore_scaling(client)
     if new and scaling.mode == "standard":
-        fed.insist(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
+        fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
 
 
 def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ class ClientMethod:
         FedkinError
             If clients differ in the shape of their samples, or labels are needed and a client has none.
         """
-        replies = fed.insist(describe, {})
+        replies = fed.ask_until_all_reply(describe, {})
         first, *others = replies
         for client in replies:
             if labels_needed and replies[client]["classes"] == 0:

@@ -109,7 +109,7 @@ class DECMethod(SampleMethod):
                 raise FedkinError(
                     f"method.scope = 'client' needs every client from the first step on, but client {min(fed.away)} is away."
                 )
-            counts = fed.insist(count_clusters, {"n_clusters": self.n_clusters})
+            counts = fed.ask_until_all_reply(count_clusters, {"n_clusters": self.n_clusters})
             return DECState(features=features, clusters={str(i): reply["clusters"] for i, reply in counts.items()})
         if self.n_clusters == "given":
             raise FedkinError(

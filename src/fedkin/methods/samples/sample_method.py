@@ -85,7 +85,7 @@ def described(fed: Federation) -> Facts:
     FedkinError
         If clients differ in the shape of their samples, or one cannot be reached.
     """
-    replies = fed.insist(describe, {})
+    replies = fed.ask_until_all_reply(describe, {})
     (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
     for client, other in others:
         if other != shape:

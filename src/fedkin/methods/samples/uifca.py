@@ -194,7 +194,7 @@ class UIFCAMethod(SampleMethod):
         """Centroids of all clients' own, by k-means with many starts: k-FED's one start errs at clients of few clusters."""
         features = KFedMethod().space(facts.shape)
         expected = {"centres": ("centres", width_of(features, facts.shape))}
-        replies = fed.insist(
+        replies = fed.ask_until_all_reply(
             cluster_locally, {"features": features, "local_clusters": self.n_clusters}, expected=expected
         )
         pooled = torch.cat([reply["centres"] for reply in replies.values()])

@@ -217,7 +217,7 @@ class EmbeddingMethod(OneShotMethod):
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
         """An untrained one that suits the clients' data."""
-        replies = fed.insist(extent, {}).values()
+        replies = fed.ask_until_all_reply(extent, {}).values()
         in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
         name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
         encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})

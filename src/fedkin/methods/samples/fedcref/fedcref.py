@@ -365,7 +365,7 @@ def _cluster_all(fed: Federation) -> None:
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
-    fed.insist(fedcref_tasks.remember_kin, {})
+    fed.ask_until_all_reply(fedcref_tasks.remember_kin, {})
 
 
 def _record(

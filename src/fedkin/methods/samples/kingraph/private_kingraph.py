@@ -193,7 +193,7 @@ def common_shape(fed: Federation) -> tuple[int, ...]:
     FedkinError
         If clients differ, or one cannot be reached.
     """
-    replies = fed.insist(send_shape, {})
+    replies = fed.ask_until_all_reply(send_shape, {})
     (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
     for client, other in others:
         if other != shape:
