@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import Curve, GraphNode, GraphView, ClusterPictures, ClusterTable, Profiles
+from fedkin.report import ClusterPictures, ClusterTable, Curve, GraphNode, GraphView, Profiles
 
 
 def test_a_series_must_be_as_long_as_its_steps() -> None:

@@ -4,7 +4,7 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.data.reading.sources import load
-from fedkin.data.scenarios.label_skew import LabelSkew, ClientFiles
+from fedkin.data.scenarios.label_skew import ClientFiles, LabelSkew
 
 
 def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():

@@ -6,7 +6,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.scenarios.label_skew import LabelSkew, Clients
+from fedkin.data.scenarios.label_skew import Clients, LabelSkew
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.views import view_of
 from fedkin.experiment.views.client_views import _caption
