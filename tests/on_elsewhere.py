@@ -22,8 +22,8 @@ from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder
-from fedkin.nn.flow_training import Flow
-from fedkin.nn.gan_training import Adversaries, Blueprint, Rates
+from fedkin.nn.flow import Flow
+from fedkin.nn.gan import Adversaries, Blueprint, Rates
 from fedkin.nn.optimisers import AdamMoments
 
 ELSEWHERE = torch.device(elsewhere.NAME, 0)

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.features.extractors import extract, forget, known, register, suited, width_of
-from fedkin.nn.network_names import FEATURES
+from fedkin.features.extractors import extract, forget, register, suited, width_of
 
 
 def test_raw_features_are_the_samples_and_unit_ones_have_length_one():
@@ -89,7 +88,3 @@ def test_features_of_nothing_need_not_be_finite_to_have_a_width():
 def test_images_are_compared_by_their_gradients_if_large_enough():
     assert suited((1, 8, 8)) == suited((3, 32, 32)) == "gradients"
     assert suited((1, 7, 28)) == suited((13,)) == "raw"
-
-
-def test_names_are_listed():
-    assert set(FEATURES) == known

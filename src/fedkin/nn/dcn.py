@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.clustering.k_means import k_means
-from fedkin.nn.autoencoders import Autoencoding, Output
 from fedkin.nn.deep_clustering import PAPER_WIDTHS
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.encoder import Encoder
+from fedkin.nn.encoder import Autoencoding, Encoder, Output
 from fedkin.nn.resident import Resident
 
 _FEWEST_UNITS = 32

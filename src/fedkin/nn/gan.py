@@ -9,12 +9,19 @@ fully connected networks, which are not of the paper.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from fedkin.nn.autoencoders import Output
+from fedkin.nn.architecture import Architecture
+from fedkin.nn.encoder import Output
+from fedkin.nn.resident import Resident
 
 _SMALLEST_SIDE = 8
 _GENERATOR_CHANNELS = (128, 64)
@@ -23,6 +30,8 @@ _UNITS = 1024
 _VECTOR_UNITS = 128
 _LEAK = 0.2
 _INITIAL_SPREAD = 0.02
+_BETAS = (0.5, 0.999)
+_BATCH = 500
 
 
 def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid", capacity: float = 1.0) -> nn.Module:
@@ -131,3 +140,213 @@ def _drawn(module: nn.Module, capacity: float) -> nn.Module:
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
     return module
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What both networks of a client are made from; plain values.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of one sample.
+    output : {"sigmoid", "linear"}
+        "sigmoid" for data in [0, 1].
+    noise : int
+        Normal numbers in a latent.
+    kinds : int
+        Length of the one-hot part of a latent, of which each value is as frequent. Nothing ties it to a class; it lets
+        a generator make unlike samples without a leap in the noise.
+    capacity : float
+        Units and channels, as a share of the paper's.
+    """
+
+    shape: tuple[int, ...]
+    output: Output = "sigmoid"
+    noise: int = 62
+    kinds: int = 10
+    capacity: float = 1.0
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Blueprint:
+        """The inverse of `spec`."""
+        return Blueprint(**{**spec, "shape": tuple(spec["shape"])})
+
+    def spec(self) -> dict[str, Any]:
+        """As a payload."""
+        return {**self.__dict__, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates of one epoch."""
+
+    generator: float
+    discriminator: float
+
+
+class _Adversary(Architecture):
+    """One of the two networks of a blueprint; a model is a flat vector."""
+
+    criterion = staticmethod(binary_cross_entropy_with_logits)
+
+    def __init__(self, name: str, shape: tuple[int, ...], blueprint: Blueprint) -> None:
+        self.blueprint = blueprint
+        super().__init__(name, shape)
+
+    def spec(self) -> dict[str, Any]:
+        """The blueprint's plain values."""
+        return self.blueprint.spec()
+
+
+class Generator(_Adversary):
+    """Makes samples of latents."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__("generator", (blueprint.noise + blueprint.kinds,), blueprint)
+
+    def build(self) -> nn.Module:
+        """A new module."""
+        made = self.blueprint
+        return build_generator(made.shape, self.shape[0], made.output, made.capacity)
+
+    def targets(self, x: Tensor) -> Tensor:
+        """Zeros of the samples' shape."""
+        return torch.zeros(len(x), *self.blueprint.shape)
+
+
+class Discriminator(_Adversary):
+    """Distinguishes real samples from made ones."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__("discriminator", blueprint.shape, blueprint)
+
+    def build(self) -> nn.Module:
+        """A new module."""
+        return build_discriminator(self.shape, self.blueprint.capacity)
+
+    def targets(self, x: Tensor) -> Tensor:
+        """Ones: all samples are real."""
+        return torch.ones(len(x))
+
+
+@dataclass(frozen=True)
+class Adversaries:
+    """Both architectures of a blueprint, to train and sample any client's models with."""
+
+    generator: Generator
+    discriminator: Discriminator
+
+    @staticmethod
+    def of(blueprint: Blueprint) -> Adversaries:
+        """Those of `blueprint`; always the same object."""
+        return _shared(blueprint)
+
+    def latents(self, count: int, rng: torch.Generator) -> Tensor:
+        """Random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds in turn."""
+        blueprint = self.generator.blueprint
+        noise = torch.randn(count, blueprint.noise, generator=rng)
+        kinds = torch.arange(count) % blueprint.kinds
+        return torch.cat([noise, one_hot(kinds, blueprint.kinds).float()], dim=1)
+
+    def epoch(
+        self,
+        generator: Tensor,
+        discriminator: Tensor,
+        x: Tensor,
+        rng: torch.Generator,
+        rates: Rates,
+        batch_size: int,
+        min_steps: int = 1,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Train both for one pass over the samples, or as many as it takes to make `min_steps` steps.
+
+        For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
+        and made samples, each normalised as a batch of its own, and then the generator one on that of having other
+        made samples taken for real. Adam's moments begin at zero in every epoch, as in the authors' code.
+
+        Parameters
+        ----------
+        generator, discriminator : Tensor, (size,)
+            Not modified.
+        x : Tensor
+            float32 ``(n, *shape)``, n >= 2. A last batch of a single sample is left out.
+        rng : torch.Generator
+            Shuffles, and draws latents.
+        rates : Rates
+        batch_size : int
+            2 or more.
+        min_steps : int
+
+        Returns
+        -------
+        generator, discriminator : Tensor, (size,)
+        losses : Tensor, (2,)
+            Means over all batches' samples: the generator's, and the discriminator's mean over real and made ones.
+        """
+        with self.generator.resident() as maker, self.discriminator.resident() as judge:
+            maker.load(generator)
+            judge.load(discriminator)
+            game = _Game(maker, judge, rates)
+            x = judge.placed(x)
+            losses: list[Tensor] = []
+            weights: list[float] = []
+            while len(losses) < min_steps:
+                for rows in torch.randperm(len(x), generator=rng).split(batch_size):
+                    if len(rows) > 1:
+                        losses.append(game.play(x[rows], *(self.latents(len(rows), rng) for _ in range(2))))
+                        weights.append(float(len(rows)))
+            return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses).cpu() / sum(weights)
+
+    @torch.no_grad()
+    def samples(self, generator: Tensor, count: int, rng: torch.Generator) -> Tensor:
+        """So many made samples, float32 ``(count, *shape)``, with the batch norms' remembered statistics."""
+        with self.generator.resident() as maker:
+            maker.load(generator)
+            maker.module.eval()
+            made = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(_BATCH)]
+        return torch.cat(made)
+
+
+class _Game:
+    """Both networks in training, with an optimiser each for one epoch."""
+
+    def __init__(self, maker: Resident, judge: Resident, rates: Rates) -> None:
+        self.maker, self.judge = maker, judge
+        maker.module.train()
+        judge.module.train()
+        self.making = _adam(maker, rates.generator)
+        self.judging = _adam(judge, rates.discriminator)
+
+    def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
+        """One step of each on a batch, and on samples made of these latents: their losses before it, ``(2,)``."""
+        yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
+        with torch.no_grad():
+            shown = self.judge.laid(self.maker.output(to_judge))
+        self.judge.slopes.zero_()
+        doubt = self._loss(self.judge.laid(real), yes) + self._loss(shown, no)
+        doubt.backward()
+        self.judging.step()
+        made = self.maker.output(to_make)
+        shown = self.judge.laid(made.detach()).requires_grad_()
+        loss = self._loss(shown, yes)
+        (towards,) = torch.autograd.grad(loss, shown)
+        self.maker.slopes.zero_()
+        made.backward(towards)
+        self.making.step()
+        return torch.stack([loss.detach(), doubt.detach() / 2])
+
+    def _loss(self, x: Tensor, target: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(self.judge.module(x), target)
+
+
+def _adam(resident: Resident, rate: float) -> torch.optim.Adam:
+    """Of the trainable part of a resident's vector, in one piece."""
+    trainable = resident.values[: len(resident.slopes)]
+    trainable.grad = resident.slopes
+    return torch.optim.Adam([trainable], lr=rate, betas=_BETAS, fused=True)
+
+
+@lru_cache(maxsize=4)
+def _shared(blueprint: Blueprint) -> Adversaries:
+    return Adversaries(Generator(blueprint), Discriminator(blueprint))

@@ -20,12 +20,3 @@ AUTOENCODERS: dict[str, str] = {
     "conv-autoencoder": "Three convolutions, batch normalisation, and back; for images with sides in multiples of 8.",
 }
 """Name of an autoencoder whose codes describe a client's data -> what it is."""
-
-FEATURES: dict[str, str] = {
-    "raw": "The numbers of a sample as they are.",
-    "unit": "The same, scaled to length 1, so that samples are compared by cosine.",
-    "gradients": "Blurred maps of oriented gradients; for images from 8 x 8 pixels, whatever their contrast.",
-    "hog": "Histograms of oriented gradients, as scikit-image has them; for images from 8 x 8 pixels.",
-    "scattering": "Scattering transform of two orders; for images from 8 x 8 pixels.",
-}
-"""Name of features that samples are compared by -> what they are. Those that a program registers are not listed."""

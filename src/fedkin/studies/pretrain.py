@@ -16,9 +16,8 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.preparing.scaling import scale
 from fedkin.data.reading.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.nn.autoencoders import choose_autoencoder
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.encoder import Encoder, Pretrained
+from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 
 
 def pretrain(

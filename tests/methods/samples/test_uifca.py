@@ -9,8 +9,7 @@ from fedkin.core import Client, Federation, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
-from fedkin.nn.flow import to_logits
-from fedkin.nn.flow_training import Flow, spread_levels
+from fedkin.nn.flow import Flow, spread_levels, to_logits
 
 TINY = {"n_clusters": 3, "local_steps": 2, "width": 6, "depth": 1, "couplings": 2}
 MEANS = torch.tensor([[4.0, 0, 0, 0], [-4.0, 0, 0, 0], [0, 4.0, 0, 0]])

@@ -21,8 +21,8 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, is_number
 from fedkin.methods.samples.sample_method import SampleMethod, described
-from fedkin.nn.autoencoders import Output
-from fedkin.nn.gan_training import Adversaries, Blueprint, Rates
+from fedkin.nn.encoder import Output
+from fedkin.nn.gan import Adversaries, Blueprint, Rates
 
 WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 

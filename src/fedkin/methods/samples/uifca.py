@@ -35,7 +35,7 @@ from fedkin.methods.samples.sample_method import Facts, SampleMethod, described,
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.flow_training import Flow, spread_levels
+from fedkin.nn.flow import Flow, spread_levels
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class UIFCAState(State):
     Attributes
     ----------
     flow : dict
-        The flows' architecture, see `fedkin.nn.flow_training.Flow.of`.
+        The flows' architecture, see `fedkin.nn.flow.Flow.of`.
     alpha : float or None
         Of the values' logits; None if samples are taken as they are.
     models : Tensor

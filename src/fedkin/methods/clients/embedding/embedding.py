@@ -24,9 +24,8 @@ from fedkin.methods.clients.embedding.prototype_matching import matched, matched
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.nn.aggregation import Means
-from fedkin.nn.autoencoders import choose_autoencoder
 from fedkin.nn.descent import Descent
-from fedkin.nn.encoder import Encoder, Pretrained
+from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.randomised_response import Normalise, unpacked
 
