@@ -14,10 +14,11 @@ run: $(READY) ## Find the groups in the embedded digits, spread over ten sites
 test: $(READY) ## Run all tests, a few at once
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
-lint: $(READY) ## Check style and types
+lint: $(READY) ## Check style, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY) ## Put the code in shape
 	$(BIN)/ruff check --fix .

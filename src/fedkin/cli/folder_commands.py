@@ -34,7 +34,7 @@ def track(
 ) -> None:
     """Send the records of runs to tools that track them. What these have already is left out."""
     try:
-        from fedkin.experiment.tracking.catch_up import track as told
+        from fedkin.experiment.catch_up import track as told
 
         for folder in folders:
             print(f"Told of {folder}: {told(folder, to or [], settings or [], anew)} steps")
