@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import different, drawn, fuzzy_c_means, memberships
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
 from fedkin.core import FedkinError
 
 FUZZINESS = st.sampled_from([1.01, 1.1, 1.5, 2.0, 5.0])
@@ -127,14 +127,6 @@ def test_limits():
     assert short.moved > 1e-4 >= long.moved
     rough = fuzzy_c_means(points, start, 2.0, tolerance=0.1)
     assert rough.iterations < long.iterations
-
-
-def test_different_points_only():
-    points = torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.1], [1.0, 2.0]])
-    assert torch.equal(different(points), points[[0, 2]])
-    assert len(drawn(torch.ones(9, 2), 3, generator())) == 1
-    assert len(drawn(blobs(), 5, generator())) == 5
-    assert torch.equal(drawn(blobs(), 5, generator(3)), drawn(blobs(), 5, generator(3)))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""scikit-learn's k-means, told in tensors."""
+"""scikit-learn's k-means on tensors, and Lloyd's algorithm."""
 
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
 
-from fedkin.clustering.k_means import far_apart, k_means, lloyd
+from fedkin.clustering.k_means import far_apart, k_means, kmeans_plusplus_seeds, lloyd
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -68,3 +68,11 @@ def test_lloyd_leaves_centres_without_points_out():
     found = lloyd(points, torch.tensor([[0.0, 0.1], [90.0, 90.0], [1.0, 0.9]]))
     assert found.centres.tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert found.labels.tolist() == [0, 1] * 10
+
+
+def test_seeds_are_different_points():
+    points = torch.randn(50, 3, generator=generator())
+    assert len(kmeans_plusplus_seeds(torch.ones(9, 2), 3, generator())) == 1
+    assert len(kmeans_plusplus_seeds(points, 5, generator())) == 5
+    first, second = (kmeans_plusplus_seeds(points, 5, generator(3)) for _ in range(2))
+    assert torch.equal(first, second)

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
+from fedkin.clustering.nearest import ROUNDING
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import draw_seed
 
 _CHUNK = 256
 """Points at a time: with 784 numbers each they stay in a core's cache between the two products of an iteration."""
-_ROUNDING = 4 * torch.finfo(torch.float32).eps
-"""A squared distance below this part of the squared lengths is rounding, and the point is on the centre."""
 
 
 @dataclass(frozen=True)
@@ -110,29 +107,6 @@ def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = 
     return torch.cat(parts, dim=1).exp().T
 
 
-def drawn(points: Tensor, count: int, rng: torch.Generator) -> Tensor:
-    """Seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
-
-    Parameters
-    ----------
-    points : Tensor
-        float32 ``(n, width)``.
-    count : int
-        Wanted; there are fewer if there are not so many different points.
-    rng : torch.Generator
-    """
-    seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))
-    return different(torch.from_numpy(seeds))
-
-
-def different(points: Tensor) -> Tensor:
-    """`points` ``(k, width)`` without those that, but for rounding, repeat an earlier one."""
-    apart = torch.cdist(points.double(), points.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    lengths = points.double().norm(dim=1)
-    repeats = (apart <= _ROUNDING * torch.maximum(lengths[:, None], lengths)).tril(-1).any(1)
-    return points[~repeats]
-
-
 def _sums(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float, chunk: int) -> tuple[Tensor, Tensor]:
     """By centre, over points counted from `middle`: sum weighted by ``membership ** m``, and those weights' sum."""
     sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
@@ -154,7 +128,7 @@ def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     """Logarithms of memberships, ``(k, n)``: centres by points, the order in which both products are fastest."""
     lengths = centres.square().sum(1)[:, None] + part.square().sum(1)
     squared = torch.addmm(lengths, centres, part.T, alpha=-2.0)
-    on = squared <= _ROUNDING * lengths
+    on = squared <= ROUNDING * lengths
     logits = squared.log().div_(1.0 - fuzziness)
     if bool(on.any()):
         somewhere = on.any(0)

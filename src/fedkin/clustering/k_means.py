@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import different
+from fedkin.clustering.nearest import drop_duplicates, pairwise_distances
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
@@ -66,7 +66,7 @@ def k_means(
     if isinstance(start, int):
         search = KMeans(_at_most(start, points), n_init=n_init, max_iter=max_iterations, random_state=seed)
     else:
-        first = different(start)
+        first = drop_duplicates(start)
         first = first[: _at_most(len(first), points)].to(points.dtype)
         search = KMeans(len(first), init=first.numpy(), n_init=1, max_iter=max_iterations, random_state=seed)
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
@@ -128,25 +128,34 @@ def far_apart(first: Tensor, points: Tensor, count: int) -> Tensor:
     Tensor
         ``(count, width)``; fewer if there are not so many that, but for rounding, are different.
     """
-    chosen = different(first)[:count]
-    distances = apart(points, chosen).amin(1)
+    chosen = drop_duplicates(first)[:count]
+    distances = pairwise_distances(points, chosen).amin(1)
     while len(chosen) < count:
         candidate = points[distances.argmax()][None]
-        if len(different(torch.cat([chosen, candidate]))) == len(chosen):
+        if len(drop_duplicates(torch.cat([chosen, candidate]))) == len(chosen):
             break
         chosen = torch.cat([chosen, candidate])
-        distances = torch.minimum(distances, apart(points, candidate)[:, 0])
+        distances = torch.minimum(distances, pairwise_distances(points, candidate)[:, 0])
     return chosen
 
 
-def apart(points: Tensor, others: Tensor) -> Tensor:
-    """Distances ``(n, k)``; exactly 0 between equal points, which products would not give."""
-    distances: Tensor = torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
-    return distances
+def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> Tensor:
+    """Draws seeds by k-means++ (Arthur and Vassilvitskii 2007): float32 ``(k, width)``, k at most `count`.
+
+    Parameters
+    ----------
+    points : Tensor
+        float32 ``(n, width)``.
+    count : int
+        Wanted; there are fewer if there are not so many different points.
+    rng : torch.Generator
+    """
+    seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))
+    return drop_duplicates(torch.from_numpy(seeds))
 
 
 def _at_most(count: int, points: Tensor) -> int:
     """`count`, or the number of different points if that is less."""
-    if len(different(points[: _ENOUGH * count])) >= count:
+    if len(drop_duplicates(points[: _ENOUGH * count])) >= count:
         return count
     return len(far_apart(points[:1], points, count))

@@ -2,23 +2,9 @@ import torch
 
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.centroid_method import CentroidState, closest, nearest, on_its_sphere
+from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.sample_method import described
-
-
-def test_the_nearest_centroid_is_that_of_least_distance():
-    rng = torch.Generator().manual_seed(0)
-    points, centroids = torch.randn(40, 3, generator=rng), torch.randn(5, 3, generator=rng)
-    assert torch.equal(closest(points, centroids), torch.cdist(points, centroids).argmin(1))
-
-
-def test_what_lies_far_from_the_origin_is_told_apart_as_well():
-    x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-    centroids = torch.tensor([[-10.0] * 4, [10.0] * 4])
-    near = closest(x + centroids[torch.arange(200) % 2], centroids)
-    assert torch.equal(near, torch.arange(200) % 2)
-    assert torch.equal(closest(x + centroids[torch.arange(200) % 2] + 1e5, centroids + 1e5), near)
 
 
 def test_centroids_of_unit_features_compare_by_cosine():

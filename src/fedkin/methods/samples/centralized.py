@@ -15,8 +15,8 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import drawn, fuzzy_c_means
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Task, task
 from fedkin.core.method import Count, Positive
 from fedkin.features.extractors import extract
@@ -100,6 +100,6 @@ class FuzzyCMeansMethod(CentralizedMethod):
 
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
         """From k-means++ seeds."""
-        seeds = drawn(points, self.n_clusters, rng)
+        seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
         found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
         return found.centres, {"iterations": found.iterations, "moved": found.moved}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count
 from fedkin.features.extractors import extract, width_of
@@ -99,19 +100,8 @@ def nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
     centroids = result["centroids"]
     if not len(x):
         return torch.zeros(0, dtype=torch.int64)
-    parts = [closest(extract(result["features"], part), centroids) for part in x.split(_BATCH)]
+    parts = [nearest_centroids(extract(result["features"], part), centroids) for part in x.split(_BATCH)]
     return torch.cat(parts)
-
-
-def closest(points: Tensor, centroids: Tensor) -> Tensor:
-    """Row of `centroids` ``(k, width)`` nearest to each of `points` ``(n, width)``, int64 ``(n,)``; ties: the lowest.
-
-    Seen from among the centroids, products lose the least to rounding. The points' own lengths do not matter for which
-    is nearest, and are left out.
-    """
-    middle = centroids.mean(0)
-    points, centroids = points - middle, centroids - middle
-    return (centroids.square().sum(1) - 2 * points @ centroids.T).argmin(1)
 
 
 def on_its_sphere(features: str, centroids: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ from annotated_types import Gt
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import drawn, fuzzy_c_means, memberships
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import are_counts, below, is_count
@@ -259,7 +259,7 @@ def _start(
 ) -> tuple[Tensor, Tensor]:
     """Where a client starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
     if not len(centroids):
-        seeds = drawn(points, wanted, rng)
+        seeds = kmeans_plusplus_seeds(points, wanted, rng)
         return seeds, torch.arange(len(seeds))
     indices = torch.arange(len(centroids))
     if wanted < len(centroids):

@@ -17,13 +17,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import drawn
-from fedkin.clustering.k_means import Partition, apart, far_apart, k_means, lloyd
+from fedkin.clustering.k_means import Partition, far_apart, k_means, kmeans_plusplus_seeds, lloyd
+from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, task
 from fedkin.core.method import Count
 from fedkin.core.replies import is_count
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidState, closest, nearest, on_its_sphere
+from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
 from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
 from fedkin.methods.samples.sample_method import tell
 
@@ -106,7 +106,7 @@ class KFedMethod(OneRoundMethod):
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
         start = far_apart(replies[first]["centres"], pooled, self.n_clusters)
         if self.server == "one-round":
-            labels = closest(pooled, start)
+            labels = nearest_centroids(pooled, start)
             centroids = torch.stack([pooled[labels == cluster].mean(0) for cluster in labels.unique()])
             labels = labels.unique(return_inverse=True)[1]
         else:
@@ -142,15 +142,15 @@ def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partiti
 
     """
     directions = leading_directions(points, min(count, *points.shape), rng)
-    shadows = points @ directions
-    seeds = drawn(shadows, count, rng)
-    near, at = apart(shadows, seeds).topk(min(2, len(seeds)), largest=False)
+    projected = points @ directions
+    seeds = kmeans_plusplus_seeds(projected, count, rng)
+    near, at = pairwise_distances(projected, seeds).topk(min(2, len(seeds)), largest=False)
     surely = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
     start = seeds.clone()
     for r in range(len(seeds)):
         members = surely & (at[:, 0] == r)
         if bool(members.any()):
-            start[r] = shadows[members].mean(0)
+            start[r] = projected[members].mean(0)
     return lloyd(points, start @ directions.T)
 
 
@@ -163,7 +163,7 @@ def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tenso
     basis = torch.randn(points.shape[1], wide, generator=rng)
     for _ in range(_PASSES):
         basis = torch.linalg.qr(points.T @ (points @ basis)).Q
-    shadows = points @ basis
-    _, vectors = torch.linalg.eigh(shadows.T @ shadows)  # in ascending order
+    projected = points @ basis
+    _, vectors = torch.linalg.eigh(projected.T @ projected)  # in ascending order
     directions: Tensor = basis @ vectors.flip(1)[:, :rank]
     return directions

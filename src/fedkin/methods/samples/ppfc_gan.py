@@ -18,9 +18,9 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.methods.samples.centroid_method import closest
 from fedkin.methods.samples.sample_method import tell
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
@@ -122,4 +122,4 @@ def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 def by_codes(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Index of the centroid nearest to the code of each sample of ``(n, *shape)``, int64 ``(n,)``."""
-    return closest(PPFCGANMethod.embed(result, x), result["centroids"])
+    return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Gt
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import drawn, fuzzy_c_means
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
+from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, nearest, on_its_sphere
@@ -59,7 +59,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         if self.clustering == "kmeans":
             centroids = k_means(points, self.n_clusters, rng).centres
         else:
-            centroids = fuzzy_c_means(points, drawn(points, self.n_clusters, rng), self.fuzziness).centres
+            centroids = fuzzy_c_means(points, kmeans_plusplus_seeds(points, self.n_clusters, rng), self.fuzziness).centres
         return {"features": space, "centroids": on_its_sphere(space, centroids)}
 
     def end(self, fed: Federation, state: Any) -> None:

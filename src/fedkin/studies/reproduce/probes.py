@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import load_config
@@ -99,9 +100,9 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
     for part, truth in zip(points[held_out].split(_PART), y[held_out].split(_PART), strict=True):
         nearest = classes[(part @ known.T).topk(min(max(neighbours), len(known)), dim=1).indices]
         for at, k in enumerate(neighbours):
-            votes = torch.zeros(len(part), int(y.max()) + 1)
-            votes.scatter_add_(1, nearest[:, :k], torch.ones(1, 1).expand(len(part), min(k, nearest.shape[1])))
-            right[at] += float((votes.argmax(1) == truth).sum())
+            voters = nearest[:, :k]
+            votes = neighbours_vote(voters, torch.ones(voters.shape), int(y.max()) + 1)
+            right[at] += float((votes == truth).sum())
     return [float(share) for share in right / int(held_out.sum())]
 
 

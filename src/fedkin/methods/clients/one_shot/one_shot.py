@@ -18,6 +18,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, positions, round_record
@@ -167,7 +168,7 @@ class OneShotMethod(FedAvgMethod):
         """Labels after messages `new` of the clients at `rows`; and, for each cluster founded, whose model it takes."""
         centroids, reach = circles(state.messages, state.labels, len(state.models))
         # Not by products: those of an infinite centroid are undefined.
-        distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
+        distances = pairwise_distances(new.double(), centroids)
         nearest = distances.argmin(1)
         far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
         far |= self._apart(fed, state, rows, new, nearest)
@@ -183,7 +184,7 @@ class OneShotMethod(FedAvgMethod):
                 labels[members] = len(state.models) + len(parents) - 1
                 centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
         if parents:  # some that took the nearest cluster, or kept theirs, are nearer to a new one
-            distances = torch.cdist(new.double(), centroids, compute_mode="donot_use_mm_for_euclid_dist")
+            distances = pairwise_distances(new.double(), centroids)
             nearest = distances.argmin(1)
             labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
         return labels, parents

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.metrics import clustering_accuracy
+from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.replies import are_counts, is_count, is_list, is_number
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.methods.samples.centroid_method import closest
 from fedkin.methods.samples.fedcref import held_out_rule
 from fedkin.methods.samples.first_clusters import initial_labels
 from fedkin.nn.stack import StackTraining, fit
@@ -202,7 +202,7 @@ def _without_strays(x: Tensor, clusters: Tensor, least_share: float) -> Tensor:
     means = torch.stack([x[labels == cluster].mean(0) for cluster in kept])
     renumbered = torch.full((len(sizes),), -1)
     renumbered[kept] = torch.arange(len(kept))
-    return torch.where(renumbered[labels] >= 0, renumbered[labels], closest(x, means))
+    return torch.where(renumbered[labels] >= 0, renumbered[labels], nearest_centroids(x, means))
 
 
 def _members(client: Client) -> list[Tensor]:

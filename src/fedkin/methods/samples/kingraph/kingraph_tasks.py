@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import are_counts, is_count, is_number
 from fedkin.features.extractors import extract
@@ -109,6 +110,5 @@ def voted(result: Mapping[str, Any], points: Tensor) -> Tensor:
     for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
         weights = 1 / distances.square().clamp_min(_ATOP)
-        votes = weights.new_zeros(len(part), result["n_clusters"]).scatter_add_(1, clusters[nearest], weights)
-        found.append(votes.argmax(1))
+        found.append(neighbours_vote(clusters[nearest], weights, result["n_clusters"]))
     return torch.cat(found)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.methods.samples.centroid_method import closest
+from fedkin.clustering.nearest import nearest_centroids
 
 _ITERATIONS, _FEW_ITERATIONS = 12, 5
 _FITTED = 100
@@ -151,7 +151,7 @@ def assigned(points: Tensor, centres: Tensor) -> Tensor:
     if not len(points):
         return torch.zeros(0, dtype=torch.int64)
     batch = max(1, _PAIRS // len(centres))
-    return torch.cat([closest(part, centres) for part in points.split(batch)])
+    return torch.cat([nearest_centroids(part, centres) for part in points.split(batch)])
 
 
 def nearest_of(points: Tensor, rows: Tensor, drawn: Tensor, neighbours: int) -> Tensor:
