@@ -212,7 +212,7 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
 def print_few(data: str, fractions: list[float], share: float, seeds: int) -> None:
     """One line per fraction and floor: mean ARI with the number of clusters found and given, nodes told or not."""
     kinds = [(told, wanted) for told in (True, False) for wanted in ("auto", GROUPS)]
-    print("| samples at a client | `least_members` | nodes | clusters found | " + " | ".join(
+    print("| samples at a client | `min_members` | nodes | clusters found | " + " | ".join(
         f"ARI, {'told' if told else 'not told'}, {wanted}" for told, wanted in kinds) + " |")  # fmt: skip
     print("|---" * 8 + "|")
     for fraction in fractions:
@@ -222,7 +222,7 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
                 found = []
                 for seed in range(seeds):
                     population = OwnClass(data, share=share, fraction=fraction).build(seed)
-                    method = KinGraphMethod(n_clusters=wanted, least_members=least, tell_nodes=told)
+                    method = KinGraphMethod(n_clusters=wanted, min_members=least, broadcast_nodes=told)
                     _, state = _clustered(method, population, seed)
                     found.append(_agreement(adjusted_rand, population))
                     size, nodes = len(population.clients[0]), len(state.counts)

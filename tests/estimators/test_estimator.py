@@ -29,7 +29,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "FuzzyCMeans": {},
     "KFed": {"local_clusters": 2},
     "KMeans": {"n_init": 2},
-    "KinGraph": {"least_members": 2, "neighbours": 4},
+    "KinGraph": {"min_members": 2, "neighbours": 4},
     "PPFCGAN": {**NETWORKS, "pretrain_epochs": 2, "cluster_epochs": 1},
     "SCFC": {"pretrain_rounds": 2, "batch_size": 16, "latent": 8},
     "SDAFC": NETWORKS,

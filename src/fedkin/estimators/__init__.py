@@ -46,6 +46,6 @@ __all__ = [
     "KinGraph",
     "LatentClusterer",
     "Local",
-    "Sattler",
     "SampleClusterer",
+    "Sattler",
 ]

@@ -37,10 +37,10 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         width)``, such as `transform` of another estimator. Every fit copies a module as it is then, and uses it in
         evaluation mode. They are given scaled samples: with `transform` of one that scales by itself, set `scaling` to
         "none".
-    micro_clusters, least_members : int
+    micro_clusters, min_members : int
         Most small clusters of a client, and least samples in one: 5, and where samples are few, far more is found with 2
         or 1, if so little cover will do.
-    tell_nodes : bool or "auto"
+    broadcast_nodes : bool or "auto"
         Whether all clients are told all small clusters, and the nearest vote on each sample; "auto" if these are few.
     epsilon : float or None
         Differential privacy of all that leaves a client. It takes many samples; see the method.

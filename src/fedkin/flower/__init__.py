@@ -23,15 +23,15 @@ from fedkin.flower.strategy import ClusterStrategy
 from fedkin.flower.strategy_result import ClusterResult
 
 __all__ = [
-    "IFCAStrategy",
-    "LADDStrategy",
-    "OCFLStrategy",
+    "ClusterResult",
+    "ClusterStrategy",
     "EmbeddingStrategy",
     "FedAvgStrategy",
     "FedOptStrategy",
-    "ClusterResult",
-    "ClusterStrategy",
     "HierarchicalStrategy",
+    "IFCAStrategy",
+    "LADDStrategy",
+    "OCFLStrategy",
     "SattlerStrategy",
     "describes",
 ]

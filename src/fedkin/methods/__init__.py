@@ -1,1 +1,1 @@
-"""Methods: one paper, one file."""
+"""Federated clustering methods: one file or package per method."""

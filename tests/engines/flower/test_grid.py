@@ -26,7 +26,7 @@ CORNERS = torch.tensor([[9.0, 1, 1, 9, 1, 5], [1, 9, 1, 1, 9, 5], [1, 1, 9, 9, 9
 """Not in [0, 1], so that sites also scale."""
 METHODS: dict[str, dict[str, Any]] = {
     "kfed": {"n_clusters": 3, "local_clusters": 2},
-    "kin-graph": {"least_members": 2, "neighbours": 4},
+    "kin-graph": {"min_members": 2, "neighbours": 4},
     "ccfc": {"n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 16, "latent": 8},
     "fedcref": {"local_epochs": 2, "rounds": 1, "min_steps": 5, "n_clusters": 3, "max_iterations": 2},
     "ocfl": {"rounds": 4},

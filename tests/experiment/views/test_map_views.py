@@ -29,7 +29,12 @@ def test_a_map_keeps_clusters_apart_and_is_the_same_again(layout, samples):
 def test_equal_samples_and_a_single_column_are_no_trouble():
     same = LatentSample(torch.ones(20, 3), torch.zeros(20, dtype=torch.int64), None)
     assert sample_map(same, "tsne", []) is not None
-    assert sample_map(latents(30, width=1), "pca", []) is not None
+    for layout in ("tsne", "pca"):
+        line = sample_map(latents(30, width=1), layout, [])
+        assert line is not None
+        assert np.ptp(line.places, axis=0)[0] > 10
+        assert np.ptp(line.places, axis=0)[1] == 0
+        assert "varies most" in line.caption
 
 
 def test_no_map_where_none_is_wanted():

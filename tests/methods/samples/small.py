@@ -21,5 +21,5 @@ SMALL: dict[str, dict[str, Any]] = {
     "fuzzy-cmeans": {"n_clusters": 3},
     "ccfc": {"n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 16, "latent": 8},
     "scfc": {"n_clusters": 3, "pretrain_rounds": 2, "batch_size": 16, "latent": 8},
-    "kin-graph": {"least_members": 2, "neighbours": 4},
+    "kin-graph": {"min_members": 2, "neighbours": 4},
 }

@@ -4,7 +4,7 @@ from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
 from fedkin.methods.samples.kfed import KFedMethod
-from fedkin.methods.samples.sample_method import described
+from fedkin.methods.samples.sample_method import describe_clients
 
 
 def test_centroids_of_unit_features_compare_by_cosine():
@@ -22,7 +22,7 @@ def test_no_samples_have_no_clusters():
 
 
 def test_facts_of_the_clients():
-    facts = described(LocalFederation([Client(0, torch.rand(3, 2)), Client(1, torch.rand(4, 2) + 1)]))
+    facts = describe_clients(LocalFederation([Client(0, torch.rand(3, 2)), Client(1, torch.rand(4, 2) + 1)]))
     assert (facts.shape, facts.samples, facts.unit, facts.is_image) == ((2,), {0: 3, 1: 4}, False, False)
 
 

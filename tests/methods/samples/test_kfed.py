@@ -72,7 +72,7 @@ def test_induced_clusters_are_those_of_local_clusters_and_nearest_ones_are_not()
     method = KFedMethod(n_clusters=3, local_clusters=2, assign="induced")
     _, state, _ = run(method, clients)
     for client in clients:
-        expected = state.clusters[str(client.id)][client.state["clusters"]]
+        expected = state.clusters[str(client.id)][client.state["local_clusters"]]
         assert torch.equal(client.state["clusters"], expected)
     _, state, _ = run(method, clients, failures=[(2, 3)])
     assert "3" not in state.clusters

@@ -18,8 +18,8 @@ from fedkin.methods.samples.sample_method import SampleMethod
 
 __all__ = [
     "Evaluator",
-    "evaluate_fedcref",
     "evaluate_clusters",
+    "evaluate_fedcref",
     "evaluate_samples",
     "evaluator_for",
     "informed",

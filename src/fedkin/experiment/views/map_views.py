@@ -38,7 +38,7 @@ def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) ->
     if layout == "none":
         return None
     points = latents.points.double().numpy()
-    if len(points) < _FEWEST:
+    if len(points) < _FEWEST or points.shape[1] < 2:  # t-SNE starts from two components
         layout = "pca"
     places = _neighbours(points) if layout == "tsne" else _components(points)
     truth = None if latents.truth is None else latents.truth.numpy()

@@ -1,1 +1,1 @@
-"""Which samples, across clients that may not share them, belong together?"""
+"""Methods that give every sample of every client a cluster."""

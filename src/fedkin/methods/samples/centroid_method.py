@@ -14,7 +14,7 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count
 from fedkin.features.extractors import extract, width_of
-from fedkin.methods.samples.sample_method import SampleMethod, tell
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast
 from fedkin.methods.samples.sample_tasks import keep_clusters
 
 _BATCH = 4096
@@ -86,7 +86,7 @@ class CentroidMethod(SampleMethod):
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids of `state`."""
         payload: Payload = {"result": self.result(state)}
-        tell(fed, assign_to_centroids, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign_to_centroids, dict.fromkeys(fed.present, payload))
 
 
 @task

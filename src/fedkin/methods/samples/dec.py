@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import is_count
-from fedkin.methods.samples.sample_method import SampleMethod, described, tell
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
 
@@ -102,7 +102,7 @@ class DECMethod(SampleMethod):
 
     def init(self, fed: Federation) -> DECState:
         """Ask clients for the shape of their samples, and how many clusters each will look for if it works alone."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if self.scope == "client":
             if fed.away:
@@ -166,7 +166,7 @@ class DECMethod(SampleMethod):
         found = self._search().train(x, int(self.n_clusters), fed.rng("dec", state.steps))
         state = state.next(found={**vars(found), "widths": list(found.widths)}, finished=True)
         payload: Payload = {"result": self.result(state)}
-        tell(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
         return state, record
 
     def _alone(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:

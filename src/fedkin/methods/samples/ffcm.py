@@ -27,7 +27,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import are_counts, below, is_count
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, on_its_sphere
-from fedkin.methods.samples.sample_method import described
+from fedkin.methods.samples.sample_method import describe_clients
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
 
@@ -115,7 +115,7 @@ class FFCMMethod(CentroidMethod):
 
     def init(self, fed: Federation) -> FFCMState:
         """Random centres, or none yet."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         state = FFCMState(**self.fields(facts.shape))
         if self.start == "clients":
             return state

@@ -25,7 +25,7 @@ from fedkin.core.replies import is_count
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
 from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
-from fedkin.methods.samples.sample_method import tell
+from fedkin.methods.samples.sample_method import broadcast
 
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 
@@ -123,7 +123,7 @@ class KFedMethod(OneRoundMethod):
             return super().conclude(fed, state)
         result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
-        return tell(fed, take_clusters, payloads)
+        return broadcast(fed, take_clusters, payloads)
 
 
 def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fedkin.core import Federation, FedkinError, Payload, Record, Task
 from fedkin.core.method import display_name
 from fedkin.methods.samples.centroid_method import CentroidMethod
-from fedkin.methods.samples.sample_method import described
+from fedkin.methods.samples.sample_method import describe_clients
 
 _ATTEMPTS = 20
 
@@ -39,7 +39,7 @@ class OneRoundMethod(CentroidMethod):
 
     def init(self, fed: Federation) -> Any:
         """Which features the clients' samples are compared by; nothing is found yet."""
-        return self.state_type(**self.fields(described(fed).shape))
+        return self.state_type(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """The exchange, and word of the clusters to all clients."""

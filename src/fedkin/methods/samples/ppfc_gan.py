@@ -21,7 +21,7 @@ from torch import Tensor
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.methods.samples.sample_method import tell
+from fedkin.methods.samples.sample_method import broadcast
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
@@ -88,7 +88,7 @@ class PPFCGANMethod(SyntheticMethod):
     def end(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples by the network, and forget its own."""
         payload: Payload = {"result": self.result(state)}
-        tell(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
 
     def result(self, state: Any) -> dict[str, Any]:
         """The network and its centroids."""

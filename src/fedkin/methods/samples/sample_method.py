@@ -77,7 +77,7 @@ class SampleMethod(ABC):
         return True
 
 
-def described(fed: Federation) -> Facts:
+def describe_clients(fed: Federation) -> Facts:
     """What the clients say of their data.
 
     Raises
@@ -96,6 +96,6 @@ def described(fed: Federation) -> Facts:
     return Facts(shape, {client: reply["samples"] for client, reply in replies.items()}, unit)
 
 
-def tell(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
+def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
     """Ask each client in `payloads` to do `task`, and those that do not answer again, four times more."""
     fed.ask_again(task, payloads, _ATTEMPTS)

@@ -21,7 +21,7 @@ from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, nearest, on_its_sphere
-from fedkin.methods.samples.sample_method import tell
+from fedkin.methods.samples.sample_method import broadcast
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
 
@@ -65,7 +65,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     def end(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids, and forget its networks."""
         payload: Payload = {"result": self.result(state)}
-        tell(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
 
 
 @task

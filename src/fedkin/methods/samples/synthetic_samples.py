@@ -20,7 +20,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, is_number
-from fedkin.methods.samples.sample_method import SampleMethod, described
+from fedkin.methods.samples.sample_method import SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import Adversaries, Blueprint, Rates
 
@@ -100,7 +100,7 @@ class SyntheticMethod(SampleMethod):
 
     def init(self, fed: Federation) -> Any:
         """Learn the shape of the samples."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         return self.state_type(shape=list(facts.shape), output="sigmoid" if facts.unit else "linear")  # type: ignore[call-arg]
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:

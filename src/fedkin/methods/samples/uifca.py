@@ -31,7 +31,7 @@ from fedkin.core.replies import Expected, are_counts, below, is_count
 from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import nearest, on_its_sphere
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
-from fedkin.methods.samples.sample_method import Facts, SampleMethod, described, tell
+from fedkin.methods.samples.sample_method import Facts, SampleMethod, broadcast, describe_clients
 from fedkin.methods.samples.sample_tasks import keep_clusters
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent, descend
@@ -116,7 +116,7 @@ class UIFCAMethod(SampleMethod):
 
     def init(self, fed: Federation) -> UIFCAState:
         """K flows, all drawn differently, and what samples choose by at first."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
             flow=flow.spec(),
@@ -164,7 +164,7 @@ class UIFCAMethod(SampleMethod):
     def conclude(self, fed: Federation, state: UIFCAState) -> None:
         """Have every client assign its samples."""
         payload: Payload = {"result": self.result(state)}
-        tell(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
 
     def ready(self, state: UIFCAState) -> bool:
         """Once the flows have been trained at all."""

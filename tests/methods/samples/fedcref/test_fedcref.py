@@ -63,9 +63,9 @@ def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
 
 
 @given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
-def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, least_share, seed):
+def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, min_fraction, seed):
     errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
-    labels, selected = cluster_refine(errors, n_clusters, least_share)
+    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
     assert labels.unique().tolist() == list(range(len(selected)))
 
 
@@ -73,8 +73,8 @@ def test_samples_may_decide_the_number_of_clusters():
     errors = torch.ones(4, 100)
     for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
         errors[model, list(rows)] = 0.0
-    assert cluster_refine(errors, 4, least_share=0.5)[1] == [0, 1]
-    assert cluster_refine(errors, 2, least_share=0.1)[1] == [0, 1, 2]
+    assert cluster_refine(errors, 4, min_fraction=0.5)[1] == [0, 1]
+    assert cluster_refine(errors, 2, min_fraction=0.1)[1] == [0, 1, 2]
     assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.methods.samples.kingraph import graph_cut
-from fedkin.methods.samples.kingraph.graph_cut import RESOLUTIONS, communities, share_largest_client_share
+from fedkin.methods.samples.kingraph.graph_cut import RESOLUTIONS, communities, largest_client_share
 from fedkin.methods.samples.kingraph.neighbour_graph import neighbour_graph
 
 
@@ -168,6 +168,6 @@ def test_refuses_no_clusters():
 def test_how_much_of_its_cluster_the_largest_client_holds():
     clusters, sites = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 1, 2, 0])
     counts = torch.tensor([5, 2, 4, 8, 1])
-    assert share_largest_client_share(clusters, sites, counts) == (6 + 8) / 20
-    assert share_largest_client_share(clusters, clusters, counts) == 1.0
-    assert share_largest_client_share(clusters, sites * 0, counts) == 1.0
+    assert largest_client_share(clusters, sites, counts) == (6 + 8) / 20
+    assert largest_client_share(clusters, clusters, counts) == 1.0
+    assert largest_client_share(clusters, sites * 0, counts) == 1.0

@@ -40,7 +40,7 @@ def agreement(clients: list[Client], truth: list[torch.Tensor]) -> float:
     return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
 
 
-@pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"most_nodes": 60}, {"smoothing": 10}])
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"max_nodes": 60}, {"smoothing": 10}])
 def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict[str, Any]):
     clients, truth = planted()
     method = KinGraphMethod(**options)
@@ -50,7 +50,7 @@ def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict
     assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
     assert records[2].values["clusters"] == 6
     assert 0.5 <= records[2].values["largest_client_share"] < 0.53  # every cluster is at two clients
-    assert records[2].values["nodes"] <= options.get("most_nodes", 20_000)
+    assert records[2].values["nodes"] <= options.get("max_nodes", 20_000)
 
 
 def test_clusters_may_have_any_shape():
@@ -124,10 +124,10 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
         fed, _, _ = run(KinGraphMethod(n_clusters=10, **options), clients)
         return agreement(clients, truth), fed.traffic.sent, [client.state["clusters"] for client in clients]
 
-    told, own = found(), found(tell_nodes=False)
+    told, own = found(), found(broadcast_nodes=False)
     assert told[0] > own[0] + 0.02
     assert told[1] > own[1]
-    assert all(map(torch.equal, told[2], found(tell_nodes=True)[2]))
+    assert all(map(torch.equal, told[2], found(broadcast_nodes=True)[2]))
     monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph._FEW_NODES", 50)
     assert all(map(torch.equal, own[2], found()[2]))
 
@@ -147,8 +147,8 @@ def test_a_client_with_too_few_samples_sends_nothing_and_gets_clusters():
     _, state, _ = run(KinGraphMethod(), clients)
     assert state.counts.sum() == 720
     assert agreement(clients, [*truth, torch.arange(4)]) > 0.98
-    with pytest.raises(FedkinError, match="least_members"):
-        run(KinGraphMethod(least_members=500), clients)
+    with pytest.raises(FedkinError, match="min_members"):
+        run(KinGraphMethod(min_members=500), clients)
 
 
 def test_nobody_there_is_no_end_and_nobody_ever_is_one():
@@ -210,8 +210,8 @@ def test_images_are_compared_by_gradients_and_tables_by_standardised_columns():
 
 def test_a_floor_that_no_client_reaches_is_refused_before_anything_begins():
     fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
-    with pytest.raises(FedkinError, match=r"method\.least_members is 13, and no client has more than 12 samples"):
-        KinGraphMethod(least_members=13).init(fed)
+    with pytest.raises(FedkinError, match=r"method\.min_members is 13, and no client has more than 12 samples"):
+        KinGraphMethod(min_members=13).init(fed)
 
 
 def test_one_cluster_among_few_micro_clusters_is_warned_of():

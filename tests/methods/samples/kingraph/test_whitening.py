@@ -77,7 +77,7 @@ def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: flo
 def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened: bool):
     x = torch.randn(12 * samples, 3, generator=generator())
     clients = [Client(i, part) for i, part in enumerate(x.split(samples))]
-    method, fed = KinGraphMethod(least_members=least), LocalFederation(clients, 0)
+    method, fed = KinGraphMethod(min_members=least), LocalFederation(clients, 0)
     state = method.init(fed)
     while not state.finished:
         before, (state, _) = state, method.step(fed, state)

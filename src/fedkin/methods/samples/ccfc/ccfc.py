@@ -29,7 +29,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.sample_method import SampleMethod, described, tell
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.nn.contrastive import Backbone, Design, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
 
@@ -136,7 +136,7 @@ class CCFCMethod(SampleMethod):
         """Line 1, but for the models, which are drawn when they are first sent."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
-        facts = described(fed)
+        facts = describe_clients(fed)
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
         return CCFCState(network=network.spec(), unit=facts.unit)
@@ -278,7 +278,7 @@ class CCFCMethod(SampleMethod):
                 alone = {"network": state.network, "models": [model], "centroids": [own]}
                 payloads[int(site)] = {"result": alone, "first": first}
                 first += len(own)
-        tell(fed, ccfc_tasks.finish, payloads)
+        broadcast(fed, ccfc_tasks.finish, payloads)
 
     def _name(self, client: int) -> str:
         return str(client) if self.standalone else _EVERYONE

@@ -1,1 +1,1 @@
-"""."""
+"""FedCRef: clients exchange models of their local clusters and refine the clusters together."""

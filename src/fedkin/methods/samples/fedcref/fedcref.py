@@ -37,7 +37,7 @@ from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_t
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.sample_method import described, tell
+from fedkin.methods.samples.sample_method import broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
@@ -59,7 +59,7 @@ class FedCRefMethod:
         revised in every refinement.
     max_clusters : int
         Largest first estimate.
-    least_share : float
+    min_fraction : float
         With ``n_clusters="auto"``: a model takes part in a client's new partition if at least this share of an average
         cluster's samples choose it.
     hidden : tuple of int, optional
@@ -103,7 +103,7 @@ class FedCRefMethod:
     initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
     n_clusters: Count | Literal["auto", "given"] = "auto"
     max_clusters: Annotated[int, Ge(2)] = 10
-    least_share: Fraction = 0.5
+    min_fraction: Fraction = 0.5
     hidden: tuple[Count, ...] | None = None
     local_epochs: Count = 20
     rounds: Count = 15
@@ -128,7 +128,7 @@ class FedCRefMethod:
 
     def init(self, fed: Federation) -> FedCRefState:
         """Line 3: every client clusters its own samples."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
             _cluster_all(fed)
@@ -310,8 +310,8 @@ class FedCRefMethod:
             i: [q for q, cluster in enumerate(clusters[i]) if keep_all or cluster >= len(graph.communities)]
             for i in active
         }
-        least_share = self.least_share if self.n_clusters == "auto" else None
-        options = {"least_share": least_share, "continuity": self.continuity}
+        min_fraction = self.min_fraction if self.n_clusters == "auto" else None
+        options = {"min_fraction": min_fraction, "continuity": self.continuity}
         common = {**fedcref_tasks.spec(state.model), **options, "models": community_models}
         replies = fed.ask(
             fedcref_tasks.refine,
@@ -342,14 +342,14 @@ class FedCRefMethod:
         by_model = {**fedcref_tasks.spec(state.model), "models": state.cluster_models}
         waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
-        tell(fed, fedcref_tasks.finish, waiting)
+        broadcast(fed, fedcref_tasks.finish, waiting)
 
     def _wish(self) -> Payload:
         return {
             "initial": self.initial,
             "n_clusters": self.n_clusters,
             "max_clusters": self.max_clusters,
-            "least_share": self.least_share,
+            "min_fraction": self.min_fraction,
         }
 
 

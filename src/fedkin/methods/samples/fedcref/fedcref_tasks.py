@@ -124,7 +124,7 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
         own = _own_errors(model, client.state["models"], x, client.state["halves"])
         errors = torch.cat([own[payload["own"]], model.errors(payload["models"], x)])
-        labels, selected = cluster_refine(errors, len(own), payload["least_share"])
+        labels, selected = cluster_refine(errors, len(own), payload["min_fraction"])
         if payload["continuity"]:
             client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
         client.state.update(labels=labels, previous=before)
@@ -145,7 +145,7 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     return [{} for _ in clients]
 
 
-def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = None) -> tuple[Tensor, list[int]]:
+def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
     """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
 
     The paper takes the most chosen model, removes it together with its samples, and repeats. Removing them changes no
@@ -153,15 +153,15 @@ def cluster_refine(errors: Tensor, n_clusters: int, least_share: float | None = 
     index) and giving every sample to the best of them. Models nobody chose are not taken. Clusters are numbered in
     order of their models, so that a sample two models explain equally well stays with the one it chose.
 
-    With a `least_share` the number is the samples' to decide: every model is taken that at least this share of an
+    With a `min_fraction` the number is the samples' to decide: every model is taken that at least this share of an
     average cluster's samples choose, and the most chosen one in any case.
     """
     wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
     order = torch.argsort(wins, descending=True, stable=True)
-    if least_share is None:
+    if min_fraction is None:
         selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
     else:
-        enough = wins[order] >= max(1.0, least_share * errors.shape[1] / n_clusters)
+        enough = wins[order] >= max(1.0, min_fraction * errors.shape[1] / n_clusters)
         selected = order[: max(1, int(enough.sum()))]
     selected = selected.sort().values
     return errors[selected].argmin(dim=0), selected.tolist()
@@ -188,17 +188,17 @@ def _begin(client: Client, payload: Payload) -> None:
     if wanted == "given" and "n_clusters" not in client.state:
         raise FedkinError(f"method.n_clusters = 'given', but client {client.id} does not say how many it has.")
     if how == "kin-graph":
-        client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["least_share"])
+        client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["min_fraction"])
         return
     count = int(client.state["n_clusters"]) if wanted == "given" else None if wanted == "auto" else wanted
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
 
 
-def _without_strays(x: Tensor, clusters: Tensor, least_share: float) -> Tensor:
+def _without_strays(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
     """Clusters with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
     labels, sizes = clusters.unique(return_inverse=True, return_counts=True)[1:]
-    kept = (sizes >= least_share * len(x) / len(sizes)).nonzero()[:, 0]
+    kept = (sizes >= min_fraction * len(x) / len(sizes)).nonzero()[:, 0]
     means = torch.stack([x[labels == cluster].mean(0) for cluster in kept])
     renumbered = torch.full((len(sizes),), -1)
     renumbered[kept] = torch.arange(len(kept))

@@ -130,7 +130,7 @@ def communities(
     return clusters, evidence
 
 
-def share_largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
+def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
     """How much of its cluster the client that holds most of it holds, as a mean over samples.
 
     Parameters

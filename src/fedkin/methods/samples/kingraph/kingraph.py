@@ -24,7 +24,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST, FeatureMoments, components
 from fedkin.methods.samples.kingraph.community_joining import FEW_DIMENSIONS
-from fedkin.methods.samples.kingraph.graph_cut import communities, share_largest_client_share
+from fedkin.methods.samples.kingraph.graph_cut import communities, largest_client_share
 from fedkin.methods.samples.kingraph.kingraph_tasks import (
     points_of,
     send_differences,
@@ -42,7 +42,7 @@ from fedkin.methods.samples.kingraph.private_kingraph import (
     private_components,
 )
 from fedkin.methods.samples.kingraph.whitening import FEW, whitened
-from fedkin.methods.samples.sample_method import SampleMethod, described, tell
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 
 _ATTEMPTS, _PATIENT, _SMOOTHING = 20, 6, 10
 _FEW_NODES = 2_000
@@ -151,16 +151,16 @@ class KinGraphMethod(SampleMethod):
     smoothing_rounds : int
         How often they do, with the neighbours of the beginning.
     micro_clusters : int
-        Most small clusters of a client. One with few samples has one for every `least_members` samples, and many clients
-        have fewer each, so that together they send five times `most_nodes` at most.
-    least_members : int
+        Most small clusters of a client. One with few samples has one for every `min_members` samples, and many clients
+        have fewer each, so that together they send five times `max_nodes` at most.
+    min_members : int
         Least samples of a small cluster; smaller ones join the nearest. A client with fewer samples sends nothing at all.
         With 1, single samples' features may leave a client.
     neighbours : int
         Nearest nodes that a node of the graph is linked to, at most; fewer in small graphs, see `neighbour_graph`.
-    most_nodes : int
+    max_nodes : int
         Nodes of the graph; small clusters beyond this number are clustered once more, weighted by their counts.
-    tell_nodes : bool or "auto"
+    broadcast_nodes : bool or "auto"
         Whether clients are told all nodes, means of other clients' samples among them, and each of their samples gets the
         cluster that the nodes nearest to it vote for, smoothed once. Else it has the cluster of its small cluster, and only
         clients without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
@@ -183,10 +183,10 @@ class KinGraphMethod(SampleMethod):
     smoothing: Annotated[int, Ge(0)] | Literal["auto"] = "auto"
     smoothing_rounds: Count = 3
     micro_clusters: Count = 600
-    least_members: Count = 5
+    min_members: Count = 5
     neighbours: Count = 15
-    most_nodes: Count = 20_000
-    tell_nodes: bool | Literal["auto"] = "auto"
+    max_nodes: Count = 20_000
+    broadcast_nodes: bool | Literal["auto"] = "auto"
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
 
@@ -246,11 +246,11 @@ class KinGraphMethod(SampleMethod):
 
     def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int]]:
         """Shape of a sample, and clients with enough of them to tell how neighbours differ; some must have a few."""
-        facts = described(fed)
+        facts = describe_clients(fed)
         most = max(facts.samples.values())
-        if most < self.least_members:
+        if most < self.min_members:
             raise FedkinError(
-                f"method.least_members is {self.least_members}, and no client has more than {most} samples; set it lower."
+                f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
             )
         return facts.shape, [client for client, samples in facts.samples.items() if samples >= FEW]
 
@@ -258,7 +258,7 @@ class KinGraphMethod(SampleMethod):
         found: FeatureMoments | None = None
         answered = []
         expected = {"total": (state.width,), "scatter": (state.width * (state.width + 1) // 2,)}
-        for client, reply in fed.stream(send_moments, fed.all(space=state.space, least=self.least_members), expected):
+        for client, reply in fed.stream(send_moments, fed.all(space=state.space, least=self.min_members), expected):
             answered.append(client)
             if reply:
                 more = FeatureMoments.received(reply)
@@ -268,7 +268,7 @@ class KinGraphMethod(SampleMethod):
             if record.missing or not answered:
                 return self._again(fed, state, record)
             raise FedkinError(
-                f"No client that answered has {self.least_members} samples, which is method.least_members; set it lower."
+                f"No client that answered has {self.min_members} samples, which is method.min_members; set it lower."
             )
         leading = components(found, self.components, state.standardise, self.whitening)
         record.values.update(components=len(leading.variances), explained=leading.share_of(found, state.standardise))
@@ -277,7 +277,7 @@ class KinGraphMethod(SampleMethod):
     def _whitened(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         width = len(state.variances)
         scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
-        payloads, expected = fed.all(space=state.space, least=self.least_members), {"scatter": (width, width)}
+        payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": (width, width)}
         for client, reply in fed.stream(send_differences, payloads, expected):
             answered.append(client)
             if reply:
@@ -299,16 +299,18 @@ class KinGraphMethod(SampleMethod):
             return self._again(fed, state, Record(list(replies), missing, {"phase": "graph"}))
         pooled = torch.cat([reply["centroids"] for reply in sent.values()])
         counts = torch.cat([reply["counts"] for reply in sent.values()])
-        nodes = condensed(pooled, counts, self.most_nodes, fed.rng("condensed"))
+        nodes = condensed(pooled, counts, self.max_nodes, fed.rng("condensed"))
         after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
         sizes = [len(reply["counts"]) for reply in sent.values()]
         clusters = after.clusters[nodes.labels]
         owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
-        values["largest_client_share"] = share_largest_client_share(clusters, owners, counts)
+        values["largest_client_share"] = largest_client_share(clusters, owners, counts)
         own = dict(zip(sent, clusters.split(sizes), strict=True))
         whole = self._told(after, rounds=1)
-        all_told = len(nodes.counts) <= _FEW_NODES if self.tell_nodes == "auto" else self.tell_nodes
-        tell(fed, take_clusters, {i: {"clusters": own[i]} if i in own and not all_told else whole for i in fed.present})
+        all_told = len(nodes.counts) <= _FEW_NODES if self.broadcast_nodes == "auto" else self.broadcast_nodes
+        broadcast(
+            fed, take_clusters, {i: {"clusters": own[i]} if i in own and not all_told else whole for i in fed.present}
+        )
         return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
 
     def _private_components(
@@ -335,7 +337,7 @@ class KinGraphMethod(SampleMethod):
                 "samples; it takes more samples or a greater epsilon."
             )
         after, values = self._cut(fed, state, centroids, counts)
-        tell(fed, take_clusters, fed.all(**self._told(after, self.smoothing_rounds)))
+        broadcast(fed, take_clusters, fed.all(**self._told(after, self.smoothing_rounds)))
         return after, Record(found.answered, found.missing, {**values, "epsilon": budget.epsilon})
 
     def _cut(
@@ -352,7 +354,7 @@ class KinGraphMethod(SampleMethod):
         if wanted is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
             values["warning"] = (
                 f"One cluster was found among {len(clusters)} small clusters, too few to tell clusters apart; n_clusters "
-                "gives their number, and a lower least_members makes more small clusters."
+                "gives their number, and a lower min_members makes more small clusters."
             )
         return after, values
 
@@ -366,8 +368,8 @@ class KinGraphMethod(SampleMethod):
             "space": state.space,
             "smoothing": state.smoothing,
             "rounds": self.smoothing_rounds,
-            "least": self.least_members,
-            "most": max(1, min(self.micro_clusters, _OVERSUPPLY * self.most_nodes // clients)),
+            "least": self.min_members,
+            "most": max(1, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // clients)),
         }
 
     def _again(self, fed: Federation, state: KinGraphState, record: Record) -> tuple[KinGraphState, Record]:
