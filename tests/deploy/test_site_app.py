@@ -47,7 +47,7 @@ def test_data_that_are_refused_are_told_to_the_site_alone(
     csv: str, label: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     nodes, told = node(tmp_path / "site", csv, label), []
-    assert Roster(nodes, told=told.append).greet() == []
+    assert Roster(nodes, report=told.append).greet() == []
     assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
     assert words in caplog.text
     assert "north.csv" in caplog.text
@@ -58,7 +58,7 @@ def test_a_site_file_that_is_refused_is_told_to_the_site_alone(
 ) -> None:
     nodes, told = node(tmp_path / "site", ROWS), []
     (tmp_path / "site" / "site.toml").write_text("nam = 3")
-    assert Roster(nodes, told=told.append).greet() == []
+    assert Roster(nodes, report=told.append).greet() == []
     assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
     assert "site.toml" in caplog.text
 
@@ -107,7 +107,7 @@ def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
 
 def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fed, told, waits = federation(node(tmp_path / "site", ROWS)), [], []
-    fed.roster.told = told.append
+    fed.roster.report = told.append
     monkeypatch.setattr("fedkin.engines.flower.grid.time.sleep", waits.append)
     fed.run = "../.."
     with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
@@ -135,6 +135,6 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")
     assert outputs.predict(kept, new, client=0) == outputs.predict(outcome.folder, new, client=1)
     with pytest.raises(
-        FedkinError, match="ab12 is a site's share, the model of one cluster; assign with the run's folder"
+        FedkinError, match="ab12 is .*, the model of one cluster; assign with the run's folder"
     ):
         outputs.assign(kept, new)

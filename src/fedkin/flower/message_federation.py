@@ -51,7 +51,7 @@ class GridFederation(Federation):
         What clients are told as ``server-round``.
     trained : dict of int to MetricRecord
         Metrics of the last training, by client.
-    told_loss : bool
+    has_losses : bool
         Whether all of them told a loss; where one did not, it counts as 0 in what methods report.
     """
 
@@ -60,7 +60,7 @@ class GridFederation(Federation):
         self.nodes: list[int] = []
         self.round = 0
         self.trained: dict[int, MetricRecord] = {}
-        self.told_loss = True
+        self.has_losses = True
         self._useless: dict[int, str] = {}
         super().__init__(range(len(list(grid.get_node_ids())) + _LATECOMERS), seed)
         self.connect()
@@ -173,7 +173,7 @@ class GridFederation(Federation):
         for client, found in judged.items():
             reply = found if isinstance(found, str) else trained[client]
             if not isinstance(reply, str):
-                loss = reply["loss"] if self.told_loss else float(found[chosen[client]])
+                loss = reply["loss"] if self.has_losses else float(found[chosen[client]])
                 reply = reply | {"cluster": chosen[client], "loss": loss}
             yield client, reply
 
@@ -218,7 +218,7 @@ class GridFederation(Federation):
             return self._refuse(client, f"in its training's reply, {model}")
         self.trained[client] = metrics
         loss = metrics.get(self.terms.train_loss_key)
-        self.told_loss &= isinstance(loss, int | float)
+        self.has_losses &= isinstance(loss, int | float)
         return {
             "update": model.sub_(start),
             "samples": metrics[self.terms.weighted_by_key],

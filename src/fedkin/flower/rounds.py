@@ -1,61 +1,78 @@
-"""A strategy's rounds: the method's steps, and around them what Flower's users expect of a round."""
+"""A strategy's rounds: the method's steps, with the evaluation and the log that Flower's own strategies have."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from torch import Tensor
 
 from fedkin.core import Record
 from fedkin.flower.message_federation import GridFederation
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from fedkin.flower.strategy import ClusterStrategy
-
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
+"""Makes one record of metrics from several, weighted by the metric of a name."""
+EvaluateHere = Callable[[int, ArrayRecord], MetricRecord | None]
+"""Evaluates a round's model at the server, see `ClusterStrategy.start`."""
 
 log = logging.getLogger("flwr")
 
 
-class Loop:
+class RoundOptions(Protocol):
+    """What the rounds need of a `ClusterStrategy`, which describes these parameters."""
+
+    fraction_train: float
+    fraction_evaluate: float
+    min_train_nodes: int
+    min_evaluate_nodes: int
+    weighted_by_key: str
+    train_metrics_aggr_fn: Aggregate
+    evaluate_metrics_aggr_fn: Aggregate
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
+        """Return the method's first state."""
+
+    def wait(self, grid: Grid) -> None:
+        """Wait until enough nodes are connected."""
+
+
+class RoundLoop:
     """One run of a strategy.
 
     Parameters
     ----------
-    strategy : ClusterStrategy
-    method : ClusterMethod
+    strategy : RoundOptions
+    method : ClientMethod
     fed : GridFederation
     evaluate_fn : callable or None
-        See `ClusterStrategy.start`.
     """
 
     def __init__(
         self,
-        strategy: ClusterStrategy,
+        strategy: RoundOptions,
         method: ClientMethod,
         fed: GridFederation,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None,
+        evaluate_fn: EvaluateHere | None,
     ) -> None:
         self.strategy, self.method, self.fed, self.evaluate_fn = strategy, method, fed, evaluate_fn
         self.result = ClusterResult()
 
     def run(self, models: Tensor) -> ClusterResult:
-        """Do all rounds, from the models ``(m, size)`` given."""
+        """Run all rounds, starting from the models ``(m, size)``."""
         fed, done = self.fed, 0
         self._evaluate_here(0, models[0])
         state = self.strategy.begin(fed, self.method, models)
         while not state.finished:
             self.strategy.wait(fed.grid)
             fed.connect()
-            fed.round, fed.trained, fed.told_loss = done + 1, {}, True
+            fed.round, fed.trained, fed.has_losses = done + 1, {}, True
             state, record = self._participating().step(fed, state)  # type: ignore[attr-defined]
             trains = record.values.get("phase", "training") == "training"
             self._note(record, done + 1 if trains else 0)
@@ -66,16 +83,16 @@ class Loop:
         return self._finished(state)
 
     def _participating(self) -> ClientMethod:
-        """The method with as many participants as Flower's FedAvg would have of those that are there now."""
-        there = max(1, len(self.fed.present))
-        count = max(1, int(self.strategy.fraction_train * there), self.strategy.min_train_nodes)
-        return dataclasses.replace(self.method, participation=min(1.0, count / there))
+        """The method with as many participants as Flower's FedAvg samples from the nodes connected now."""
+        connected = max(1, len(self.fed.present))
+        count = max(1, int(self.strategy.fraction_train * connected), self.strategy.min_train_nodes)
+        return dataclasses.replace(self.method, participation=min(1.0, count / connected))
 
     def _note(self, record: Record, number: int) -> None:
-        """Keep a step's record, and tell the log."""
+        """Keep a step's record and log it."""
         values, nodes = dict(record.values), self.fed.nodes
         values["labels"] = values["labels"][: len(nodes)]
-        if not self.fed.told_loss:
+        if not self.fed.has_losses:
             del values["loss"], values["losses"]
         traffic = {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
         entry = {"round": number, "answered": record.answered, "missing": record.missing, **values, **traffic}
@@ -87,9 +104,9 @@ class Loop:
         log.info("\t├──> %d clusters of %s nodes", values["clusters"], values["sizes"])
 
     def _count_training(self, number: int, record: Record) -> None:
-        """Take in the metrics of the clients whose training was used."""
-        heard = record.values["losses"]  # who trained may have been lost in another exchange of the step
-        used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in heard}
+        """Keep and aggregate the metrics of the clients whose training was used."""
+        losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
+        used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
         self.result.train_metrics_by_node |= {self.fed.nodes[client]: metrics for client, metrics in used.items()}
         total = self._aggregated(self.strategy.train_metrics_aggr_fn, used)
         if total is not None:
@@ -97,7 +114,7 @@ class Loop:
             self.result.train_metrics_clientapp[number] = total
 
     def _evaluate(self, number: int, state: ClientMethodState) -> None:
-        """Have some nodes evaluate their cluster's model, and the server the largest cluster's."""
+        """Have some nodes evaluate their cluster's model, and the server evaluate the largest cluster's."""
         models, labels = list(state.models), state.labels.tolist()
         asked = self._sample({i: labels[i] for i in self.fed.present if labels[i] >= 0}, number)
         found = self.fed.evaluate({client: models[cluster] for client, cluster in asked.items()})
@@ -112,14 +129,14 @@ class Loop:
         self._evaluate_here(number, models[self._largest(state)])
 
     def _sample(self, labels: Mapping[int, int], number: int) -> dict[int, int]:
-        """Clients that evaluate in this round, and their clusters."""
+        """Sample the clients that evaluate in this round: their clusters by client."""
         count = max(int(self.strategy.fraction_evaluate * len(labels)), self.strategy.min_evaluate_nodes)
         drawn = torch.randperm(len(labels), generator=self.fed.rng("evaluate", number))[:count]
         clients = list(labels)
         return {clients[at]: labels[clients[at]] for at in sorted(drawn.tolist())}
 
     def _aggregated(self, aggregate: Aggregate, metrics: Mapping[int, MetricRecord]) -> MetricRecord | None:
-        """Weighted means of the clients' metrics; none if they do not have the same."""
+        """Weighted means of the clients' metrics; ``None`` if these differ in name."""
         names = {frozenset(one) for one in metrics.values()}
         if len(names) > 1:
             log.warning("Nodes replied with different metrics, which are not averaged.")
@@ -136,12 +153,12 @@ class Loop:
             self.result.evaluate_metrics_serverapp[number] = found
 
     def _largest(self, state: ClientMethodState) -> int:
-        """The cluster with most nodes; the first, if none is known."""
+        """The cluster with the most nodes; the first if no node's cluster is known."""
         labels = state.labels[: len(self.fed.nodes)]
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
     def _finished(self, state: ClientMethodState) -> ClusterResult:
-        """The result, with what the method found."""
+        """Complete the result with the clusters and models that the method found."""
         found: dict[str, Any] = self.method.result(state)
         nodes, layout = self.fed.nodes, self.fed.layout
         self.result.nodes = list(nodes)

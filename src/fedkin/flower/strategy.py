@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import torch
@@ -20,7 +20,7 @@ from fedkin.core import FedkinError
 from fedkin.experiment.config import checked_method
 from fedkin.flower.array_layout import ArrayLayout, known_as
 from fedkin.flower.message_federation import GridFederation
-from fedkin.flower.rounds import Aggregate, Loop
+from fedkin.flower.rounds import Aggregate, EvaluateHere, RoundLoop
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.flower.terms import Terms
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
@@ -194,7 +194,7 @@ class ClusterStrategy(Strategy):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateHere | None = None,
     ) -> ClusterResult:
         """Find the clusters and train their models.
 
@@ -247,7 +247,7 @@ class ClusterStrategy(Strategy):
         self.wait(grid)
         fed = GridFederation(grid, layout, terms, self.seed)
         with known_as(layout, models[0]) as module:
-            result = Loop(self, self.method(module, num_rounds), fed, evaluate_fn).run(models)
+            result = RoundLoop(self, self.method(module, num_rounds), fed, evaluate_fn).run(models)
         log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
         for line in str(result).splitlines():
             log.info("\t%s", line)

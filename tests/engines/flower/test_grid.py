@@ -158,14 +158,14 @@ def test_who_is_not_there_is_missing_and_named(tmp_path: Path) -> None:
 def test_the_server_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_module, "_SAY", 0.2)
     grid = nodes_of(sites_of(clients(3), tmp_path))
-    fed, told = federation(grid, timeout=1.0), []
-    fed.roster.told = told.append
+    fed, reports = federation(grid, timeout=1.0), []
+    fed.roster.report = reports.append
     fed.ask(remember, fed.all())
-    assert told == []
+    assert reports == []
     grid.troubles = lambda message, partition: "lost" if partition else None
     fed.ask(remember, fed.all())
-    assert 2 <= len(told) <= 5
-    assert told[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s now"
+    assert 2 <= len(reports) <= 5
+    assert reports[0] == f"Waiting for {fed.names[1]}, {fed.names[2]}, for 0 s now"
 
 
 def test_a_site_that_is_started_anew_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

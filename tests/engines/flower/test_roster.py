@@ -30,15 +30,15 @@ def test_ids_are_in_the_order_of_names_whatever_the_order_of_nodes(tmp_path: Pat
 
 
 def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Path) -> None:
-    told: list[str] = []
+    reports: list[str] = []
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "a"))
     nodes.away = {2}
-    roster = Roster(nodes, told=told.append)
+    roster = Roster(nodes, report=reports.append)
     assert len(roster.gather(2, 5)) == 2
     nodes.away = set()
     assert roster.greet() == []
     assert roster.greet() == []
-    assert told[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
+    assert reports[-1] == "Refused: Another site is called 'a' already; every site needs a name of its own."
     assert roster.members["a"].node == nodes.node(0)
 
 
@@ -47,11 +47,11 @@ def test_a_site_with_other_columns_is_refused_by_what_most_have(tmp_path: Path) 
         (site(tmp_path / "c", "c", 5), r"samples of shape \(5,\), but most sites have samples of shape \(3,\)"),
         (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"shape \(3,\) \(x, y, q\), but most"),
     ):
-        told: list[str] = []
+        reports: list[str] = []
         sites = [other, *(site(tmp_path / name, name) for name in ("d", "e", "f"))]
-        members = Roster(grid(tmp_path, *sites), told=told.append).gather(3, 5)
+        members = Roster(grid(tmp_path, *sites), report=reports.append).gather(3, 5)
         assert [member.name for member in members] == ["d", "e", "f"]
-        assert re.search(words, told[-1])
+        assert re.search(words, reports[-1])
 
 
 def test_who_waits_in_vain_is_told_who_is_there(tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_who_waits_in_vain_is_told_who_is_there(tmp_path: Path) -> None:
 
 
 def test_once_it_has_begun_only_those_come_back_who_were_there(tmp_path: Path) -> None:
-    told: list[str] = []
+    reports: list[str] = []
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
     nodes.away = {2}
     members = Roster(nodes).gather(2, 5)
     nodes.away = set()
-    again = Roster(nodes, {member.name: member.identity for member in members}, told.append)
+    again = Roster(nodes, {member.name: member.identity for member in members}, reports.append)
     assert [member.name for member in again.gather(2, 5)] == ["a", "b"]
-    assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in told
+    assert "Refused: Site 'c' was not there when the run began, so it cannot take part now." in reports
     nodes.restart(0)
     assert [member.name for member in again.greet()] == ["a"]
 
@@ -114,7 +114,7 @@ SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "cla
     ],
 )
 def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(change: dict, tmp_path: Path) -> None:
-    told: list[str] = []
+    reports: list[str] = []
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"))
     answer = nodes.app
 
@@ -124,5 +124,5 @@ def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(chang
         return answer(message, context)
 
     nodes.app = odd  # type: ignore[assignment]
-    assert [member.name for member in Roster(nodes, told=told.append).gather(1, 5)] == ["a"]
-    assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in told
+    assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
+    assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports

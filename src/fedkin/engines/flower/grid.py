@@ -12,11 +12,10 @@ from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.federation import Refusal
 from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.roster import NOWHERE, Roster
+from fedkin.engines.flower.transport import poll, push
 from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
 from fedkin.engines.site import Request, WatchedSites
 
-_POLL, _LONGEST_POLL = 0.05, 0.5
-"""Seconds between two looks for replies, at first and at most; Flower itself waits three between all of them."""
 _LOOK = 5.0
 """Seconds between two looks whether a site that owes a reply was started anew."""
 _SAY = 30.0
@@ -113,7 +112,7 @@ class FlowerFederation(Federation):
         if self.watched is None:
             seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
             reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
-            self.roster.told(f"Asking again in {seconds:g} s ({reasons or 'nobody had anything to tell'})")
+            self.roster.report(f"Asking again in {seconds:g} s ({reasons or 'nobody had anything to tell'})")
             time.sleep(seconds)
 
     def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
@@ -127,49 +126,44 @@ class FlowerFederation(Federation):
         self.roster.greet()
         owing: dict[str, int] = {}
         for client in clients:
-            number = self._pushed(message(client))
-            if number is None:
+            sent = self._push(client, message)
+            owing |= sent
+            if not sent:
                 yield client, "not connected"
-            else:
-                owing[number] = client
         began = heard = looked = time.monotonic()
-        end, pause = began + self.timeout, _POLL
-        while owing and time.monotonic() < end:
-            arrived = list(self.grid.pull_messages(list(owing)))
-            for reply in arrived:
-                yield owing[reply.metadata.reply_to_message_id], self._read(reply)
-                del owing[reply.metadata.reply_to_message_id]
-            if not arrived and time.monotonic() - heard > _SAY:
-                self.roster.told(f"Waiting for {self._named(owing.values())}, for {time.monotonic() - began:.0f} s now")
-            if arrived or time.monotonic() - heard > _SAY:
-                heard = time.monotonic()
-            if time.monotonic() - looked > _LOOK:
-                looked = time.monotonic()
+
+        def between(arrived: bool) -> None:
+            """Say now and then whom the server waits for, and look for clients that were started anew."""
+            nonlocal heard, looked
+            now = time.monotonic()
+            silent = now - heard > _SAY
+            if silent and not arrived:
+                self.roster.report(f"Waiting for {self._named(owing.values())}, for {now - began:.0f} s now")
+            if silent or arrived:
+                heard = now
+            if now - looked > _LOOK:
+                looked = now
                 self._ask_again(owing, message)
-            pause = _POLL if arrived else min(_LONGEST_POLL, 1.2 * pause)
-            if owing:
-                time.sleep(pause)
+
+        for client, reply in poll(self.grid, owing, self.timeout, between):
+            yield client, self._read(reply)
         yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
 
     def _named(self, clients: Iterable[int]) -> str:
         return ", ".join(self.names[client] for client in sorted(clients))
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
-        """Ask sites again that owe a reply and have just been started anew."""
+        """Send clients their message again that owe a reply and have just been started anew."""
         back = {member.name for member in self.roster.greet()}
         for number, client in list(owing.items()):
-            if self.names[client] in back:
-                again = self._pushed(message(client))
-                if again is not None:
-                    del owing[number]
-                    owing[again] = client
+            if self.names[client] in back and (again := self._push(client, message)):
+                del owing[number]
+                owing |= again
 
-    def _pushed(self, message: Message) -> str | None:
-        """The number that Flower gives the message; ``None`` if the node is not there."""
-        if message.metadata.dst_node_id == NOWHERE:
-            return None
-        numbers = list(self.grid.push_messages([message]))
-        return numbers[0] if numbers else None
+    def _push(self, client: int, message: Callable[[int], Message]) -> dict[str, int]:
+        """Send a client its message: the client by Flower's message id; nothing if it is not connected."""
+        made = message(client)
+        return {} if made.metadata.dst_node_id == NOWHERE else push(self.grid, {client: made})
 
     def _read(self, reply: Message) -> Payload | str:
         if reply.has_error():

@@ -55,7 +55,7 @@ class Roster:
     grid : Grid
     known : mapping of str to str, optional
         Identity of each site that took part before, by name, where a run goes on; nobody else is let in then.
-    told : callable, optional
+    report : callable, optional
         Given a sentence whenever something changes: who is there, and who is refused and why.
     labels : bool
         Whether sites are to tell the names of their classes.
@@ -70,10 +70,10 @@ class Roster:
         self,
         grid: Grid,
         known: Mapping[str, str] | None = None,
-        told: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda text: None,
         labels: bool = True,
     ) -> None:
-        self.grid, self.known, self.told, self.labels = grid, dict(known or {}), told, labels
+        self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
         self.members: dict[str, Member] = {}
         self._greeted: dict[int, str] = {}
         self._asked: dict[str, int] = {}
@@ -96,7 +96,7 @@ class Roster:
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self.told(f"Refused: {error}")
+                self.report(f"Refused: {error}")
         return came
 
     def admit(self, member: Member) -> None:
@@ -160,7 +160,7 @@ class Roster:
                 f"{len(agreeing)} of {wanted} sites are there: {', '.join(one.name for one in agreeing) or 'none yet'}"
             )
             if state != last:
-                self.told(state)
+                self.report(state)
                 last = state
             if len(agreeing) >= wanted:
                 break
@@ -170,7 +170,7 @@ class Roster:
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
             time.sleep(_PAUSE)
         for reason in self.differing():
-            self.told(f"Refused: {reason}")
+            self.report(f"Refused: {reason}")
         members = self._with_those_away(agreeing[:wanted])
         self.known = {member.name: member.identity for member in members}
         self.members = {member.name: member for member in members}
