@@ -75,10 +75,10 @@ def labels(path: Path) -> list[int]:
     return [int(line.split(",")[1]) for line in path.read_text().splitlines()[1:]]
 
 
-def agreement(deployed: Deployment, local: Path, names: list[str]) -> float:
+def same_clusters(deployed: Deployment, local: Path, names: list[str]) -> float:
     """ARI of all samples' clusters at the sites with those of the local engine."""
     there = [cluster for name in names for cluster in labels(kept(deployed, name) / "labels.csv")]
-    here = [cluster for i in range(len(names)) for cluster in labels(local / "labels" / f"site-{i}.csv")]
+    here = [cluster for i in range(len(names)) for cluster in labels(local / "labels" / f"client-{i}.csv")]
     return float(adjusted_rand(np.array(here), np.array(there)))
 
 
@@ -92,7 +92,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         deployed.hears(run, DONE, 300)
         deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
-        assert agreement(deployed, local, list(files)) == 1.0
+        assert same_clusters(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"
         assert steps(results) == steps(local)
         assert not (results / "labels").exists()  # they are the sites' own
@@ -121,7 +121,7 @@ def test_fedcref_on_six_sites_finds_the_same_communities(tmp_path: Path) -> None
     with prepared(tmp_path, files, "fedcref", *few) as deployed:
         deployed.hears(deployed.run(), DONE, 3600)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
-        assert agreement(deployed, local, list(files)) == 1.0
+        assert same_clusters(deployed, local, list(files)) == 1.0
 
 
 METHODS: dict[str, tuple[str, ...]] = {
@@ -154,7 +154,7 @@ def test_four_sites_find_what_the_local_engine_finds(name: str, tmp_path: Path) 
                     local, str(files[site]), client=i
                 )
         else:
-            assert agreement(deployed, local, list(files)) == 1.0
+            assert same_clusters(deployed, local, list(files)) == 1.0
 
 
 def check_nothing_private(crossed: bytes, path: Path) -> None:
