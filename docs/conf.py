@@ -1,4 +1,4 @@
-"""How Sphinx builds the client from these pages: ``make docs``."""
+"""How Sphinx builds the site from these pages: ``make docs``."""
 
 import fedkin
 

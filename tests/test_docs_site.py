@@ -45,12 +45,12 @@ def test_the_reference_lists_every_parameter(site: Path) -> None:
     """Of a method, one of its own and one that it shares; and the methods of an estimator."""
     samples, clients = ((site / "api" / f"{page}.html").read_text() for page in ("samples", "clients"))
     assert "local_clusters" in samples
-    assert 'id="fedkin.estimators.SiteClusterer.predict"' in samples
+    assert 'id="fedkin.estimators.SampleClusterer.predict"' in samples
     assert "smallest_cluster" in clients
     assert "server_learning_rate" in clients
 
 
-def test_the_client_can_be_read_without_a_network(site: Path) -> None:
+def test_the_site_can_be_read_without_a_network(site: Path) -> None:
     """No script, style, font or picture comes from elsewhere."""
     loaded = re.compile(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//|<link[^>]*\shref="(?:https?:)?//')
     assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
