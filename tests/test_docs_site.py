@@ -1,4 +1,4 @@
-"""The pages become a client without a warning, notebooks run on the way, and it needs no other place to be read."""
+"""The pages become a site without a warning, notebooks run on the way, and it needs no other place to be read."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_client_has_a_page_for_everything(site: Path) -> None:
+def test_the_site_has_a_page_for_everything(site: Path) -> None:
     pages = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if not (site / page).exists()] == []
     menu = (site / "index.html").read_text()
