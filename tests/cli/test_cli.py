@@ -1,4 +1,5 @@
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -75,6 +76,33 @@ def test_one_section_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "".join(parts) == everything
     assert [part.splitlines()[0] for part in parts] == ["Methods", "Data", "Scenarios", "Models", "Autoencoders"]
     assert [line.split()[0] for line in parts[-1].splitlines()[1:]] == ["dense-autoencoder", "conv-autoencoder"]
+
+
+def test_list_shows_the_options_of_one_method(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert fedkin("list", "kfed") == 0
+    first, _, *lines = capsys.readouterr().out.splitlines()
+    assert first == "kfed: k-means at every client, and again over the clients' centroids; one round."
+    rows = {cells[0]: cells[1:] for line in lines if len(cells := re.split(r"\s{2,}", line.strip())) > 3}
+    assert rows["Option"] == ["Default", "Allowed", "Meaning"]
+    assert rows["n_clusters"] == ["10", "int >= 1", "Clusters to find."]
+    assert list(rows) == ["Option", "n_clusters", "features", "local_clusters", "start", "server", "assign"]
+    assert rows["server"][:2] == ['"until-stable"', '"until-stable" or "one-round"']
+
+
+def test_list_shows_the_options_of_one_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("list", "iid") == 0
+    shown = capsys.readouterr().out
+    names = [line.split()[0] for line in shown.splitlines() if re.match(r" ?[a-z_]+  ", line)]
+    assert names == ["test_share", "samples_per_client", "clients"]
+    assert "--set scenario.NAME=VALUE" in shown
+
+
+def test_list_offers_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("list", "kinfed") == 2
+    assert capsys.readouterr().err == "fedkin: Unknown name 'kinfed'; did you mean 'kfed'?\n"
 
 
 def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +243,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
         ("resume nowhere", "nowhere holds no run: config.toml is absent."),
         ("report nowhere", "nowhere holds no run: config.toml is absent."),
-        ("list everything", "Unknown section 'everything'; "),
+        ("list everything", "Unknown name 'everything'; "),
         ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "nowhere holds no result to predict with; "),

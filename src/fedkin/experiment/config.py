@@ -10,11 +10,11 @@ import dataclasses
 import functools
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import tomli_w
 from pydantic import (
@@ -28,6 +28,7 @@ from pydantic import (
 from fedkin.core import FedkinError, Method
 from fedkin.core.errors import unknown_name
 from fedkin.core.method import display_name, has_device
+from fedkin.core.options import is_function
 from fedkin.experiment import registry
 from fedkin.experiment.sections import (
     STRICT,
@@ -39,7 +40,7 @@ from fedkin.experiment.sections import (
 )
 from fedkin.secure.sums import sums_suffice
 
-_FROM_DATA = ("data", "label")
+FROM_DATA = ("data", "label")
 """Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
 
 
@@ -279,17 +280,13 @@ def _options(made: type[Any], name: str) -> type[BaseModel]:
     fields: dict[str, Any] = {"name": (str, name)}
     for field in dataclasses.fields(made):
         kind = hints[field.name]
-        if field.name in _FROM_DATA or _is_callable(kind):
+        if field.name in FROM_DATA or is_function(kind):
             continue
         if field.default_factory is not dataclasses.MISSING:
             fields[field.name] = (kind, Field(default_factory=field.default_factory))
         else:
             fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
     return create_model(made.__name__, __config__=STRICT, **fields)
-
-
-def _is_callable(kind: Any) -> bool:
-    return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
 
 
 def _build(made: type[Any], options: BaseModel, **more: Any) -> Any:

@@ -25,14 +25,16 @@ class _Changing(PartitionScenario):
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client, clients, alpha
-        See `fedkin.data.scenarios.planted.Rotation`.
+    clients : int or None
+        Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
+    alpha : float
+        Concentration of the Dirichlet distribution, above 0.
     kind : {"rotation", "label-flip"}
         Which scenario the clusters are those of; client i is in cluster i mod their number.
     angles : list of int
-        Of the clusters of "rotation".
+        For "rotation": per cluster, degrees counter-clockwise, multiples of 90.
     n_clusters : int
-        Of "label-flip".
+        For "label-flip": number of clusters.
     step : int
         The first step that sees the change; steps count from 1.
     share : float
@@ -64,8 +66,6 @@ class DriftSwap(_Changing):
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_clusters, step, share
-        See `_Changing`.
     to : {"next", "new"}
         The next cluster's world, and from the last cluster the first one's; or, for all alike, a world that nobody was in
         before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_clusters`.
@@ -103,11 +103,6 @@ class Arrivals(_Changing):
     """The last clients, in order of id, join in the middle of a run.
 
     Where the share is above 0, at least one client of every cluster joins then, and one is there from the start.
-
-    Attributes
-    ----------
-    data, label, test_share, samples_per_client, clients, alpha, kind, angles, n_clusters, step, share
-        See `_Changing`.
     """
 
     def deal(self, data: Labelled, seed: int) -> Population:

@@ -21,12 +21,12 @@ from fedkin.data.scenarios.split import deal_alike, dirichlet_split, iid_split, 
 class Dirichlet(PartitionScenario):
     """Each class dealt in proportions drawn from a Dirichlet distribution, see `fedkin.data.scenarios.split.dirichlet_split`.
 
+    A test split of the data is partitioned in the proportions of each client's training samples.
+
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`. A test split of the data is dealt in the proportions of each client's training samples.
     clients : int
-        Their number, ``num_partitions`` of flwr-datasets.
+        Number of clients, ``num_partitions`` of flwr-datasets.
     alpha : float or list of float
         Concentration, above 0, for all clients or for each.
     min_partition_size : int
@@ -56,12 +56,12 @@ class Dirichlet(PartitionScenario):
 class Shards(PartitionScenario):
     """Blocks of the samples sorted by class, see `fedkin.data.scenarios.split.shard_split`.
 
+    A test split of the data is partitioned in the proportions of each client's training samples.
+
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`. A test split of the data is dealt in the proportions of each client's training samples.
     clients : int
-        Their number, ``num_partitions`` of flwr-datasets.
+        Number of clients, ``num_partitions`` of flwr-datasets.
     num_shards_per_partition : int or None
         Shards of each client.
     shard_size : int or None
@@ -91,12 +91,12 @@ class Shards(PartitionScenario):
 class Iid(PartitionScenario):
     """Samples at random, the same number for every client up to one, see `fedkin.data.scenarios.split.iid_split`.
 
+    A test split of the data is partitioned at random, too, and needs a sample for every client.
+
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`. A test split of the data is dealt at random, too, and needs a sample for every client.
     clients : int
-        Their number, ``num_partitions`` of flwr-datasets.
+        Number of clients, ``num_partitions`` of flwr-datasets.
     """
 
     clients: Count = 10

@@ -45,8 +45,6 @@ class LabelClusters(PartitionScenario):
 
     Attributes
     ----------
-    data, label, samples_per_client
-        See `PartitionScenario`.
     test_share : float
         Share of every client's samples that is held out; here in any case.
     clients : int
@@ -127,8 +125,6 @@ class MissingClasses(PartitionScenario):
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`.
     clients : int or None
         At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for 47
         classes; with fewer samples 20.

@@ -32,14 +32,12 @@ class Rotation(PartitionScenario):
     """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
 
     Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test split
-    independently, as in the authors' code.
+    independently, as in the authors' code. Data must be square images.
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`; data must be square images.
     clients : int or None
-        At least one per cluster. By default 100 with 10,000 training samples or more, else 20.
+        Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
     angles : list of int
@@ -73,10 +71,8 @@ class LabelFlip(PartitionScenario):
 
     Attributes
     ----------
-    data, label, test_share, samples_per_client
-        See `PartitionScenario`.
     clients : int or None
-        At least one per cluster. By default 100 with 10,000 training samples or more, else 20.
+        Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
     n_clusters : int
@@ -106,10 +102,12 @@ class Domain:
 
     Attributes
     ----------
-    data, label
-        See `PartitionScenario`.
+    data : str
+        Name or path, see `fedkin.data.reading.sources.load`.
+    label : str or None
+        Its column of labels, where the usual names do not tell.
     test_share : float
-        Share of every client's samples that is held out, in [0, 1].
+        Fraction of every client's samples that is held out, in [0, 1].
     samples_per_client : int or None
         At most so many training samples at each client, chosen at random; all by default.
     column : str

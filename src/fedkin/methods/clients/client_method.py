@@ -59,19 +59,23 @@ class ClientMethod:
         What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" takes a
         perceptron for vectors and LeNet-5 for images.
     rounds : int
-        Of training.
+        Rounds of training.
     participation : float
         Share of the clients that are asked in a round, in (0, 1]; at least one.
     local_epochs : int
         Passes of a client over its data in a round.
     local_steps : int or None
-        So many optimiser steps instead.
+        Optimiser steps of a client in a round, in place of `local_epochs`.
     batch_size : int
         Samples per optimiser step.
     optimizer : {"sgd", "adam"}
-        The clients'; a new one in every round.
-    learning_rate, momentum, weight_decay : float
-        The clients'.
+        Optimiser of the clients; a new one in every round.
+    learning_rate : float
+        Learning rate of the clients' optimiser.
+    momentum : float
+        Momentum of the clients' SGD.
+    weight_decay : float
+        Weight decay of the clients' optimiser.
     proximal : float
         FedProx's mu, 0 for none (Li et al. 2020).
     weighting : {"samples", "clients"}

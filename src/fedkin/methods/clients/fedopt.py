@@ -43,8 +43,10 @@ class FedOptMethod(FedAvgMethod):
         "momentum" adds up updates, ``m = decay m + update``, and takes no square roots (FedAvgM, Hsu et al. 2019).
     server_learning_rate : float
         eta. 1 suits "momentum"; the adaptive ones need a small one.
-    decay, square_decay : float
-        beta 1 and beta 2, in [0, 1).
+    decay : float
+        beta 1: decay of the mean of updates.
+    square_decay : float
+        beta 2: decay of the mean of squared updates.
     adaptivity : float
         tau, which keeps steps finite where a parameter has hardly moved; also the first value of the root of v.
     """

@@ -47,11 +47,11 @@ class GradientLossMethod(ClientMethod):
     Attributes
     ----------
     n_clusters : int
-        K.
+        K, the number of clusters.
     balance : float
         lambda, the similarity's share in the choice, in [0, 1].
     sign : {"descent", "printed"}
-        Which direction the last move is compared with; see above.
+        Which direction the last move is compared with: that of descent, or that of the printed equation.
     similarity : {"cosine", "euclidean"}
         Eq. 3, or minus the distance of the two as the text below it offers; there the move counts per unit of learning
         rate, so that it has the gradient's scale.

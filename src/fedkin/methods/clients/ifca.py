@@ -39,7 +39,7 @@ class IFCAMethod(ClientMethod):
     Attributes
     ----------
     n_clusters : int
-        K.
+        K, the number of clusters.
     identity : {"all", "batch"}
         Loss on all of the client's data, or on one batch, to choose by.
     averaging : {"models", "gradients"}

@@ -50,7 +50,7 @@ class OCFLMethod(UpdateMethod):
         What clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes one cluster of six
         clients or fewer, for its bandwidth is 0 there.
     n_clusters : int
-        For "kmeans".
+        Number of clusters, for "kmeans".
     trigger : {"first-rise", "printed"}
         "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors' code
         does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first

@@ -51,8 +51,10 @@ class SattlerMethod(UpdateMethod):
 
     Attributes
     ----------
-    mean_below, largest_above : float
-        epsilon 1 and epsilon 2.
+    mean_below : float
+        epsilon 1: a cluster is cut only if the norm of its mean update is below.
+    largest_above : float
+        epsilon 2: a cluster is cut only if the largest norm of an update is above.
     norms : {"relative", "absolute"}
         Whether these are shares, so that they need not be found anew for every model and learning rate: epsilon 1 of
         the greatest norm in the cluster in this round, which tells how far its updates cancel out, and epsilon 2 of the

@@ -64,15 +64,20 @@ class DECMethod(SampleMethod):
         Widths of the encoder's hidden layers; by default 500-500-2000, and in proportion for fewer than 256 features.
     code : int
         Length of the code.
-    pretrain_steps, pretrain_learning_rate
-        Steps and Adam's rate, of the autoencoder. The paper's 150,000 steps are of another optimiser.
-    learning_rate, momentum : float
-        Of SGD, in self-training.
+    pretrain_steps : int
+        Steps of the autoencoder's training. The paper's 150,000 are of another optimiser.
+    pretrain_learning_rate : float
+        Adam's learning rate for the autoencoder.
+    learning_rate : float
+        Learning rate of SGD, in self-training.
+    momentum : float
+        Momentum of SGD, in self-training.
     batch_size : int
-        Samples per step, in both.
-    refresh, max_refreshes : int
-        Steps on one target distribution (by default 20, or an epoch where that is more), and bound on the number of
-        targets.
+        Samples per optimiser step, in both.
+    refresh : int or None
+        Steps on one target distribution; by default 20, or an epoch where that is more.
+    max_refreshes : int
+        Maximum number of target distributions.
     tolerance : float
         Self-training ends when a smaller share of samples than this has changed cluster since the last target.
     restarts : int

@@ -52,13 +52,13 @@ class PPFCGANMethod(SyntheticMethod):
     code : int
         Numbers that the network compresses a sample to.
     pretrain_epochs : int
-        Of its autoencoder alone.
+        Epochs of the server's autoencoder alone.
     cluster_epochs : int
-        With the clusters; 0 leaves k-means on the codes.
+        Epochs of the server's network with the clusters; 0 leaves k-means on the codes.
     cluster_weight : float
-        Of a code's squared distance from its centroid, beside the squared error of reconstruction; 0 or more.
+        Weight of a code's squared distance from its centroid, beside the squared error of reconstruction.
     cluster_rate : float
-        Adam's learning rate, for all of the network's training.
+        Adam's learning rate for the server's network.
     """
 
     code: Count = 10

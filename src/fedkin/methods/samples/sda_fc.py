@@ -38,9 +38,9 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     Attributes
     ----------
     clustering : {"kmeans", "fuzzy"}
-        SDA-FC-KM or SDA-FC-FCM.
+        How the server clusters the synthetic samples: SDA-FC-KM or SDA-FC-FCM.
     fuzziness : float
-        Of fuzzy c-means, above 1.
+        Fuzziness m of fuzzy c-means.
     """
 
     clustering: Literal["kmeans", "fuzzy"] = "kmeans"

@@ -56,9 +56,9 @@ class SyntheticMethod(SampleMethod):
     n_clusters : int
         Clusters to find, and length of the one-hot part of a latent.
     epochs : int
-        Of a client's networks. A client that misses one has one less.
+        Epochs of a client's networks. A client that misses one has one less.
     batch_size : int
-        2 or more.
+        Samples per optimiser step.
     min_steps : int
         Steps of an optimiser that an epoch has at least: few samples are passed over more than once.
     noise : int
@@ -66,9 +66,9 @@ class SyntheticMethod(SampleMethod):
     generator_rate, discriminator_rate : float
         Adam's learning rates in the first epoch.
     rate_decay : float
-        What they are multiplied by after every epoch of a client, above 0 and at most 1.
+        Factor of the learning rates after every epoch of a client.
     synthetic_samples : int or None
-        That a client makes; by default as many as it has. A client with a single sample makes none.
+        Samples that a client makes; by default as many as it has. A client with a single sample makes none.
     capacity : float
         Units and channels of the networks, as a share of the paper's. At 1 an epoch of 7,000 images of 28 x 28 pixels
         takes a processor core half a minute, at 0.25 seven seconds, which is enough for digits. A network may fail,

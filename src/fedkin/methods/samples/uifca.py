@@ -73,7 +73,7 @@ class UIFCAMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int
-        K.
+        K, the number of clusters.
     cluster_rounds : int
         T: how often samples choose.
     rounds : int
@@ -83,11 +83,15 @@ class UIFCAMethod(SampleMethod):
     batch_size : int
         Samples per step (not stated in either paper).
     learning_rate : float
-        Of Adam.
+        Learning rate of Adam.
     l2 : float
         The loss gains so much times the sum of squared parameters.
-    width, depth, couplings : int
-        Units of a hidden layer, hidden layers, and couplings of a flow.
+    width : int
+        Units of a hidden layer.
+    depth : int
+        Hidden layers of a coupling.
+    couplings : int
+        Couplings of a flow.
     pixels : {"auto", "logit", "none"}
         "logit" spreads the 256 levels of an image by uniform noise, new in every round, and takes the logit; "none"
         takes samples as they are. "auto" is "logit" for images in [0, 1].

@@ -69,9 +69,12 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_rounds : int or None
         Rounds in which clients train the encoder; by default 10 without a file and 0 with one. With a file and some
         rounds, it is adapted to the clients (section VII).
-    pretraining_participation, pretraining_epochs, pretraining_learning_rate
-        Of these rounds: share of the clients asked, their passes over their data, and Adam's step; batches are of
-        `batch_size`. The authors' code has 0.5, 3 and 0.001 for MNIST.
+    pretraining_participation : float
+        Fraction of the clients in each of these rounds (authors' code for MNIST: 0.5).
+    pretraining_epochs : int
+        Passes of a client over its data in such a round, in batches of `batch_size` (authors' code for MNIST: 3).
+    pretraining_learning_rate : float
+        Adam's learning rate in such a round (authors' code for MNIST: 0.001).
     pretraining_steps : int
         Clients with few samples make more passes, until these are so many optimiser steps: an encoder that has learnt
         little tells little. By default it is what the authors' clients make for MNIST.

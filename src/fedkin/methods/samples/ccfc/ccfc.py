@@ -78,9 +78,9 @@ class CCFCMethod(SampleMethod):
     local_epochs : int
         Passes over a client's data in a round.
     batch_size : int
-        2 or more.
+        Samples per optimiser step.
     learning_rate : float
-        Of Adam.
+        Learning rate of Adam.
     model_weight : float
         lambda of eq. 4, the weight of the model-contrastive term: 0.001 for MNIST, 1 for Fashion-MNIST, 0.1 for
         CIFAR-10 and STL-10 (section 4.1). With 0 there is no such term, which saves time in rounds by views.
@@ -96,10 +96,12 @@ class CCFCMethod(SampleMethod):
         for images with a side below 8.
     latent : int
         Numbers in a representation: 256, for Fashion-MNIST 64 (section 4.1).
-    projector_units, predictor_units : int
-        Their hidden units.
-    normalization : {"batch", "cluster"}
-        Of the backbone's layers; projector and predictor always normalise by batch.
+    projector_units : int
+        Hidden units of the projector.
+    predictor_units : int
+        Hidden units of the predictor.
+    normalization : {"batch", "group"}
+        Normalisation of the backbone's layers; projector and predictor always normalise by batch.
     restarts : int
         Sets of seeds that k-means tries, at clients and at the server.
     standalone : bool
@@ -108,7 +110,7 @@ class CCFCMethod(SampleMethod):
         only. New samples take the cluster they are nearest to in any client's network. Models still travel to the
         server and back, so that traffic is no less.
     precision : {"float32", "bfloat16"}
-        Of products in training. "bfloat16" is faster on some processors that have instructions for it.
+        Numbers in the products of training. "bfloat16" is faster on some processors that have instructions for it.
     """
 
     n_clusters: Count = 10

@@ -49,7 +49,7 @@ Oracle = Callable[[int], Sequence[int]]
 class FedCRefMethod:
     """FedCRef's hyper-parameters and its algorithm.
 
-    Parameters
+    Attributes
     ----------
     initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
         How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph" clusters
@@ -68,8 +68,10 @@ class FedCRefMethod:
         Epochs of a cluster's own model (Table 2: 20; Fashion-MNIST 30).
     rounds : int
         Rounds of federated averaging per community (paper: 15).
-    first_epochs, round_epochs : int
-        Local epochs in the first and in each later of these rounds (the authors' code: 2 and 7; the paper is silent).
+    first_epochs : int
+        Local epochs in the first of these rounds (the authors' code: 2; the paper is silent).
+    round_epochs : int
+        Local epochs in each later round (the authors' code: 7; the paper is silent).
     min_steps : int
         Least number of optimiser steps a cluster's model gets, and a community's at each member, over all rounds.
         It matters for clusters of few samples only.
@@ -84,8 +86,10 @@ class FedCRefMethod:
         there; no models are exchanged for it. "perfect" is an upper bound for evaluations and needs an `oracle`.
     cut : float, optional
         For "held-out": clusters have an average share of losses below it; by default chosen from the merge heights.
-    percentile, threshold : float
-        For "paper": alpha in per cent and theta.
+    percentile : float
+        For "paper": alpha, in per cent.
+    threshold : float
+        For "paper": theta.
     safeguard : {"auto", "unmatched", "all"}
         Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
     stability : float

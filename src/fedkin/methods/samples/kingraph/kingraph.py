@@ -165,13 +165,15 @@ class KinGraphMethod(SampleMethod):
         cluster that the nodes nearest to it vote for, smoothed once. Else it has the cluster of its small cluster, and only
         clients without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
         clusters of another cluster than their own. With an epsilon all clients are told the nodes, which are noisy then.
-    epsilon, delta : float or None, float
+    epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to any one of its
         samples, there or not, see `kingraph_private`. Centres are then common to all clients, at most 400 in 25
         components; options of the client's own small clusters have no effect. Scaling of the data is no part of it: give
         data in [0, 1] or standardised by numbers that are public. ``benchmarks/kin_graph.py privacy`` measures what is
         left: MNIST with p = 0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without
         (seeds 0 and 1).
+    delta : float
+        The delta that goes with `epsilon`.
     """
 
     n_clusters: Count | Literal["auto"] = "auto"

@@ -1,0 +1,126 @@
+"""The options of a method or a scenario, read from its dataclass: what it allows, by default, and what that means."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Interval, Le, Lt
+
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field of a method or a scenario that a user can set.
+
+    Attributes
+    ----------
+    name : str
+        The field's.
+    kind : Any
+        Its type, with the range it carries.
+    default : Any
+        `dataclasses.MISSING` if it must be given.
+    meaning : str
+        What the docstring says of it, on one line, with code in single backticks; empty if it says nothing.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    meaning: str
+
+    @property
+    def allowed(self) -> str:
+        """Types and ranges in words, such as ``int >= 1 or "auto"``."""
+        return " or ".join(_allowed(self.kind))
+
+    @property
+    def default_text(self) -> str:
+        """The default as an experiment's TOML spells it; empty if there is none."""
+        return "" if self.default is dataclasses.MISSING else toml_text(self.default)
+
+
+def options_of(made: type[Any]) -> list[Option]:
+    """The options of the dataclass `made`, in the order of its fields.
+
+    Fields that take a function are no options, as only Python can give them.
+    """
+    kinds, meanings = get_type_hints(made, include_extras=True), _meanings(made)
+    return [
+        Option(field.name, kinds[field.name], _default(field), meanings.get(field.name, ""))
+        for field in dataclasses.fields(made)
+        if field.init and not is_function(kinds[field.name])
+    ]
+
+
+def is_function(kind: Any) -> bool:
+    """Whether a type is that of functions, or a union with one."""
+    return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
+
+
+def first_sentences(made: type[Any]) -> str:
+    """The first paragraph of a class's docstring, on one line."""
+    return " ".join(inspect.cleandoc(made.__doc__ or "").partition("\n\n")[0].split())
+
+
+def toml_text(value: Any) -> str:
+    """A value as an experiment's TOML spells it."""
+    return json.dumps("none" if value is None else value)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _allowed(kind: Any, bounds: Sequence[Any] = ()) -> list[str]:
+    """What each part of a type allows."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _allowed(parts[0], parts[1:])
+    if origin in (Union, UnionType):
+        return [text for part in parts for text in _allowed(part)]
+    if origin is Literal:
+        return [toml_text(value) for value in parts]
+    if kind is NoneType:
+        return [toml_text(None)]
+    if origin in (list, tuple):
+        return [f"list of {' or '.join(_allowed(parts[0]))}"]
+    return [_ranged(getattr(origin or kind, "__name__", str(kind)), bounds)]
+
+
+def _ranged(name: str, bounds: Sequence[Any]) -> str:
+    """A type's name with its range, such as ``float > 0 and <= 1``."""
+    sides = [
+        f"{sign} {limit}"
+        for bound in bounds
+        for kind, side, sign in _BOUNDS
+        if isinstance(bound, (kind, Interval)) and (limit := getattr(bound, side)) is not None
+    ]
+    return f"{name} {' and '.join(sides)}" if sides else name
+
+
+def _meanings(made: type[Any]) -> dict[str, str]:
+    """What the ``Attributes`` sections of a class and its bases say, by name; the class itself goes first."""
+    found: dict[str, str] = {}
+    for one in reversed(made.__mro__):
+        found |= _section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes")
+    return found
+
+
+def _section_entries(text: str, wanted: str) -> dict[str, str]:
+    """Entries of one section of a numpydoc docstring by name; ``a, b : float`` is one for each."""
+    pieces = _SECTION.split(text)  # what stands before the first section, then titles and bodies
+    body = dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(wanted, "")
+    found: dict[str, str] = {}
+    for head, lines in re.findall(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", body + "\n", re.MULTILINE):
+        found |= dict.fromkeys(head.partition(" : ")[0].split(", "), " ".join(lines.split()).replace("``", "`"))
+    return found
