@@ -196,5 +196,5 @@ def test_a_perceptron_with_a_frozen_layer_is_not_trained_by_hand():
     with classifier.resident() as resident:
         assert not isinstance(resident, PerceptronResident)
         resident.gradient(torch.rand(4, *IMAGE), torch.arange(4) % 3)
-        assert not resident.slopes[: classifier.leading(2)].any()
-        assert resident.slopes[classifier.leading(2) :].any()
+        assert not resident.grad[: classifier.leading(2)].any()
+        assert resident.grad[classifier.leading(2) :].any()

@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.nn.augmentation import Augmentation, augmentation_for
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, apart, by_clusters, held_to
+from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, by_clusters, held_to, negative_cosine
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.resident import vector_of
 
@@ -42,7 +42,7 @@ def test_no_gradient_flows_into_what_is_predicted():
     p, z, groups = some()
     p.requires_grad_(), z.requires_grad_()
     members = one_hot(groups, 5).float()
-    (by_clusters(p, z, members, "paper") + apart(p, z) + held_to(p, z, members, "paper")).backward()
+    (by_clusters(p, z, members, "paper") + negative_cosine(p, z) + held_to(p, z, members, "paper")).backward()
     assert z.grad is None
     assert p.grad is not None
     assert float(p.grad.abs().sum()) > 0
@@ -85,8 +85,8 @@ def same_weights(model: torch.Tensor, expected: torch.Tensor) -> bool:
     """Biases before a normalisation have no gradient but rounding errors, of which Adam makes full steps."""
     network = Contrastive.of(SMALL.spec())
     pairs = zip(network.module(model).parameters(), network.module(expected).parameters(), strict=True)
-    apart = torch.cat([(ours - theirs).flatten() for ours, theirs in pairs if ours.dim() > 1]).abs()
-    return float((apart < 1e-4).float().mean()) > 0.99
+    differences = torch.cat([(ours - theirs).flatten() for ours, theirs in pairs if ours.dim() > 1]).abs()
+    return float((differences < 1e-4).float().mean()) > 0.99
 
 
 def test_learning_by_views_is_simsiam_held_to_the_common_network():

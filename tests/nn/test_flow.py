@@ -75,13 +75,13 @@ def test_the_board_is_the_same_in_every_channel_and_vectors_have_even_places():
 
 def test_logits_of_every_level_and_their_slopes():
     x = (torch.arange(256, dtype=torch.float64) / 255)[None]
-    logits, slopes = to_logits(x, 1e-5)
+    logits, log_derivatives = to_logits(x, 1e-5)
     assert logits.isfinite().all()
     assert (logits.diff() > 0).all()
     assert logits[0, 0] == pytest.approx(math.log(0.5 / 255.5), abs=0.01)
     spread = ((x * 255 + 0.5) / 256).requires_grad_()
     (1e-5 + (1 - 2e-5) * spread).logit().sum().backward()
-    assert torch.allclose(slopes, spread.grad.log().sum(1))
+    assert torch.allclose(log_derivatives, spread.grad.log().sum(1))
 
 
 def test_noise_stays_within_its_level():

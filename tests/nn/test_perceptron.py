@@ -59,23 +59,23 @@ def test_the_gradient_by_hand_is_autograds(widths, n, spread, seed):
     for _ in range(2):  # nothing is left over from the first time
         torch.testing.assert_close(resident.gradient(x, y), loss.detach(), rtol=1e-4, atol=1e-5)
         expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
-        torch.testing.assert_close(resident.slopes, expected, rtol=1e-4, atol=1e-4 * spread)
+        torch.testing.assert_close(resident.grad, expected, rtol=1e-4, atol=1e-4 * spread)
 
 
 def test_gradients_stay_finite_where_the_model_is_certain():
     resident = PerceptronResident(dense((2, 3)))
     x, y = torch.tensor([[1e4, -1e4], [-1e4, 1e4]]), torch.tensor([0, 1])
     assert resident.gradient(x, y).isfinite()
-    assert resident.slopes.isfinite().all()
+    assert resident.grad.isfinite().all()
 
 
 def test_logits_follow_the_flat_vector():
     resident = PerceptronResident(dense((4, 5, 3)))
     x = torch.ones(2, 4)
-    resident.values.zero_()
+    resident.params.zero_()
     assert not resident.output(x).any()
     resident.gradient(x, torch.tensor([0, 1]))
-    torch.testing.assert_close(resident.slopes[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
+    torch.testing.assert_close(resident.grad[-3:], torch.tensor([-1 / 6, -1 / 6, 1 / 3]))
 
 
 @pytest.mark.parametrize("module", [dense((4, 3)), dense((4, 5, 3)), dense((4, 5, 6, 3), flatten=False)])

@@ -54,7 +54,7 @@ def assert_as_plain(module, x, y, channels_last):
     resident.load(vector_of(module))
     loss, slopes, after = plain_gradient(module, x, y)
     torch.testing.assert_close(resident.gradient(x, y), loss, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(resident.slopes, slopes, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(resident.grad, slopes, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(resident.vector(), after, rtol=1e-5, atol=1e-6)
 
 
@@ -131,7 +131,7 @@ def test_the_module_given_is_not_touched():
     module = convolutional(1)
     before, order = vector_of(module), [type(part) for part in module]
     resident = Resident(module, channels_last=True)
-    resident.values.zero_()
+    resident.params.zero_()
     assert torch.equal(vector_of(module), before)
     assert [type(part) for part in module] == order
 
@@ -140,9 +140,9 @@ def test_gradients_do_not_add_up():
     x, y = batch(1)
     resident = Resident(convolutional(1).eval(), channels_last=False)
     resident.gradient(x, y)
-    first = resident.slopes.clone()
+    first = resident.grad.clone()
     resident.gradient(x, y)
-    assert torch.equal(resident.slopes, first)
+    assert torch.equal(resident.grad, first)
     assert first.any()
 
 

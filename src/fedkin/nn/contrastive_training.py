@@ -63,8 +63,8 @@ class ContrastiveTraining:
         return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
 
 
-def apart(predicted: Tensor, other: Tensor) -> Tensor:
-    """Negative mean cosine between rows of ``(n, latent)``, where no gradient flows into `other` (eq. 5)."""
+def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
+    """Negative mean cosine between rows of ``(n, latent)``; no gradient flows into `other` (eq. 5)."""
     return -(normalize(predicted, dim=1) * normalize(other.detach(), dim=1)).sum(1).mean()
 
 
@@ -77,7 +77,7 @@ class Contrastive(Architecture):
         With a backbone that is named.
     """
 
-    criterion = staticmethod(apart)
+    criterion = staticmethod(negative_cosine)
 
     def __init__(self, design: Design) -> None:
         self.design = design
@@ -162,17 +162,17 @@ class Contrastive(Architecture):
                 first, second = (resident.laid(how.views(chosen, rng)) for _ in range(2))
                 z1, z2 = student.encoder(first), student.encoder(second)
                 p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
-                loss = (apart(p1, z2.float()) + apart(p2, z1.float())) / 2
+                loss = (negative_cosine(p1, z2.float()) + negative_cosine(p2, z1.float())) / 2
                 if not training.model_weight:
                     return loss
                 with torch.no_grad():
                     anchors = common.module(torch.cat([first, second])).float()
-                return loss + training.model_weight * apart(torch.cat([p1, p2]), anchors)
+                return loss + training.model_weight * negative_cosine(torch.cat([p1, p2]), anchors)
 
             return self._descended(start, len(x), rng, moments, training, loss_of)
 
     def learn_clusters(
-        self, start: Tensor, x: Tensor, groups: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
+        self, start: Tensor, x: Tensor, clusters: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
         training: ContrastiveTraining,
     ) -> tuple[Tensor, float | None]:  # fmt: skip
         """Learn to predict samples of a cluster from each other (eq. 4), without augmentation.
@@ -183,21 +183,21 @@ class Contrastive(Architecture):
             Not modified.
         x : Tensor
             float32 ``(n, *shape)``.
-        groups : Tensor
+        clusters : Tensor
             int64 ``(n,)``, the cluster of each sample.
         anchors : Tensor
             float32 ``(n, latent)``, the common network's predictions.
         rng, moments, training
             As of `learn_views`, and so is what is returned.
         """
-        clusters = int(groups.max()) + 1
-        samples, own, goals = (part.to(device()) for part in (x, groups, anchors))
+        count = int(clusters.max()) + 1
+        samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))
 
         def loss_of(rows: Tensor, resident: Resident) -> Tensor:
             student = _network(resident)
             z = student.encoder(resident.laid(samples[rows]))
             p, z = student.predictor(z).float(), z.float()
-            members = one_hot(own[rows], clusters).float()
+            members = one_hot(own[rows], count).float()
             loss = by_clusters(p, z, members, training.form)
             if training.model_weight:
                 loss = loss + training.model_weight * held_to(p, goals[rows], members, training.form)
@@ -214,15 +214,14 @@ class Contrastive(Architecture):
             resident.load(start, rng)
             resident.module.train()
             moments.move(resident.device)
-            values = resident.values[: len(resident.slopes)]
             for _ in range(training.local_epochs):
                 for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
                     if len(rows) > 1:
-                        resident.slopes.zero_()
+                        resident.grad.zero_()
                         with training.products():
                             loss = loss_of(rows, resident)
                         loss.backward()
-                        moments.step(values, resident.slopes, training.learning_rate)
+                        moments.step(resident.params, resident.grad, training.learning_rate)
                         losses.append(loss.detach())
                         counts.append(len(rows))
             model = resident.vector()
@@ -295,7 +294,7 @@ def held_to(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> 
         Scalar.
     """
     if form == "code":
-        return apart(predicted, anchors)
+        return negative_cosine(predicted, anchors)
     away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
     sizes = members.sum(0)
     return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()

@@ -20,6 +20,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.nn.deep_clustering import PAPER_WIDTHS
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Autoencoding, Encoder, Output
+from fedkin.nn.optimisers import adam_for
 from fedkin.nn.resident import Resident
 
 _FEWEST_UNITS = 32
@@ -126,9 +127,7 @@ class DeepClustering:
             x = resident.placed(x)
             clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
             resident.module.train()
-            trainable = resident.values[: len(resident.slopes)]
-            trainable.grad = resident.slopes
-            optimizer = torch.optim.Adam([trainable], lr=self.learning_rate, fused=True)
+            optimizer = adam_for(resident, self.learning_rate)
             for _ in range(self.epochs * passes):
                 for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
                     self._step(resident, optimizer, x[rows], rows, clusters)
@@ -138,11 +137,11 @@ class DeepClustering:
         self, resident: Resident, optimizer: torch.optim.Optimizer, x: Tensor, rows: Tensor, clusters: _Clusters
     ) -> None:
         module = cast(Autoencoding, resident.module)
-        resident.slopes.zero_()
+        resident.grad.zero_()
         codes = module.encoder(x)
-        astray = (codes - clusters.centroids[clusters.labels[rows]]).square().sum(1)
+        cluster_loss = (codes - clusters.centroids[clusters.labels[rows]]).square().sum(1)
         error = (module.decoder(codes) - x).square().flatten(1).sum(1)
-        (error + self.weight / 2 * astray).mean().backward()
+        (error + self.weight / 2 * cluster_loss).mean().backward()
         optimizer.step()
         with torch.no_grad():
             clusters.take(rows, module.encoder(x))

@@ -101,10 +101,9 @@ class _SGD:
     """Gradient descent on the trainable part of a resident's vector."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
-        self.resident, self.slopes, self.descent = resident, resident.slopes, descent
+        self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
         self.start = resident.placed(start)
-        self.values = resident.values[: len(resident.slopes)]
-        self.velocity = torch.zeros_like(self.slopes) if descent.momentum else None
+        self.velocity = torch.zeros_like(self.grad) if descent.momentum else None
         self.plain = not (descent.momentum or descent.weight_decay or descent.proximal or resident.frozen)
 
     def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
@@ -116,21 +115,21 @@ class _SGD:
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """One step on a batch; its loss before the step."""
         loss = self.regularised(x, y)
-        direction = self.slopes
+        direction = self.grad
         if self.velocity is not None:
-            direction = self.velocity.mul_(self.descent.momentum).add_(self.slopes)
-        self.values.add_(direction, alpha=-self.descent.learning_rate)
+            direction = self.velocity.mul_(self.descent.momentum).add_(self.grad)
+        self.params.add_(direction, alpha=-self.descent.learning_rate)
         return loss
 
     def regularised(self, x: Tensor, y: Tensor) -> Tensor:
-        """Put the gradient of the loss and of what is added to it into `slopes`; returns the loss alone."""
+        """Put the gradient of the loss and of what is added to it into `grad`; returns the loss alone."""
         loss = self.resident.gradient(x, y)
         if self.descent.weight_decay:
-            self.slopes.add_(self.values, alpha=self.descent.weight_decay)
+            self.grad.add_(self.params, alpha=self.descent.weight_decay)
         if self.descent.proximal:
-            self.slopes.add_(self.values, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
+            self.grad.add_(self.params, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
         for place in self.resident.frozen:
-            self.slopes[place] = 0.0
+            self.grad[place] = 0.0
         return loss
 
 
@@ -140,12 +139,12 @@ class _Adam(_SGD):
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         super().__init__(resident, start, descent)
         self.plain = False
-        self.moments = AdamMoments.new(len(self.slopes))
-        self.moments.move(self.slopes.device)
+        self.moments = AdamMoments.new(len(self.grad))
+        self.moments.move(self.grad.device)
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         loss = self.regularised(x, y)
-        self.moments.step(self.values, self.slopes, self.descent.learning_rate)
+        self.moments.step(self.params, self.grad, self.descent.learning_rate)
         return loss
 
 

@@ -163,8 +163,8 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Ten
     spread = (x * (LEVELS - 1) + noise) / LEVELS
     drawn_in = alpha + (1 - 2 * alpha) * spread
     logits = drawn_in.logit()
-    slopes = math.log(1 - 2 * alpha) - drawn_in.log() - (-drawn_in).log1p()
-    return logits, slopes.flatten(1).sum(1)
+    log_derivatives = math.log(1 - 2 * alpha) - drawn_in.log() - (-drawn_in).log1p()
+    return logits, log_derivatives.flatten(1).sum(1)
 
 
 class Flow(Architecture):

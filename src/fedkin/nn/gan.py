@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from fedkin.nn.architecture import Architecture
 from fedkin.nn.encoder import Output
+from fedkin.nn.optimisers import adam_for
 from fedkin.nn.resident import Resident
 
 _SMALLEST_SIDE = 8
@@ -315,15 +316,15 @@ class _Game:
         self.maker, self.judge = maker, judge
         maker.module.train()
         judge.module.train()
-        self.making = _adam(maker, rates.generator)
-        self.judging = _adam(judge, rates.discriminator)
+        self.making = adam_for(maker, rates.generator, _BETAS)
+        self.judging = adam_for(judge, rates.discriminator, _BETAS)
 
     def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
         """One step of each on a batch, and on samples made of these latents: their losses before it, ``(2,)``."""
         yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
         with torch.no_grad():
             shown = self.judge.laid(self.maker.output(to_judge))
-        self.judge.slopes.zero_()
+        self.judge.grad.zero_()
         doubt = self._loss(self.judge.laid(real), yes) + self._loss(shown, no)
         doubt.backward()
         self.judging.step()
@@ -331,20 +332,13 @@ class _Game:
         shown = self.judge.laid(made.detach()).requires_grad_()
         loss = self._loss(shown, yes)
         (towards,) = torch.autograd.grad(loss, shown)
-        self.maker.slopes.zero_()
+        self.maker.grad.zero_()
         made.backward(towards)
         self.making.step()
         return torch.stack([loss.detach(), doubt.detach() / 2])
 
     def _loss(self, x: Tensor, target: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(self.judge.module(x), target)
-
-
-def _adam(resident: Resident, rate: float) -> torch.optim.Adam:
-    """Of the trainable part of a resident's vector, in one piece."""
-    trainable = resident.values[: len(resident.slopes)]
-    trainable.grad = resident.slopes
-    return torch.optim.Adam([trainable], lr=rate, betas=_BETAS, fused=True)
 
 
 @lru_cache(maxsize=4)

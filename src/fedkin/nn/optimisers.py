@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2015) on a flat vector, with moments that can be kept from one round to the next."""
+"""Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
+
+from fedkin.nn.resident import Resident
 
 _NAMES = ("adam_mean", "adam_square", "adam_steps")
 
@@ -53,21 +56,23 @@ class AdamMoments:
         for name in _NAMES:
             state.pop(name, None)
 
-    def step(self, values: Tensor, slopes: Tensor, rate: float) -> None:
-        """Move `values` ``(parameters,)`` in place, by their gradient `slopes`; betas 0.9 and 0.999, epsilon 1e-8."""
-        self.steps += 1
-        torch._fused_adam_(
-            [values],
-            [slopes],
-            [self.mean],
-            [self.square],
-            [],
-            [self.steps],
-            lr=rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+    def step(self, params: Tensor, grad: Tensor, rate: float) -> None:
+        """Move `params` ``(parameters,)`` in place by their gradient; betas 0.9 and 0.999, epsilon 1e-8."""
+        adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
+
+
+def adam_step(
+    params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], steps: list[Tensor],
+    rate: float, epsilon: float,
+) -> None:  # fmt: skip
+    """One step of torch's fused Adam, in place, with betas 0.9 and 0.999; every tensor has its own count of steps."""
+    adam(
+        params, grads, means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=rate,
+        weight_decay=0.0, eps=epsilon, maximize=False,
+    )  # fmt: skip
+
+
+def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
+    """torch's fused Adam of all parameters of a resident, as one tensor."""
+    resident.params.grad = resident.grad
+    return torch.optim.Adam([resident.params], lr=rate, betas=betas, fused=True)

@@ -43,11 +43,11 @@ class Resident:
     Attributes
     ----------
     device : torch.device
-        Where its module computes, and `values` and `slopes` are.
-    values, slopes : Tensor
-        float32: the model as one vector ``(size,)``, and the gradient of its parameters ``(parameters,)``.
+        Where its module computes, and `params` and `grad` are.
+    params, grad : Tensor
+        float32 ``(parameters,)``: all parameters, and their gradient. Optimisers change `params` in place.
     frozen : list of slice
-        Where in `slopes` the parameters lie that do not train; their slopes are 0.
+        Where in `grad` the parameters lie that do not train; their gradient is 0.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
@@ -56,26 +56,27 @@ class Resident:
         self.channels_last, self.criterion = channels_last, criterion
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]
-        self.values = vector_of(self.module)
-        self.slopes = self.values.new_zeros(sum(parameter.numel() for parameter in self.module.parameters()))
+        self._vector = vector_of(self.module)
+        self.params = self._vector[: sum(parameter.numel() for parameter in self.module.parameters())]
+        self.grad = torch.zeros_like(self.params)
         self.frozen: list[slice] = []
         at = 0
         for parameter in self.module.parameters():
             place = slice(at, at + parameter.numel())
-            parameter.data = self.values[place].view_as(parameter)
-            parameter.grad = self.slopes[place].view_as(parameter)
+            parameter.data = self.params[place].view_as(parameter)
+            parameter.grad = self.grad[place].view_as(parameter)
             if not parameter.requires_grad:
                 self.frozen.append(place)
             at = place.stop
         for buffer in self.module.buffers():
             if buffer.is_floating_point():
-                buffer.data = self.values[at : at + buffer.numel()].view_as(buffer)
+                buffer.data = self._vector[at : at + buffer.numel()].view_as(buffer)
                 at += buffer.numel()
 
     def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
         """Become the model of `vector` ``(size,)``; `rng` is where its dropout draws from."""
-        self.values.copy_(vector)
-        at = len(self.values) - sum(counter.numel() for counter in self._counters)
+        self._vector.copy_(vector)
+        at = len(self._vector) - sum(counter.numel() for counter in self._counters)
         for counter in self._counters:
             counter.copy_(vector[at : at + counter.numel()].view_as(counter))
             at += counter.numel()
@@ -84,7 +85,7 @@ class Resident:
 
     def vector(self) -> Tensor:
         """A copy of the present model as one vector ``(size,)``, on the processor."""
-        vector = self.values.to("cpu", copy=True)
+        vector = self._vector.to("cpu", copy=True)
         at = len(vector) - sum(counter.numel() for counter in self._counters)
         for counter in self._counters:
             vector[at : at + counter.numel()] = counter.flatten().cpu()
@@ -106,14 +107,14 @@ class Resident:
         return made
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the batch's mean loss into `slopes`; returns that loss, a scalar on the device."""
-        self.slopes.zero_()
+        """Write the gradient of the batch's mean loss into `grad`; returns that loss, a scalar on the device."""
+        self.grad.zero_()
         loss = self.criterion(self.output(x), self.placed(y))
         loss.backward()
         return loss.detach()
 
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """Plain gradient descent through the batches of `order`; `slopes` hold nothing of use after it.
+        """Plain gradient descent through the batches of `order`; `grad` holds nothing of use after it.
 
         Parameters
         ----------
@@ -130,11 +131,10 @@ class Resident:
             Each batch's loss before its step, and its number of samples, on the processor; without batches of one
             sample if the module cannot learn from them.
         """
-        trainable = self.values[: len(self.slopes)]
 
         def step(x: Tensor, y: Tensor) -> Tensor:
             loss = self.gradient(x, y)
-            trainable.add_(self.slopes, alpha=-rate)
+            self.params.add_(self.grad, alpha=-rate)
             return loss
 
         return self.through(x, y, order, batch_size, step)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedkin.nn.optimisers import adam_step
 from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient
 
 
@@ -119,7 +120,9 @@ class _Part:
         steps = [self.training.steps(len(x)) for x in self.data]
         totals = [self.training.total_steps(len(x)) for x in self.data]
         reported = min(total - epoch for total, epoch in zip(totals, steps, strict=True))
-        adam = _Adam(self.stack, self.gradient.gradient, self.training)
+        gradient = self.gradient.gradient
+        moments = torch.zeros_like(gradient), torch.zeros_like(gradient), torch.zeros(len(gradient))
+        tensors = [list(part) for part in (self.stack, gradient, *moments)]
         for step in range(totals[0]):
             active = sum(total > step for total in totals)
             for k in range(active):
@@ -127,7 +130,8 @@ class _Part:
             self.gradient(active, self.weights)
             if step >= reported:
                 self.losses[:active] += self.gradient.losses(self.weights)
-            adam.step(active)
+            params, grads, means, squares, steps_done = (part[:active] for part in tensors)
+            adam_step(params, grads, means, squares, steps_done, self.training.learning_rate, self.training.epsilon)
         return self.losses / torch.tensor(steps)
 
     def _load(self, k: int, step: int) -> None:
@@ -140,34 +144,3 @@ class _Part:
             self.filled[k] = len(rows)
             self.weights[k, : len(rows)] = 1.0 / len(rows)
             self.weights[k, len(rows) :] = 0.0
-
-
-class _Adam:
-    """Adam (Kingma and Ba 2015) on the rows of a stack, each row with its own step count."""
-
-    def __init__(self, stack: Tensor, gradient: Tensor, training: StackTraining) -> None:
-        self.rows = list(stack)
-        self.gradients = list(gradient)
-        self.means = list(torch.zeros_like(stack))
-        self.squares = list(torch.zeros_like(stack))
-        self.counts = torch.zeros(len(stack))
-        self.steps = list(self.counts)
-        self.training = training
-
-    def step(self, active: int) -> None:
-        self.counts[:active] += 1
-        torch._fused_adam_(
-            self.rows[:active],
-            self.gradients[:active],
-            self.means[:active],
-            self.squares[:active],
-            [],
-            self.steps[:active],
-            lr=self.training.learning_rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=self.training.epsilon,
-            amsgrad=False,
-            maximize=False,
-        )

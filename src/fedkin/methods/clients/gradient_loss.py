@@ -191,6 +191,6 @@ def _gradients(
         for model in models:
             resident.load(model, rng)
             losses.append(resident.gradient(x, y).cpu().clone())
-            slopes.append(resident.slopes.to("cpu", copy=True))
+            slopes.append(resident.grad.to("cpu", copy=True))
             after.append(resident.vector())
     return torch.stack(losses), torch.stack(slopes), torch.stack(after)
