@@ -1,1 +1,1 @@
-"""."""
+"""Studies: many runs compared, reproduced from papers, costed or attacked."""

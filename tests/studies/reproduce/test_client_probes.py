@@ -7,17 +7,18 @@ import pytest
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.measures import Finished, measured
+from fedkin.studies.reproduce.finished_run import FinishedRun
+from fedkin.studies.reproduce.measures import measured
 
 COMMON = ["evaluation.map=none", "engine.workers=1", "method.module=perceptron"]
 
 
-def run(folder: Path, method: str, *settings: str) -> Finished:
-    return Finished(execute(load_config(method, [*COMMON, *settings]), folder).folder)
+def run(folder: Path, method: str, *settings: str) -> FinishedRun:
+    return FinishedRun(execute(load_config(method, [*COMMON, *settings]), folder).folder)
 
 
 @pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """Twelve clients in two worlds, a round of pre-training, messages, three rounds of training."""
     settings = ["scenario.name=rotation", "scenario.clients=12", "scenario.angles=[0, 90]", "evaluation.every=2"]
     method = ["rounds=3", "local_epochs=2", "pretraining_rounds=1", "participation=0.5", "optimizer=adam"]
@@ -34,8 +35,8 @@ def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: P
     assert rounds < 40
     assert last == 1
     assert before == [0] * (rounds - 1)
-    assert measured(found, "held/ari") == pytest.approx((41 - rounds) / 40)
-    assert measured(found, "held/completeness") == pytest.approx(1)
+    assert measured(found, "all-rounds/ari") == pytest.approx((41 - rounds) / 40)
+    assert measured(found, "all-rounds/completeness") == pytest.approx(1)
     lowest, first, rise = (measured(found, f"temperature/{key}") for key in ("lowest", "first", "rise"))
     assert lowest is not None
     assert first == pytest.approx(found.values("temperature")[0])
@@ -47,7 +48,7 @@ def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: P
     assert measured(found, "temperature/drop") == pytest.approx(first - lowest)
 
 
-def test_a_target_is_the_experiments_own(embedded: Finished, tmp_path: Path) -> None:
+def test_a_target_is_the_experiments_own(embedded: FinishedRun, tmp_path: Path) -> None:
     kept = tmp_path / "probe"
     assert measured(embedded, "target/rounds") == measured(embedded, "rounds_to:personal_accuracy=0.2")
     assert measured(embedded, "target/mb") == measured(embedded, "mb_to:personal_accuracy=0.2")
@@ -56,14 +57,14 @@ def test_a_target_is_the_experiments_own(embedded: Finished, tmp_path: Path) -> 
         (kept / name).write_bytes((embedded.folder / name).read_bytes())
     config = (kept / "config.toml").read_text()
     (kept / "config.toml").write_text(config.replace("reach = 0.2", "reach = 1.1"))
-    assert measured(Finished(kept), "target/rounds") is None
+    assert measured(FinishedRun(kept), "target/rounds") is None
     (kept / "probe-target.json").unlink()
     (kept / "config.toml").write_text(config.replace("reach = 0.2", 'reach = "none"'))
     with pytest.raises(FedkinError, match="has no target to measure what it took"):
-        measured(Finished(kept), "target/rounds")
+        measured(FinishedRun(kept), "target/rounds")
 
 
-def test_accuracy_counts_rounds_of_training_only(embedded: Finished) -> None:
+def test_accuracy_counts_rounds_of_training_only(embedded: FinishedRun) -> None:
     scores = embedded.values("personal_accuracy")  # steps: pre-training, messages, then rounds 1 to 3
     assert [score is not None for score in scores] == [False, True, False, True, True]
     assert measured(embedded, "trained/1") is None
@@ -71,7 +72,7 @@ def test_accuracy_counts_rounds_of_training_only(embedded: Finished) -> None:
     assert measured(embedded, "trained/3") == scores[4]
 
 
-def test_an_epoch_takes_longer_than_a_message(embedded: Finished) -> None:
+def test_an_epoch_takes_longer_than_a_message(embedded: FinishedRun) -> None:
     message, epoch, ratio = (measured(embedded, f"message/{key}") for key in ("message", "epoch", "ratio"))
     assert message is not None
     assert epoch is not None
@@ -81,8 +82,8 @@ def test_an_epoch_takes_longer_than_a_message(embedded: Finished) -> None:
     assert ratio == pytest.approx(epoch / message)
 
 
-def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: Finished) -> None:
-    for way in ("exact", "told"):
+def test_clusters_are_right_without_flips_and_gone_with_nothing_else(embedded: FinishedRun) -> None:
+    for way in ("exact", "given"):
         assert measured(embedded, f"flips/{way}@0") == 1
         assert measured(embedded, f"flips/{way}-clusters@0") == 2
     assert measured(embedded, "flips/exact@0.5") == pytest.approx(0, abs=0.1)

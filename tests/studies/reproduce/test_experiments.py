@@ -57,7 +57,7 @@ def test_every_entry_has_figures_of_the_paper_and_claims_to_check(name: str, ent
     entry = entries[name]
     match = re.fullmatch(r"[\w-]+/(table|figure)-(\d+)", name)
     assert match
-    kind, number = match.clusters()
+    kind, number = match.groups()
     assert entry.source.lower().partition(",")[0] in (f"{kind} {number}", f"{kind} {ROMAN[int(number) - 1]}")
     assert entry.claim
     assert entry.claims

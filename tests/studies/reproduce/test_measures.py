@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.measures import Finished, check, measured
+from fedkin.studies.reproduce.finished_run import FinishedRun
+from fedkin.studies.reproduce.measures import check, measured
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Finished:
+def run(tmp_path: Path) -> FinishedRun:
     """Four steps: agreement from the second on, accuracy in the second and the last."""
     metrics = [{}, {"ari": 0.5, "personal_accuracy": 0.8, "kappas": [0.1, None]}, {"ari": 0.25},
                {"ari": 1.0, "personal_accuracy": 0.9, "kappas": [0.3, 0.7]}]  # fmt: skip
@@ -27,7 +28,7 @@ def run(tmp_path: Path) -> Finished:
     (tmp_path / "result.json").write_text("{}")
     for name, told in (("records", lines), ("timing", times)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
-    return Finished(tmp_path)
+    return FinishedRun(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def run(tmp_path: Path) -> Finished:
         ("client_seconds_to:personal_accuracy=0.8", 3.0),
     ],
 )  # fmt: skip
-def test_what_is_read_off_a_run(run: Finished, measure: str, value: float | None) -> None:
+def test_what_is_read_off_a_run(run: FinishedRun, measure: str, value: float | None) -> None:
     assert measured(run, measure) == (None if value is None else pytest.approx(value))
 
 
@@ -59,7 +60,7 @@ def test_what_is_read_off_a_run(run: Finished, measure: str, value: float | None
         ("kn/3", "Unknown probe 'kn'; did you mean 'knn'"),
     ],
 )
-def test_what_is_no_measure_is_refused(run: Finished, measure: str, sentence: str) -> None:
+def test_what_is_no_measure_is_refused(run: FinishedRun, measure: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         check(measure)
     with pytest.raises(FedkinError, match=sentence):

@@ -9,7 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.measures import Finished, measured
+from fedkin.studies.reproduce.finished_run import FinishedRun
+from fedkin.studies.reproduce.measures import measured
 from fedkin.studies.reproduce.probes import accuracies
 
 
@@ -31,7 +32,7 @@ def test_neighbours_judge_a_run_once(tmp_path: Path) -> None:
     options = ["n_clusters=10", "pretrain_rounds=1", "cluster_rounds=0", "latent=4", "restarts=1", "model_weight=0"]
     settings = [f"method.{option}" for option in options]
     execute(load_config("scfc", ["scenario.fraction=0.2", "evaluation.map=none", *settings]), tmp_path / "run")
-    run = Finished(tmp_path / "run")
+    run = FinishedRun(tmp_path / "run")
     samples, latents = measured(run, "knn-samples/3"), measured(run, "knn/3")
     assert samples is not None
     assert latents is not None

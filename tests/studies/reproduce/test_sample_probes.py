@@ -9,7 +9,8 @@ from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.measures import Finished, measured
+from fedkin.studies.reproduce.finished_run import FinishedRun
+from fedkin.studies.reproduce.measures import measured
 
 COMMON = ["evaluation.map=none", "engine.workers=1"]
 SITES = ["scenario.clients=3", "scenario.samples_per_class=20"]
@@ -17,8 +18,8 @@ SHORT = ["method.local_epochs=1", "method.rounds=1", "method.round_epochs=1", "m
 FEDCREF = [*SITES, *SHORT, "method.max_iterations=1", "method.n_clusters=given"]
 
 
-def run(folder: Path, method: str, *settings: str) -> Finished:
-    return Finished(execute(load_config(method, [*COMMON, *settings]), folder).folder)
+def run(folder: Path, method: str, *settings: str) -> FinishedRun:
+    return FinishedRun(execute(load_config(method, [*COMMON, *settings]), folder).folder)
 
 
 def test_first_clusters_are_those_that_the_run_began_with(tmp_path: Path) -> None:
@@ -45,8 +46,8 @@ def test_clusters_alone_are_a_share_of_those_at_the_start(tmp_path: Path) -> Non
     settings = ["scenario.initial=dirty", "scenario.dirtiness=0.0", "method.associations=paper"]
     nobody = run(tmp_path / "nobody", "fedcref", *FEDCREF, *settings, "method.threshold=0.0")
     everybody = run(tmp_path / "everybody", "fedcref", *FEDCREF, *settings, "method.threshold=1.0")
-    assert measured(nobody, "alone/share") == 1
-    assert measured(everybody, "alone/share") == 0
+    assert measured(nobody, "unmatched/fraction") == 1
+    assert measured(everybody, "unmatched/fraction") == 0
 
 
 def test_single_clients_have_a_kappa_and_an_imbalance(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_truth_is_needed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for site in range(2):
         np.savez(tmp_path / "clients" / f"{site}.npz", x=rng.normal(size=(20, 3)) + [[0, 0, 0], [9, 9, 9]] * 10)
-    settings = ["scenario.name=files", f"data.source={tmp_path / 'sites'}"]
+    settings = ["scenario.name=files", f"data.source={tmp_path / 'clients'}"]
     clustered = run(tmp_path / "kmeans", "kmeans", *settings, "method.n_clusters=2")
     with pytest.raises(FedkinError, match="has no classes to count"):
         measured(clustered, "imbalance/1")

@@ -1,4 +1,4 @@
-"""What is measured on finished runs of methods that cluster clients: messages, their cost, and clusters held to the end."""
+"""Probes of runs that cluster clients: messages and their cost, temperature, and scores over all rounds."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from fedkin.methods.clients.embedding.embedding_tasks import true_bits
 from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.costs import CostTarget, costs_of
-from fedkin.studies.reproduce.measures import Finished
+from fedkin.studies.reproduce.finished_run import FinishedRun
 
 RATES = tuple(at / 20 for at in range(11))
 """Probabilities of a flip of the embedding paper's figure 4."""
 
-_AGREEMENT = ("ari", "ami", "homogeneity", "completeness")
+_SCORES = ("ari", "ami", "homogeneity", "completeness")
 _PAIR = 2
 
 
-def held(folder: Path) -> dict[str, float]:
-    """Mean agreement over all rounds that a run may have, where it ended when its clusters were formed (OCFL, table 1).
+def all_rounds(folder: Path) -> dict[str, float]:
+    """Mean clustering scores over all rounds that a run may have, where it ended when clusters formed (OCFL, table 1).
 
-    Its clusters are final: the rounds that it was spared have the agreement of its last.
+    Its clusters are final: the rounds it skipped count with the scores of its last.
     """
-    run, method = Finished(folder), _method(folder)
+    run, method = FinishedRun(folder), _method(folder)
     means = {}
-    for name in _AGREEMENT:
+    for name in _SCORES:
         values = [value or 0.0 for value in run.values(name)]
         means[name] = mean([*values, *[values[-1]] * (method.rounds - len(values))])
     return means
 
 
 def temperature(folder: Path) -> dict[str, float]:
-    """OCFL's temperature in the ``first`` round, the ``lowest``, and at the ``rise`` that made the clusters (figure 3).
+    """OCFL's temperature in the ``first`` round, the ``lowest``, and at the ``rise`` that formed clusters (figure 3).
 
-    The ``drop`` is how far it fell from the first round to the lowest.
+    The ``drop`` is the difference of the first and the lowest.
 
     Raises
     ------
     FedkinError
         If the run has no temperature.
     """
-    values = [value for value in Finished(folder).values("temperature") if value is not None]
+    values = [value for value in FinishedRun(folder).values("temperature") if value is not None]
     if not values:
         raise FedkinError(f"{folder} has no temperature; give a run of 'ocfl'.")
     return {"first": values[0], "lowest": min(values), "rise": values[-1], "drop": values[0] - min(values)}
 
 
 def target(folder: Path) -> dict[str, float]:
-    """What it took to reach the target of the run's own experiment: ``rounds`` of training, ``mb``, ``client_seconds``.
+    """Cost of reaching the target of the run's own experiment: ``rounds`` of training, ``mb``, ``client_seconds``.
 
-    Empty if it never did.
+    Empty if the run never reached it.
 
     Raises
     ------
@@ -78,15 +78,15 @@ def target(folder: Path) -> dict[str, float]:
     if costs.rounds is None:
         return {}
     seconds = costs.total.client_seconds
-    told = {"rounds": float(costs.rounds), "mb": costs.total.both / 1e6}
-    return told if seconds is None else told | {"client_seconds": seconds}
+    figures = {"rounds": float(costs.rounds), "mb": costs.total.both / 1e6}
+    return figures if seconds is None else figures | {"client_seconds": seconds}
 
 
 def trained(folder: Path) -> dict[str, float]:
-    """Personal accuracy by number of rounds of training, whatever came before them: that of the last evaluation."""
+    """Personal accuracy at the last evaluation, by number of rounds of training; earlier phases do not count."""
     figures: dict[str, float] = {}
     last = None
-    rounds = [line for line in Finished(folder).records if phase_of(line) == TRAINING]
+    rounds = [line for line in FinishedRun(folder).records if phase_of(line) == TRAINING]
     for count, line in enumerate(rounds, 1):
         last = line["metrics"].get("personal_accuracy", last)
         if last is not None:
@@ -95,7 +95,7 @@ def trained(folder: Path) -> dict[str, float]:
 
 
 def message(folder: Path) -> dict[str, float]:
-    """Client seconds of making one message and of one client's epoch of training, and how many messages the latter is.
+    """Client seconds of one message and of one client's epoch of training, and the epoch over the message.
 
     Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6).
 
@@ -104,7 +104,7 @@ def message(folder: Path) -> dict[str, float]:
     FedkinError
         If clients send no messages in the run, or train by steps rather than epochs.
     """
-    run, method = Finished(folder), _method(folder)
+    run, method = FinishedRun(folder), _method(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}
     each: dict[str, list[float]] = {}
     for line in run.records:
@@ -116,12 +116,12 @@ def message(folder: Path) -> dict[str, float]:
 
 
 def flips(folder: Path) -> dict[str, float]:
-    """Agreement of the clusters with the hidden ones by way of clustering and probability of a flip (embedding, figure 4).
+    """ARI of the clusters and their number, by clustering algorithm and probability of a flip (embedding, figure 4).
 
-    The clients' bits are those that the run's encoder makes, flipped anew for every probability. ``exact@0.1`` is the
-    ARI of the method's own way, ``bayes@0.1`` that of the published search where clusters may have two clients, as in the
-    authors' study, and ``told@0.1`` that of k-means that is told how many clusters there are; ``exact-clusters@0.1`` is how
-    many clusters were found.
+    The run's encoder makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is the ARI of
+    the method's own algorithm, ``bayes@0.1`` that of the published search where clusters may have two clients, as in
+    the authors' study, and ``given@0.1`` that of k-means given the number of clusters; ``exact-clusters@0.1`` is their
+    number.
 
     Raises
     ------
@@ -130,24 +130,24 @@ def flips(folder: Path) -> dict[str, float]:
     """
     config = load_config(folder / CONFIG)
     bits, truth = _clean_bits(folder, config)
-    least = _method(folder).smallest(len(bits))
+    min_size = _method(folder).smallest(len(bits))
     figures: dict[str, float] = {}
     for at, rate in enumerate(RATES):
         rng = derive_generator(config.seed, "flips", at)
         points = torch.stack([flipped(own, rate, rng) for own in bits]).flatten(1)
-        for name, labels in _ways(points, rate, least, len(truth.unique()), config.seed, at).items():
+        for name, labels in _clusterings(points, rate, min_size, len(truth.unique()), config.seed, at).items():
             figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
             figures[f"{name}-clusters@{rate:g}"] = float(len(labels.unique()))
     return figures
 
 
 def _method(folder: Path) -> Any:
-    """The run's method; the probe knows which it is."""
+    """The run's method; each probe knows its type."""
     return load_config(folder / CONFIG).method
 
 
 def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
-    """Every client's bits ``(segments, width)`` before any is flipped, and the hidden clusters ``(clients,)``."""
+    """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
     found = load_found(folder)
     population = config.scenario.build(config.data_seed)
     if not isinstance(config.method, EmbeddingMethod) or population.clusters is None:
@@ -162,17 +162,17 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     return bits, population.clusters
 
 
-def _ways(points: Tensor, rate: float, least: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
-    """Labels by way of clustering."""
+def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
+    """Labels by clustering algorithm."""
 
     def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
         return cluster(points, mode, smallest, derive_generator(seed, "clustering", at), **more).labels
 
-    drawn = draw_seed(derive_generator(seed, "told", at))
+    random_state = draw_seed(derive_generator(seed, "told", at))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
-        told = KMeans(clusters, n_init=10, random_state=drawn).fit_predict(points.double().numpy())
+        given = KMeans(clusters, n_init=10, random_state=random_state).fit_predict(points.double().numpy())
     return {
-        "exact": cut("exact", least, flips=rate),
+        "exact": cut("exact", min_size, flips=rate),
         "bayes": cut("bayes", _PAIR),
-        "told": torch.from_numpy(told).long(),
+        "given": torch.from_numpy(given).long(),
     }

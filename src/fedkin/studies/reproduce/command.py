@@ -15,7 +15,7 @@ from fedkin.report import write_page
 from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry
 from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
 from fedkin.studies.reproduce.pool import carry_out
-from fedkin.studies.reproduce.probes import has_looked
+from fedkin.studies.reproduce.probes import is_probed
 from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
 from fedkin.studies.reproduce.table import Table, table_of
 
@@ -57,7 +57,7 @@ class Grid:
         return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
 
     def _is_done(self, name: str, folder: Path) -> bool:
-        return is_finished(folder) and all(has_looked(probe, folder) for probe in self.probes[name])
+        return is_finished(folder) and all(is_probed(probe, folder) for probe in self.probes[name])
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -> list[Plan]:

@@ -1,68 +1,25 @@
-"""What is read off a finished run: a number's name, and when.
+"""Measures of a finished run: the name of a number, and when it is read.
 
-``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is it in the
+``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is its value in the
 ``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
-``mean`` over all steps (0 where it is absent, as agreement is before there are clusters), its ``best``, its ``gain`` from
+``mean`` over all steps (0 where it is absent, as the ARI is before there are clusters), its ``best``, its ``gain`` from
 first to last, or ``last5``: the mean of its last five. ``rounds_to:NAME=VALUE``, ``mb_to:`` and ``client_seconds_to:``
-are what it took until a number was reached. ``PROBE/KEY`` is measured on the run's result, see
-`fedkin.studies.reproduce.probes`.
+are the cost of reaching a value. ``PROBE/KEY`` is measured on the run's result, see `fedkin.studies.reproduce.probes`.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
-from fedkin.experiment.run import RECORDS, TIMING
 from fedkin.studies.costs import CostTarget, costs_of
+from fedkin.studies.reproduce.finished_run import FinishedRun, split_name
+from fedkin.studies.reproduce.probes import PROBES, probed
 
-RecordLine = Mapping[str, Any]
-
-
-class Finished:
-    """A finished run's records and times, each read once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @cached_property
-    def records(self) -> list[RecordLine]:
-        """The lines of ``records.jsonl``."""
-        return [json.loads(line) for line in (self.folder / RECORDS).read_text().splitlines()]
-
-    @cached_property
-    def timing(self) -> list[RecordLine]:
-        """The lines of ``timing.jsonl``."""
-        return [json.loads(line) for line in (self.folder / TIMING).read_text().splitlines()]
-
-    def values(self, name: str) -> list[float | None]:
-        """A number in every record; ``None`` where it is absent or is no number."""
-        return [_number(line, *_parsed(name)) for line in self.records]
-
-
-def _parsed(name: str) -> tuple[str, str | None]:
-    """A number's name, and its place in a list."""
-    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
-    if not match:
-        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
-    return match[1], match[2]
-
-
-def _number(line: RecordLine, name: str, place: str | None) -> float | None:
-    value = line["metrics"].get(name, line["values"].get(name))
-    if place is not None:
-        value = value[int(place)] if isinstance(value, list) and int(place) < len(value) else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-COSTS: dict[str, Callable[[Finished], float]] = {
+COSTS: dict[str, Callable[[FinishedRun], float]] = {
     "steps": lambda run: float(len(run.records)),
     "sent_mb": lambda run: run.records[-1]["sent"] / 1e6,
     "received_mb": lambda run: run.records[-1]["received"] / 1e6,
@@ -70,7 +27,7 @@ COSTS: dict[str, Callable[[Finished], float]] = {
     "seconds": lambda run: sum(line["seconds"] for line in run.timing),
     "client_seconds": lambda run: sum(line["client_seconds"] for line in run.timing),
 }
-"""What a run cost."""
+"""What a run costs, by name."""
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -98,17 +55,15 @@ _UNTIL: dict[str, Callable[[Any], float | None]] = {
 
 
 def check(measure: str) -> None:
-    """Refuse what is no measure before hours are spent on runs.
+    """Reject what is not a measure before any run starts.
 
     Raises
     ------
     FedkinError
-        If it has a wrong form, or names a moment or a probe that does not exist.
+        If it has another form, or names a moment or a probe that does not exist.
     """
     probe, slash, _ = measure.partition("/")
     if slash:
-        from fedkin.studies.reproduce.probes import PROBES
-
         if probe not in PROBES:
             raise unknown_name("probe", probe, PROBES)
         return
@@ -117,7 +72,7 @@ def check(measure: str) -> None:
         _goal(kind, target)
         return
     name, _, when = measure.partition("@")
-    _parsed(name)
+    split_name(name)
     if when and name in COSTS:
         raise FedkinError(f"'{measure}' names a moment, but '{name}' is what the whole run cost; leave @{when} out.")
     if when and not when.isdigit() and when not in _WHEN:
@@ -125,23 +80,21 @@ def check(measure: str) -> None:
 
 
 def probe_of(measure: str) -> str | None:
-    """The name of the probe that `measure` needs, if any."""
+    """Return the name of the probe that `measure` needs, if any."""
     probe, slash, _ = measure.partition("/")
     return probe if slash else None
 
 
-def measured(run: Finished, measure: str) -> float | None:
-    """What `measure` is in a finished run; ``None`` if the run does not tell.
+def measured(run: FinishedRun, measure: str) -> float | None:
+    """Return the value of `measure` in a finished run; ``None`` if the run has none.
 
     Raises
     ------
     FedkinError
-        If there is no such measure, or the run is not one for a probe.
+        If there is no such measure, or its probe does not apply to the run.
     """
     check(measure)
     if "/" in measure:
-        from fedkin.studies.reproduce.probes import probed
-
         probe, key = measure.split("/", 1)
         return probed(run.folder, probe).get(key)
     kind, colon, target = measure.partition(":")
@@ -159,7 +112,7 @@ def measured(run: Finished, measure: str) -> float | None:
     return _WHEN[when or "last"](values)
 
 
-def _until(run: Finished, kind: str, target: str) -> float | None:
+def _until(run: FinishedRun, kind: str, target: str) -> float | None:
     (cost,) = costs_of([run.folder], _goal(kind, target))
     return _UNTIL[kind](cost)
 

@@ -1,4 +1,4 @@
-"""What is measured on a finished run's result instead of being read off its records; kept in the run's folder."""
+"""Probes measure a finished run's result rather than read its records; what they find is kept in the run's folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str) -> Figures:
-    """What the probe `name` finds of the run in `folder`; the second time it is read from the run's folder.
+    """Return what the probe `name` measures on the run in `folder`; the second time it is read from the run's folder.
 
     Raises
     ------
@@ -39,8 +39,8 @@ def probed(folder: Path, name: str) -> Figures:
     return figures
 
 
-def has_looked(name: str, folder: Path) -> bool:
-    """Whether the probe `name` has looked at the run in `folder`."""
+def is_probed(name: str, folder: Path) -> bool:
+    """Whether the run in `folder` has figures of the probe `name`."""
     return _kept(folder, name).exists()
 
 
@@ -49,24 +49,24 @@ def _kept(folder: Path, name: str) -> Path:
 
 
 def knn(folder: Path) -> Figures:
-    """How well the majority of nearest neighbours tells classes in the run's representation (CCFC, table 3).
+    """Nearest neighbours' accuracy in the run's representation, by number of neighbours (CCFC, table 3).
 
-    Clients' samples are pooled, and a seventh of them, drawn by the run's seed, is judged by the rest: the training and
-    test samples of the data were mixed when clients got theirs. Figures are shares by number of neighbours, by cosine.
+    Clients' samples are pooled, and a seventh of them, drawn by the run's seed, is classified by the rest: the training
+    and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by cosine.
     """
     found = load_found(folder)
-    x, y, held_out = _judged(folder)
+    x, y, held_out = _samples(folder)
     return _by_neighbours(found.method.embed(found.result, found.scaling.apply(x)), y, held_out)
 
 
 def knn_samples(folder: Path) -> Figures:
-    """The same by the samples as they are."""
-    x, y, held_out = _judged(folder)
+    """Nearest neighbours' accuracy among the samples themselves, as `knn`."""
+    x, y, held_out = _samples(folder)
     return _by_neighbours(load_found(folder).scaling.apply(x).flatten(1), y, held_out)
 
 
-def _judged(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
-    """All samples, their classes, and who is held out."""
+def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
+    """Return all samples, their classes, and which are held out."""
     config = load_config(folder / CONFIG)
     population = config.scenario.build(config.data_seed)
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
@@ -76,12 +76,12 @@ def _judged(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
-    shares = accuracies(points, y, held_out, _NEIGHBOURS)
-    return {str(count): share for count, share in zip(_NEIGHBOURS, shares, strict=True)}
+    scores = accuracies(points, y, held_out, _NEIGHBOURS)
+    return {str(count): score for count, score in zip(_NEIGHBOURS, scores, strict=True)}
 
 
 def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
-    """Share of the samples held out that the majority of their neighbours is right about.
+    """Accuracy of a majority vote of nearest neighbours on the samples held out.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
     y : Tensor
         int64 ``(n,)``.
     held_out : Tensor
-        bool ``(n,)``, who is judged; the others are the neighbours.
+        bool ``(n,)``: these are classified; the others are the neighbours.
     neighbours : tuple of int
-        How many; more than there are count as all. The lowest class wins a tie.
+        Their numbers; at most all are used. The lowest class wins a tie.
     """
     points = torch.nn.functional.normalize(points, dim=1)
     known, classes = points[~held_out], y[~held_out]
@@ -103,11 +103,11 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
             voters = nearest[:, :k]
             votes = neighbours_vote(voters, torch.ones(voters.shape), int(y.max()) + 1)
             right[at] += float((votes == truth).sum())
-    return [float(share) for share in right / int(held_out.sum())]
+    return [float(score) for score in right / int(held_out.sum())]
 
 
 def reconstruction(folder: Path) -> Figures:
-    """Error of what an attacker makes of single codes, by flip rate or ``none`` (embedding, table 2)."""
+    """Error of an attacker's reconstruction from single codes, by flip rate or ``none`` (embedding, table 2)."""
     from fedkin.studies.attack.attack import JSON, attack
 
     if not (folder / JSON).exists():
@@ -120,14 +120,14 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "knn": knn,
     "knn-samples": knn_samples,
     "reconstruction": reconstruction,
+    "all-rounds": client_probes.all_rounds,
     "flips": client_probes.flips,
-    "held": client_probes.held,
     "message": client_probes.message,
     "target": client_probes.target,
     "temperature": client_probes.temperature,
     "trained": client_probes.trained,
-    "alone": sample_probes.alone,
     "imbalance": sample_probes.imbalance,
     "initial": sample_probes.initial,
+    "unmatched": sample_probes.unmatched,
     "within": sample_probes.within,
 }

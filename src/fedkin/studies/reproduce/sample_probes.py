@@ -1,4 +1,4 @@
-"""What is measured on finished runs of methods that cluster samples: where they began, and what single clients hold."""
+"""Probes of runs that cluster samples: their first clusters, unmatched ones, and scores of single clients."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import world_of
 from fedkin.experiment.run import CONFIG, Progress
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.studies.reproduce.measures import Finished
+from fedkin.studies.reproduce.finished_run import FinishedRun
 
 
 def initial(folder: Path) -> dict[str, float]:
-    """``accuracy`` of the clients' first clusters, made again as the run made them, and how much the run improved on it.
+    """``accuracy`` of the clients' first clusters, repeated as the run made them, and the run's ``improvement`` on it.
 
-    ``improvement`` is a share of the first accuracy (FedCRef, tables 6, 9 and 11).
+    The improvement is relative to the first accuracy (FedCRef, tables 6, 9 and 11).
 
     Raises
     ------
@@ -29,33 +29,33 @@ def initial(folder: Path) -> dict[str, float]:
     """
     config = load_config(folder / CONFIG)
     if not isinstance(config.method, FedCRefMethod):
-        raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters to judge.")
+        raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
     with world_of(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to judge its first clusters by.")
         scale(fed, config.data.scaling)
         config.method.init(fed)
-        sites = [fed.clients[i] for i in fed.ids]
-        first = mean(clustering_accuracy(population.truth[site.id], site.state["labels"]) for site in sites)
-    last = [value for value in Finished(folder).values("accuracy") if value is not None][-1]
+        clients = [fed.clients[i] for i in fed.ids]
+        first = mean(clustering_accuracy(population.truth[client.id], client.state["labels"]) for client in clients)
+    last = [value for value in FinishedRun(folder).values("accuracy") if value is not None][-1]
     return {"accuracy": first, "improvement": (last - first) / first}
 
 
-def alone(folder: Path) -> dict[str, float]:
-    """``share`` of the clusters that clients began with which are without kin in the end."""
-    run = Finished(folder)
-    clusters, unmatched = run.values("local_clusters"), run.values("unmatched")
-    return {"share": unmatched[-1] / clusters[0]} if clusters[0] and unmatched[-1] is not None else {}
+def unmatched(folder: Path) -> dict[str, float]:
+    """``fraction`` of the local clusters of the start that are unmatched in the end."""
+    run = FinishedRun(folder)
+    clusters, left = run.values("local_clusters"), run.values("unmatched")
+    return {"fraction": left[-1] / clusters[0]} if clusters[0] and left[-1] is not None else {}
 
 
 def within(folder: Path) -> dict[str, float]:
-    """Kappa within each client, by its place from 1 on, and their ``mean``, of the last that is told (CCFC, table 4)."""
-    found = [line["metrics"]["kappas"] for line in Finished(folder).records if "kappas" in line["metrics"]]
+    """Cohen's kappa within each client, by client from 1 on, and the ``mean``, in the last record (CCFC, table 4)."""
+    found = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
     return _by_client(found[-1]) if found else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
-    """Samples of a client's largest class over those of its smallest, by its place from 1 on, and the ``mean``.
+    """Samples of a client's largest class over those of its smallest, by client from 1 on, and the ``mean``.
 
     The imbalance ratio of CCFC's table 4; classes that a client lacks do not count.
 
@@ -73,4 +73,4 @@ def imbalance(folder: Path) -> dict[str, float]:
 
 
 def _by_client(values: Sequence[float]) -> dict[str, float]:
-    return {**{str(site): value for site, value in enumerate(values, 1)}, "mean": mean(values)}
+    return {**{str(client): value for client, value in enumerate(values, 1)}, "mean": mean(values)}

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from fedkin.experiment.run import is_finished
 from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, measure_of
-from fedkin.studies.reproduce.measures import Finished, measured
+from fedkin.studies.reproduce.finished_run import FinishedRun
+from fedkin.studies.reproduce.measures import measured
 from fedkin.studies.reproduce.plan import Plan, PlannedCell
 from fedkin.studies.reproduce.verdict import Figure, PaperVerdict, judged, over_seeds, printed
 
@@ -109,7 +110,7 @@ def table_of(plan: Plan, runs: Path) -> Table:
     runs : Path
         The folder that holds the runs' folders.
     """
-    finished = {name: Finished(runs / name) for name in plan.jobs if is_finished(runs / name)}
+    finished = {name: FinishedRun(runs / name) for name in plan.jobs if is_finished(runs / name)}
     results = tuple(_result(plan, cell, finished) for cell in plan.cells)
     by_name = {f"{result.row} | {result.column}": result for result in results}
     claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
@@ -117,7 +118,7 @@ def table_of(plan: Plan, runs: Path) -> Table:
     return Table(plan, results, claims, len(finished), seconds)
 
 
-def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, Finished]) -> Result:
+def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:
     row, column, entry = cell.row, cell.column, plan.entry
     measure = measure_of(entry, row, column)
     factor = _first(lambda line: line.factor, column, row, entry.factor)
@@ -136,7 +137,7 @@ def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: Entr
     return told[0] if told else default
 
 
-def _values(cell: PlannedCell, measure: str, finished: Mapping[str, Finished]) -> list[float]:
+def _values(cell: PlannedCell, measure: str, finished: Mapping[str, FinishedRun]) -> list[float]:
     """One value per seed of which all runs are finished and tell."""
     found = []
     for jobs in cell.jobs:

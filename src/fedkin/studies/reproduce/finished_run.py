@@ -1,0 +1,57 @@
+"""The records and times of one finished run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.experiment.run import RECORDS, TIMING
+
+RecordLine = Mapping[str, Any]
+
+
+class FinishedRun:
+    """A finished run's records and times, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def records(self) -> list[RecordLine]:
+        """The lines of ``records.jsonl``."""
+        return [json.loads(line) for line in (self.folder / RECORDS).read_text().splitlines()]
+
+    @cached_property
+    def timing(self) -> list[RecordLine]:
+        """The lines of ``timing.jsonl``."""
+        return [json.loads(line) for line in (self.folder / TIMING).read_text().splitlines()]
+
+    def values(self, name: str) -> list[float | None]:
+        """A number in every record; ``None`` where it is absent or is no number."""
+        return [_number(line, *split_name(name)) for line in self.records]
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """Split ``name[i]`` into the name and the position in a list.
+
+    Raises
+    ------
+    FedkinError
+        If it has another form.
+    """
+    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
+    if not match:
+        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
+    return match[1], match[2]
+
+
+def _number(line: RecordLine, name: str, place: str | None) -> float | None:
+    value = line["metrics"].get(name, line["values"].get(name))
+    if place is not None:
+        value = value[int(place)] if isinstance(value, list) and int(place) < len(value) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
