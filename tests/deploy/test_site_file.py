@@ -44,18 +44,18 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('name = "a"', "'data' in .*site.toml: field required."),
-        ('name = ""\ndata = "a"\nfolder = "b"', "'name' in .*should have at least 1 character"),
-        ('name = 3\ndata = "a"\nfolder = "b"', "'name' in .*should be a valid string"),
+        ('name = "a"', "'data' has no default; give it in .*site.toml."),
+        ('name = ""\ndata = "a"\nfolder = "b"', "'name' is '' in .*site.toml; it should be a string of at least 1 character"),
+        ('name = 3\ndata = "a"\nfolder = "b"', "'name' is 3 in .*site.toml; it should be a valid string"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nfolde = "c"', "Unknown key in .*'folde'; did you mean 'folder'"),
-        ('name = "a"\ndata = "a"\nfolder = "b"\nthreads = 0', "'threads' in .*greater than 0"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nthreads = 0', "'threads' is 0 in .*; it should be greater than 0"),
         (
             'name = "a"\ndata = "a"\nfolder = "b"\ndevice = "abacus"',
             "'device' in .*site.toml is 'abacus'; it should be auto or a device of this machine: cpu",
         ),
-        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' in .*: input should be greater than 0"),
-        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' in .*: input should be a finite number"),
-        ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' in .*: input should be less than 1"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = 0', "'epsilon' is 0 in .*; it should be greater than 0"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\nepsilon = inf', "'epsilon' is inf in .*; it should be a finite number"),
+        ('name = "a"\ndata = "a"\nfolder = "b"\ndelta = 1.0', "'delta' is 1.0 in .*; it should be less than 1"),
         ("name = ", "is not a TOML file"),
     ],
 )

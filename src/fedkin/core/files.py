@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fedkin.core.errors import FedkinError
 
@@ -131,3 +133,19 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file, unchecked.
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise FedkinError(f"{path} is not a TOML file: {error}.") from error

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from fedkin.core import FedkinError
 from fedkin.core.device import device_named
-from fedkin.core.errors import unknown_name
+from fedkin.core.files import read_tables
+from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.scaling import restore_scaling
 from fedkin.data.reading.sources import load
 from fedkin.engines.site import Site
@@ -96,27 +95,20 @@ def read_site(path: Path) -> SiteFile:
     FedkinError
         If it cannot be read, a key or value is not allowed, or there is no such device here.
     """
+    tables = read_tables(path)
     try:
-        told = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+        given = _File.model_validate(tables)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise unknown_name(f"key in {path}:", key, _File.model_fields) from error
-        raise FedkinError(f"'{key}' in {path}: {first['msg'][0].lower()}{first['msg'][1:]}.") from error
-    except ValueError as error:
-        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+        raise validation_sentence(error, tables, _File.model_fields, f"in {path}") from error
     here = path.parent
-    data, folder = here / Path(told.data).expanduser(), here / Path(told.folder).expanduser()
+    data, folder = here / Path(given.data).expanduser(), here / Path(given.folder).expanduser()
     return SiteFile(
-        told.name,
-        str(data) if data.exists() or Path(told.data).suffix else told.data,
+        given.name,
+        str(data) if data.exists() or Path(given.data).suffix else given.data,
         folder,
-        told.label,
-        told.threads,
-        device_named(told.device, f"'device' in {path}"),
-        tuple(told.packages),
-        None if told.epsilon is None else Account(folder, told.epsilon, told.delta),
+        given.label,
+        given.threads,
+        device_named(given.device, f"'device' in {path}"),
+        tuple(given.packages),
+        None if given.epsilon is None else Account(folder, given.epsilon, given.delta),
     )

@@ -26,9 +26,10 @@ from pydantic import (
 )
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.errors import unknown_name
+from fedkin.core.files import read_tables
 from fedkin.core.method import display_name, has_device
 from fedkin.core.options import is_function
+from fedkin.core.validation import validation_sentence
 from fedkin.experiment import registry
 from fedkin.experiment.sections import (
     STRICT,
@@ -140,22 +141,6 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
 def _listed(value: Any) -> Any:
     """`value` with NumPy's scalars and arrays as plain numbers and lists."""
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def read_tables(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, unchecked.
-
-    Raises
-    ------
-    FedkinError
-        If it cannot be read.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
 
 
 def _paths(tables: dict[str, Any]) -> list[str]:
@@ -314,26 +299,11 @@ def _plain(value: Any) -> Any:
 def _sentence(
     error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
 ) -> FedkinError:
-    """The first complaint of pydantic's, unknown keys before anything else, in one sentence.
-
-    Keys are `depth` deep: what pydantic names below them are branches of a union and positions in a list.
-    """
-    problems = error.errors(include_url=False)
-    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    path = ".".join(str(part) for part in first["loc"][:depth])
-    place = places.get(path, places.get(path.split(".")[0], "on the command line"))
-    if first["type"] == "extra_forbidden":
-        return unknown_name(f"key {place}:", path, [*model.model_fields, *_allowed(model)])
-    if first["type"] == "missing":
-        return FedkinError(f"'{path}' has no default and must be given, as in --set {path}=value.")
-    value: Any = tables
-    for part in path.split("."):
-        value = value[part]
-    same = [problem["msg"] for problem in problems if problem["loc"][:depth] == first["loc"][:depth]]
-    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
-    for theirs, ours in (("an object", "a section"), ("array", "list"), ("String should have", "a string of")):
-        wanted = wanted.replace(theirs, ours)
-    return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
+    """Pydantic's first complaint about `tables`, see `validation_sentence`."""
+    allowed = [*model.model_fields, *_allowed(model)]
+    return validation_sentence(
+        error, tables, allowed, "on the command line", places, depth, example=", as in --set {path}=value"
+    )
 
 
 def _allowed(model: type[BaseModel]) -> list[str]:

@@ -190,5 +190,5 @@ def test_a_client_may_hold_a_single_sample(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_all_samples_need_one_shape(name):
     clients = [Client(0, torch.rand(12, 3)), Client(1, torch.rand(12, 4))]
-    with pytest.raises(FedkinError, match="all need the same"):
+    with pytest.raises(FedkinError, match="all clients need the same"):
         method_of(name).init(LocalFederation(clients))

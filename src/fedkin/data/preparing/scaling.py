@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.replies import is_count, is_flag, is_shape
-from fedkin.data.reading.arrays import check_same_shape
+from fedkin.data.reading.arrays import common_shape
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, sums_of_all
 
@@ -110,10 +110,9 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
 
 def _checked_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
     """Shape of a sample, the same at all clients, of which none is scaled yet."""
-    check_same_shape({f"Client {i}": tuple(reply["shape"]) for i, reply in replies.items()})
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
-    return tuple(next(iter(replies.values()))["shape"])
+    return common_shape(replies)
 
 
 def _scale_by_sums(fed: Federation, mode: str) -> Scaling:

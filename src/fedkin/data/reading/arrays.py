@@ -13,6 +13,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
+from fedkin.core import Payload
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
 from fedkin.data.reading.tables import frame_to_tensor
@@ -115,6 +116,19 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise FedkinError(
                 f"{client} has {_words(shape)} where others have {_words(usual)}; all clients need the same."
             )
+
+
+def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
+    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
+
+    Raises
+    ------
+    FedkinError
+        If a client differs.
+    """
+    shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
+    check_same_shape(shapes)
+    return next(iter(shapes.values()))
 
 
 def _as_array(value: Any, where: str) -> npt.NDArray[Any]:

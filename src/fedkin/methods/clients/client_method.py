@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive, display_name
+from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, least, losses_of, train
 from fedkin.nn import choose
 from fedkin.nn.classifier import Classifier
@@ -125,21 +126,14 @@ class ClientMethod:
             If clients differ in the shape of their samples, or labels are needed and a client has none.
         """
         replies = fed.ask_until_all_reply(describe, {})
-        first, *others = replies
-        for client in replies:
-            if labels_needed and replies[client]["classes"] == 0:
+        for client, reply in replies.items():
+            if labels_needed and reply["classes"] == 0:
                 raise FedkinError(
                     f"Client {client} has no labels, which {display_name(type(self))} needs; name their column with "
                     "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
                 )
-        for client in others:
-            if replies[client]["shape"] != replies[first]["shape"]:
-                raise FedkinError(
-                    f"Samples of client {client} have shape {tuple(replies[client]['shape'])}, those of client {first} "
-                    f"{tuple(replies[first]['shape'])}; all need the same."
-                )
         known = [reply["classes"] for reply in replies.values()]
-        return tuple(replies[first]["shape"]), max(known) if all(known) else 0
+        return common_shape(replies), max(known) if all(known) else 0
 
     def init(self, fed: Federation) -> Any:
         """One new model, and all clients in one cluster; methods that begin otherwise have their own."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
+from fedkin.core import Federation, Payload, Record, State, Task
+from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.samples.sample_tasks import describe
 
 _ATTEMPTS = 5
@@ -86,14 +87,8 @@ def describe_clients(fed: Federation) -> Facts:
         If clients differ in the shape of their samples, or one cannot be reached.
     """
     replies = fed.ask_until_all_reply(describe, {})
-    (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
-    for client, other in others:
-        if other != shape:
-            raise FedkinError(
-                f"Samples of client {client} have shape {other}, those of client {first} {shape}; all need the same."
-            )
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
-    return Facts(shape, {client: reply["samples"] for client, reply in replies.items()}, unit)
+    return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:

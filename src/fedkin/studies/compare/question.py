@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
+from fedkin.core.files import read_tables
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
-from fedkin.experiment.config import Config, apply_setting, check_section, config_of, read_tables
+from fedkin.experiment.config import Config, apply_setting, check_section, config_of
 from fedkin.studies.compare.candidates import Candidate, Family, traits_of
 
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")

@@ -6,7 +6,6 @@ scale on top, in this order; there is one for every seed. docs/reproduce.md tell
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from functools import cached_property
 from importlib import resources
@@ -17,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
+from fedkin.core.files import read_tables
+from fedkin.core.validation import validation_sentence
 from fedkin.studies.reproduce.measures import check
 from fedkin.studies.reproduce.verdict import printed
 
@@ -257,31 +258,13 @@ def load_entry(path: Path) -> PaperEntry:
     FedkinError
         If the file cannot be read, a key or value is not allowed, or names in it do not fit together.
     """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise FedkinError(f"{path} is not a TOML file: {error}.") from error
+    tables = read_tables(path)
     try:
         entry = PaperEntry.model_validate(tables)
     except ValidationError as error:
-        raise _sentence(error, path) from error
+        raise validation_sentence(error, tables, (), f"in {path}") from error
     _check_names(entry, path)
     return entry
-
-
-def _sentence(error: ValidationError, path: Path) -> FedkinError:
-    """Pydantic's first complaint as one sentence, unknown keys before anything else."""
-    problems = error.errors(include_url=False)
-    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return FedkinError(f"'{place}' in {path} is not a key of an entry.")
-    if first["type"] == "missing":
-        return FedkinError(f"'{place}' is missing in {path}.")
-    message = first["msg"].removeprefix("Input ")
-    return FedkinError(f"'{place}' in {path} is {first['input']!r}; it {message}.")
 
 
 def _check_names(entry: PaperEntry, path: Path) -> None:

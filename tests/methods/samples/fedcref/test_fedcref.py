@@ -266,7 +266,7 @@ def test_clients_may_be_as_small_as_a_sample():
 
 def test_clients_must_agree_on_their_features():
     fed = LocalFederation([Client(0, torch.rand(5, 3)), Client(1, torch.rand(5, 4))])
-    with pytest.raises(FedkinError, match="all need the same"):
+    with pytest.raises(FedkinError, match="all clients need the same"):
         QUICK.init(fed)
 
 

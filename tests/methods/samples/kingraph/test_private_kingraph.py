@@ -253,7 +253,7 @@ def test_too_few_samples_drown_and_that_is_said():
 
 
 def test_shapes_must_agree():
-    with pytest.raises(FedkinError, match="all need the same"):
+    with pytest.raises(FedkinError, match="all clients need the same"):
         KinGraphMethod(epsilon=1.0).init(LocalFederation([Client(0, torch.rand(9, 3)), Client(1, torch.rand(9, 4))]))
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
+from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST, FeatureMoments, components
 from fedkin.methods.samples.kingraph.community_joining import FEW_DIMENSIONS
@@ -37,9 +38,9 @@ from fedkin.methods.samples.kingraph.micro_clusters import condensed
 from fedkin.methods.samples.kingraph.neighbour_graph import neighbour_graph
 from fedkin.methods.samples.kingraph.private_kingraph import (
     PrivacyBudget,
-    common_shape,
     private_clusters,
     private_components,
+    send_shape,
 )
 from fedkin.methods.samples.kingraph.whitening import FEW, whitened
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
@@ -196,7 +197,7 @@ class KinGraphMethod(SampleMethod):
 
     def init(self, fed: Federation) -> KinGraphState:
         """What samples are compared by."""
-        shape, large = self._described(fed) if self.epsilon is None else (common_shape(fed), [])
+        shape, large = self._described(fed) if self.epsilon is None else (common_shape(fed.ask_until_all_reply(send_shape, {})), [])
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.width_of(name, shape)

@@ -185,24 +185,6 @@ def _of_length_one(rows: Tensor) -> Tensor:
     return shortened
 
 
-def common_shape(fed: Federation) -> tuple[int, ...]:
-    """Shape of a sample at all clients.
-
-    Raises
-    ------
-    FedkinError
-        If clients differ, or one cannot be reached.
-    """
-    replies = fed.ask_until_all_reply(send_shape, {})
-    (first, shape), *others = ((client, tuple(reply["shape"])) for client, reply in replies.items())
-    for client, other in others:
-        if other != shape:
-            raise FedkinError(
-                f"Samples of client {client} have shape {other}, those of client {first} {shape}; all need the same."
-            )
-    return shape
-
-
 def private_components(fed: Federation, space: Payload, width: int, most: int, budget: PrivacyBudget) -> NoisyRelease:
     """Components of the noisy moments, those that stand out of the noise; and the noisy number of samples.
 

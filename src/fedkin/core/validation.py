@@ -1,0 +1,66 @@
+"""One sentence for what pydantic found wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedkin.core.errors import FedkinError, unknown_name
+
+_WORDS = {
+    "an object": "a section",
+    "array": "list",
+    "String should have": "a string of",
+    "List should have": "a list of",
+    " after validation": "",
+}
+"""Pydantic's words, and those of a TOML file and its user."""
+
+
+def validation_sentence(
+    error: ValidationError,
+    values: Any,
+    allowed: Iterable[str],
+    place: str,
+    places: Mapping[str, str] | None = None,
+    depth: int | None = None,
+    example: str = "",
+) -> FedkinError:
+    """Return the first complaint, unknown keys before anything else, as an error of one sentence.
+
+    Parameters
+    ----------
+    error : ValidationError
+    values
+        What was validated: tables and lists.
+    allowed : iterable of str
+        Keys that are allowed, as paths; the nearest to an unknown one is suggested, if there are any.
+    place : str
+        Where the values were given, such as "in FILE".
+    places : mapping of str to str, optional
+        The same of single keys, by path or section, where they were given elsewhere.
+    depth : int, optional
+        How deep keys are. What pydantic names below are branches of a union and positions in a list.
+    """
+    problems = error.errors(include_url=False)
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    key = first["loc"][:depth]
+    path = ".".join(map(str, key))
+    place = (places or {}).get(path, (places or {}).get(path.split(".")[0], place))
+    if first["type"] == "extra_forbidden":
+        known = list(allowed)
+        return (
+            unknown_name(f"key {place}:", path, known) if known else FedkinError(f"'{path}' {place} is no known key.")
+        )
+    if first["type"] == "missing":
+        return FedkinError(f"'{path}' has no default; give it {place}{example.format(path=path)}.")
+    value = values
+    for part in key:
+        value = value[part]
+    same = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
+    for theirs, ours in _WORDS.items():
+        wanted = wanted.replace(theirs, ours)
+    return FedkinError(f"'{path}' is {value!r} {place}; it should be {wanted}.")
