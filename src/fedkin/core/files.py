@@ -1,4 +1,4 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, lines that are appended, and locks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from fedkin.core.errors import FedkinError
 
 LOCK = ".fedkin.lock"
-"""File of a folder that a process is at work in."""
+"""Lock file of a folder that a process works in."""
 
 
 class FileError(FedkinError):
-    """About a file of this machine. The sentence may tell its path or content, which a client keeps from a server."""
+    """About a file of this machine. Its sentence may contain a path or content, so clients do not send it to servers."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -54,21 +54,44 @@ def write_secret(path: Path, content: bytes) -> None:
         os.umask(before)
 
 
-@contextmanager
-def held(path: Path, *, waits: bool = False) -> Iterator[None]:
-    """Keep other processes that ask the same out, for as long as the context lasts; the system ends it with us.
+def append(path: Path, text: str) -> None:
+    """Append `text` to a file, which is made if it is absent; on return it is on disk.
 
-    Parameters
-    ----------
-    path : Path
-        Made if it is absent, and its folder with it. Whoever replaces it lets others in.
-    waits : bool
-        Whether to wait for another process that holds it.
+    A process that is killed meanwhile may leave a part of `text`.
 
     Raises
     ------
     FileError
-        If another process holds `path`, or it cannot be made.
+        If the disk is full or the file cannot be written.
+    """
+    content = text.encode()
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise FileError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+@contextmanager
+def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
+    """Lock `path` against other processes; the system releases the lock when this process ends.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is absent, and its folder with it. A process that replaces the file lets others in.
+    waits : bool
+        Whether to wait for another process that has the lock.
+
+    Raises
+    ------
+    FileError
+        If another process has the lock, or the file cannot be made.
     """
     handle = _locked(path, waits)
     try:
@@ -78,10 +101,10 @@ def held(path: Path, *, waits: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def occupied(folder: Path) -> Iterator[None]:
-    """Keep other processes that ask the same out of `folder`, which is made if it is absent.
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock `folder`, which is made if it is absent, against other processes.
 
-    Nothing of it is left afterwards: not the file ``.fedkin.lock``, and no folder that was made and has stayed empty.
+    Nothing is left afterwards: neither the file ``.fedkin.lock`` nor a folder that was made and has stayed empty.
 
     Raises
     ------
@@ -90,10 +113,10 @@ def occupied(folder: Path) -> Iterator[None]:
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        with held(folder / LOCK):
+        with file_lock(folder / LOCK):
             try:
                 yield
-            finally:  # while it is held: who has opened it meanwhile sees that it is gone
+            finally:  # while it is locked: a process that has opened it meanwhile sees that it is gone
                 (folder / LOCK).unlink(missing_ok=True)
     finally:
         for path in made:
@@ -102,7 +125,7 @@ def occupied(folder: Path) -> Iterator[None]:
 
 
 def _locked(path: Path, waits: bool) -> int:
-    """A handle of `path` that holds it."""
+    """A handle of `path` that has the lock."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +143,7 @@ def _locked(path: Path, waits: bool) -> int:
 
 
 def _is(path: Path, handle: int) -> bool:
-    """Whether `handle` is of the file that is there now."""
+    """Whether `handle` is still that of the file at `path`."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:

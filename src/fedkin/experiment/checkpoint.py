@@ -1,4 +1,4 @@
-"""The checkpoint a run goes on from.
+"""The checkpoint a run resumes from.
 
 A checkpoint is one safetensors file: tensors as tensors, everything else as JSON in its header. Being one file, it is
 replaced in one move, so a run killed at any moment finds the last complete one.
@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fedkin.core import Federation, FedkinError, State, Traffic
-from fedkin.core.trees import owned
+from fedkin.core.trees import load_tree, owned
 from fedkin.engines.local import LocalFederation
 
 S = TypeVar("S", bound=State)
+FORMAT = 2
+"""Of a run's folder; it grows when a version of fedkin cannot use what earlier ones wrote."""
 
 
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
-    """Everything a run needs to go on, as an `owned` tree: the method's state, the exchange counter and traffic, and
-    (local engine) what the clients remember; other clients keep that on their own disks.
+    """Everything a run needs to resume, as an `owned` tree.
+
+    That is the method's state, the exchange counter, traffic and, with the local engine, what the clients remember;
+    other clients keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     tree = {
+        "format": FORMAT,
         "state": state.tree(),
         "exchange": fed.exchange,
         "sent": fed.traffic.sent,
@@ -33,11 +39,41 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     return dict(owned(tree))
 
 
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """The tree that a run in `path`'s folder resumes from; ``None`` if there is none yet.
+
+    Raises
+    ------
+    FedkinError
+        If the file was written by a version of fedkin whose folders are of another format, or is none of fedkin's.
+    """
+    if not path.exists():
+        return None
+    tree: dict[str, Any] = load_tree(path)
+    check_format(path.parent, tree)
+    return tree
+
+
+def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
+    """Refuse what another version of fedkin wrote to `folder`.
+
+    Raises
+    ------
+    FedkinError
+        If `tree`, the content of a file there, is not of this version's format.
+    """
+    if (found := tree.get("format", 1)) != FORMAT:
+        raise FedkinError(
+            f"{folder} was written by another version of fedkin (format {found}; this version needs {FORMAT}); use the "
+            "version that wrote it, or run the experiment again."
+        )
+
+
 def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """Put `fed` where the snapshot `tree` was taken and return the method's state; both take the tree's tensors over.
+    """Put `fed` where the snapshot `tree` was taken and return the method's state; both own the tree's tensors then.
 
     A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
-    gives back, order of keys, memory layout and all, and resuming is exact by construction.
+    gives back, including order of keys and memory layout, and resuming is exact by construction.
     """
     fed.exchange = fed.settled = tree["exchange"]
     fed.traffic = Traffic(tree["sent"], tree["received"])

@@ -18,13 +18,14 @@ from fedkin.data.preparing.scaling import restore_scaling
 from fedkin.engines.local import cores
 from fedkin.engines.site import Request, Site, WatchedSites
 from fedkin.experiment.config import Config, config_of
+from fedkin.experiment.sections import EngineSection
 
 if TYPE_CHECKING:
     from flwr.app import Context
 
 SITES = "clients"
 _RUN = "0"
-"""A folder holds one run only, so its token need not tell it from others."""
+"""Token of the run, the same for all, since a folder holds one run only."""
 
 
 @contextmanager
@@ -36,9 +37,9 @@ def simulated(
     Parameters
     ----------
     config : Config
-        The experiment; nodes make their data from it, as this process does.
+        The experiment; nodes build their data from it, as this process does.
     population : Population
-        What it makes here; its clients are brought up to date by `Federation.refresh`, for the evaluator.
+        What this process has built; its clients are brought up to date by `Federation.refresh`, for the evaluator.
     folder : Path
         The run's; client i's private folder is ``clients/i`` in it.
     on_progress : callable
@@ -47,11 +48,11 @@ def simulated(
     Raises
     ------
     FedkinError
-        If Flower is not there, or the experiment asks for something that only the local engine does.
+        If Flower is not installed, or the experiment needs what only the local engine does.
     """
     if find_spec("flwr") is None or find_spec("ray") is None:
         raise FedkinError("Engine 'flower' needs Flower with its simulation: pip install 'fedkin[flower]'.")
-    _check(config, population)
+    _check(config.engine, population, config.tables["scenario"]["name"])
     from fedkin.engines.flower.grid import FlowerFederation
     from fedkin.engines.flower.node_app import client_app
     from fedkin.engines.flower.roster import Roster
@@ -69,12 +70,12 @@ def simulated(
         )
 
 
-def seen(config: Config, population: Population, folder: Path) -> Federation:
-    """A federation that shows what the clients of a simulated run remember; nobody answers in it."""
-    return _Seen(config.seed, _watched(population, folder))
+def unreachable(seed: int, population: Population, folder: Path) -> Federation:
+    """A federation that shows what the clients of a simulated run remember; none of them answers."""
+    return _Unreachable(seed, _watched(population, folder))
 
 
-class _Seen(Federation):
+class _Unreachable(Federation):
     def __init__(self, seed: int, watched: WatchedSites) -> None:
         super().__init__(list(watched.clients), seed)
         self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
@@ -85,7 +86,7 @@ class _Seen(Federation):
 
 @dataclass(frozen=True)
 class _Clients:
-    """The client that a simulated node stands for; goes to Ray's processes as it is."""
+    """Makes the client that a simulated node stands for; pickled to Ray's processes."""
 
     tables: dict[str, Any]
     folder: Path
@@ -111,16 +112,16 @@ class _Clients:
         )
 
 
-_made: dict[str, Population] = {}
+_built: dict[str, Population] = {}
 
 
 def _population(config: Config) -> Population:
-    """What the experiment makes; once in a process, for all nodes that it plays."""
+    """The experiment's population, built once per process for all nodes there."""
     text = config.to_toml()
-    if text not in _made:
-        _made.clear()
-        _made[text] = config.scenario.build(config.data_seed)
-    return _made[text]
+    if text not in _built:
+        _built.clear()
+        _built[text] = config.scenario.build(config.data_seed)
+    return _built[text]
 
 
 def _watched(population: Population, folder: Path) -> WatchedSites:
@@ -138,11 +139,10 @@ def _name(client: int) -> str:
 
 
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
-    """The run writes down everything; it can see its clients."""
+    """Nothing to do: the run itself writes the results, for it can see its clients."""
 
 
-def _check(config: Config, population: Population) -> None:
-    engine = config.engine
+def _check(engine: EngineSection, population: Population, scenario: str) -> None:
     for name, unused in (("chunk", engine.chunk == "auto"), ("drop_rate", not engine.drop_rate)):
         if not unused:
             raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
@@ -150,6 +150,6 @@ def _check(config: Config, population: Population) -> None:
         raise FedkinError("'engine.failures' is for the local engine; leave it out with engine.name = \"flower\".")
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
-            f"Scenario '{config.tables['scenario']['name']}' changes the federation in the middle of a run, which only "
+            f"Scenario '{scenario}' changes the federation in the middle of a run, which only "
             "the local engine simulates; leave engine.name out."
         )

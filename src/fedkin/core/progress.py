@@ -1,0 +1,103 @@
+"""What follows a run: progress, records, checkpoints, tracking and stopping are callbacks of one interface."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+RecordLine = dict[str, Any]
+"""One line of ``records.jsonl``: step, answered, missing, values, metrics, and the bytes sent and received so far."""
+Timing = dict[str, Any]
+"""One line of ``timing.jsonl``: step, seconds, and client_seconds where they are known."""
+Status = Literal["finished", "failed", "interrupted"]
+
+
+class Callback:
+    """Follows a run. Each method here does nothing; an error that one raises ends the run."""
+
+    def begin(self) -> None:
+        """The run begins or resumes."""
+
+    def phase(self, text: str) -> None:
+        """Something that may take a while begins."""
+
+    def part(self, done: int, total: int) -> None:
+        """`done` of the `total` clients of the present exchange have answered."""
+
+    def stops(self, line: RecordLine) -> bool:
+        """Whether the run ends with this step, whose record is not on disk yet."""
+        return False
+
+    def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
+        """A checkpoint is due, after a step or, without a line, after the method's init. `tree` is not to be changed."""
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        """A step has ended and is on disk."""
+
+    def warn(self, text: str) -> None:
+        """Something failed that the run can do without."""
+
+    def end(self, status: Status) -> None:
+        """The run has ended; called once for each `begin`, also if that failed."""
+
+
+class Progress(Callback):
+    """What one who waits for a run follows it by: silent except for warnings, which are Python's."""
+
+    def warn(self, text: str) -> None:
+        warnings.warn(text, stacklevel=2)
+
+
+class Callbacks(Callback):
+    """Several callbacks as one, called in order."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = tuple(callbacks)
+
+    def begin(self) -> None:
+        for each in self.callbacks:
+            each.begin()
+
+    def phase(self, text: str) -> None:
+        for each in self.callbacks:
+            each.phase(text)
+
+    def part(self, done: int, total: int) -> None:
+        for each in self.callbacks:
+            each.part(done, total)
+
+    def stops(self, line: RecordLine) -> bool:
+        return any([each.stops(line) for each in self.callbacks])
+
+    def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
+        for each in self.callbacks:
+            each.checkpoint(tree, timing, line)
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        for each in self.callbacks:
+            each.step(line, timing)
+
+    def warn(self, text: str) -> None:
+        for each in self.callbacks:
+            each.warn(text)
+
+    def end(self, status: Status) -> None:
+        for each in self.callbacks:
+            each.end(status)
+
+
+@contextmanager
+def followed(callback: Callback) -> Iterator[None]:
+    """Begin `callback`, and end it with the context's outcome."""
+    try:
+        callback.begin()
+        yield
+    except KeyboardInterrupt:
+        callback.end("interrupted")
+        raise
+    except BaseException:
+        callback.end("failed")
+        raise
+    callback.end("finished")
