@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import CONFIG, TIMING
+from fedkin.experiment.run_folder import CONFIG, TIMING
 from grid import records, run, spread
 
 SHARES = ["0", "0.25", "0.5", "0.75", "1"]

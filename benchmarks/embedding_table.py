@@ -17,7 +17,7 @@ from statistics import mean
 from typing import Any
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.experiment.words import reached
 from fedkin.studies.costs import CostTarget, costs_of, training_rounds
 from grid import records, run, spread

@@ -18,9 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import CHECKPOINT, CONFIG, RECORDS, TIMING, Progress, RecordLine, resume
+from fedkin.experiment.run import resume
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
 from grid import overrides, records, run
 
 LABELS = ("sda-fc-kmeans", "sda-fc-fuzzy", "ppfc-gan")
@@ -63,7 +65,7 @@ class _Keep(Progress):
     def __init__(self, folder: Path, to: Path, epochs: int) -> None:
         self.folder, self.to, self.epochs = folder, to, epochs
 
-    def step(self, line: RecordLine, seconds: float) -> None:
+    def step(self, line: RecordLine, timing: Timing) -> None:
         """See `Progress`; the step is on disk."""
         if line["step"] == self.epochs:
             shutil.rmtree(self.to, ignore_errors=True)

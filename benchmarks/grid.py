@@ -8,8 +8,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import CONFIG, RECORDS, Progress, execute, resume
+from fedkin.experiment.run import execute, resume
+from fedkin.experiment.run_folder import CONFIG, RECORDS, read_lines
 
 
 def run(
@@ -31,7 +33,7 @@ def overrides(settings: Mapping[str, Any]) -> list[str]:
 
 def records(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's records."""
-    return [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
+    return read_lines(folder / RECORDS)
 
 
 def spread(values: Sequence[float | None], digits: int = 2) -> str:

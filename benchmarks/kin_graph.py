@@ -63,7 +63,7 @@ from fedkin.data.scenarios.own_class import OwnClass
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.features import extractors
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod, KinGraphState
 

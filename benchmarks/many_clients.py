@@ -48,7 +48,8 @@ def measured(clients: int) -> dict[str, float]:
     import numpy as np
 
     from fedkin.experiment.config import load_config
-    from fedkin.experiment.run import TIMING, execute
+    from fedkin.experiment.run import execute
+    from fedkin.experiment.run_folder import TIMING
 
     with tempfile.TemporaryDirectory() as folder:
         rng = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from fedkin.clustering import from_distances
 from fedkin.clustering.metrics import adjusted_mutual_information, adjusted_rand, homogeneity
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from grid import records, run, spread
 
 ROUNDS = 50

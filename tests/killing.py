@@ -1,7 +1,7 @@
 """Runs the toy experiment in children that are killed, until one comes to the end; prints how many were killed.
 
-``python killing.py ROUNDS FOLDER moves``: the Nth child, with FOLDER/N for its files, dies before its Nth file is moved
-into place, and another goes on after it; until there are no more files to move.
+``python killing.py ROUNDS FOLDER writes``: the Nth child, with FOLDER/N for its files, dies at its Nth write: before a
+file is moved into place, or when half a line is appended. Another resumes after it; until there are no more writes.
 ``python killing.py ROUNDS FOLDER SECONDS``: every child dies so long after its start, a little later each time.
 One process does the slow imports and forks the others.
 """
@@ -29,22 +29,29 @@ def arguments(folder: Path) -> list[str]:
     return ["run", "toy", "--out", str(folder), *OPTIONS, "--set", f"method.rounds={ROUNDS}"]
 
 
-def start(folder: Path, moves: int | None = None) -> int:
-    """A child that does the experiment, or dies by its own hand before file number `moves` is moved."""
+def start(folder: Path, writes: int | None = None) -> int:
+    """A child that does the experiment, or kills itself at write number `writes`."""
     child = os.fork()
     if child:
         return child
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if moves is not None:
-        replace, done = os.replace, []
+    if writes is not None:
+        replace, append, done = os.replace, os.write, []
 
         def counted(*names: str) -> None:
             done.append(names)
-            if len(done) == moves:
+            if len(done) == writes:
                 os.kill(os.getpid(), signal.SIGKILL)
             replace(*names)
 
-        os.replace = counted
+        def halved(handle: int, content: bytes) -> int:
+            done.append(handle)
+            if len(done) == writes:
+                append(handle, content[: len(content) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return append(handle, content)
+
+        os.replace, os.write = counted, halved
     try:
         main(arguments(folder))
     except SystemExit as end:
@@ -59,9 +66,9 @@ def ended(child: int) -> bool:
     return os.WIFEXITED(status)
 
 
-def kill_before_every_move(folder: Path) -> int:
+def kill_at_every_write(folder: Path) -> int:
     kills = 0
-    while not ended(start(folder / str(kills), moves=kills + 1)):
+    while not ended(start(folder / str(kills), writes=kills + 1)):
         assert ended(start(folder / str(kills)))
         kills += 1
     return kills
@@ -81,4 +88,4 @@ def kill_at(folder: Path, seconds: float) -> int:
 
 if __name__ == "__main__":
     where, how = Path(sys.argv[2]), sys.argv[3]
-    print(kill_before_every_move(where) if how == "moves" else kill_at(where, float(how)))
+    print(kill_at_every_write(where) if how == "writes" else kill_at(where, float(how)))

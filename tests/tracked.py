@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import Progress, RunOutcome, execute
+from fedkin.experiment.run import RunOutcome, execute
 from fedkin.experiment.tracking.tracker import Subject
 
 OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]

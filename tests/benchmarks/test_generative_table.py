@@ -7,7 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import RECORDS, execute
+from fedkin.experiment.run import execute
+from fedkin.experiment.run_folder import RECORDS
 
 SMALL = ["scenario.fraction=0.2", "method.min_steps=2", "engine.workers=1"]
 

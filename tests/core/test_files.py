@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.core.files import LOCK, held, occupied, write_atomically
+from fedkin.core.files import LOCK, append, file_lock, folder_lock, write_atomically
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])
@@ -29,30 +29,41 @@ def test_an_impossible_folder_is_one_sentence(tmp_path: Path) -> None:
         write_atomically(tmp_path / "taken" / "file", "new")
 
 
-def test_a_held_file_is_refused_to_others_until_it_is_free(tmp_path: Path) -> None:
+def test_text_is_appended_whole_or_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "lines", os.write
+    append(path, "one\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda handle, content: write(handle, content[:2]))
+        append(path, "second\n")
+    assert path.read_text() == "one\nsecond\n"
+    with pytest.raises(FedkinError, match=r"^Cannot write .*lines/file: Not a directory\.$"):
+        append(path / "file", "")
+
+
+def test_a_locked_file_is_refused_to_others_until_it_is_free(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("")
-    with held(path), pytest.raises(FedkinError, match="Another process is at work in"), held(path):
+    with file_lock(path), pytest.raises(FedkinError, match="Another process is at work in"), file_lock(path):
         pass
-    with held(path):
+    with file_lock(path):
         pass
 
 
-def test_what_is_held_need_not_be_there(tmp_path: Path) -> None:
+def test_a_lock_file_need_not_be_there(tmp_path: Path) -> None:
     path = tmp_path / "new" / "lock"
-    with held(path), pytest.raises(FedkinError, match=r"Another process is at work in .*new;"), held(path):
+    with file_lock(path), pytest.raises(FedkinError, match=r"Another process is at work in .*new;"), file_lock(path):
         pass
 
 
-def test_an_occupied_folder_is_left_as_it_was(tmp_path: Path) -> None:
-    with occupied(tmp_path / "a" / "b"):
+def test_a_locked_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    with folder_lock(tmp_path / "a" / "b"):
         assert [file.name for file in (tmp_path / "a" / "b").iterdir()] == [LOCK]
-        with pytest.raises(FedkinError, match="Another process is at work in"), occupied(tmp_path / "a" / "b"):
+        with pytest.raises(FedkinError, match="Another process is at work in"), folder_lock(tmp_path / "a" / "b"):
             pass
         assert (tmp_path / "a" / "b" / LOCK).exists()  # who came second took nothing away
     assert list(tmp_path.iterdir()) == []
     (tmp_path / LOCK).touch()  # of one that was killed
-    with pytest.raises(KeyError), occupied(tmp_path):
+    with pytest.raises(KeyError), folder_lock(tmp_path):
         raise KeyError
     assert list(tmp_path.iterdir()) == []
 
@@ -70,15 +81,15 @@ def test_a_lock_that_went_while_it_was_opened_is_opened_anew(tmp_path: Path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", late)
-        with occupied(tmp_path), pytest.raises(FedkinError, match="Another process"), occupied(tmp_path):
+        with folder_lock(tmp_path), pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
             pass
     assert len(opened) == 3
 
 
-def test_a_folder_that_cannot_be_occupied_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_locked_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with (
         pytest.raises(FedkinError, match=r"^Cannot write .*taken/run/.fedkin.lock: Not a directory\.$"),
-        occupied(tmp_path / "taken" / "run"),
+        folder_lock(tmp_path / "taken" / "run"),
     ):
         pass

@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 
 import planted
 from fedkin.core import FedkinError
-from fedkin.core.files import occupied
+from fedkin.core.files import folder_lock
 from fedkin.data.preparing.scaling import restore_scaling
 from fedkin.data.reading.sources import load_sites
 from fedkin.deploy.server_app import LEDGER, serve
@@ -163,7 +163,7 @@ def test_a_site_without_a_file_is_refused() -> None:
 
 
 def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
-    with occupied(tmp_path / "out"):
+    with folder_lock(tmp_path / "out"):
         with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
             serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
         assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]

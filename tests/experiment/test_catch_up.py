@@ -5,7 +5,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.files import occupied
+from fedkin.core.files import folder_lock
 from fedkin.experiment.catch_up import track
 from tracked import interrupt, run
 
@@ -58,17 +58,17 @@ def test_what_cannot_be_tracked_is_told(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
         track(tmp_path, ["mlflow"])
     folder = run(tmp_path / "run").folder
-    with pytest.raises(FedkinError, match="says of no tool to track it with; name one, as in --to mlflow"):
+    with pytest.raises(FedkinError, match="has no tracker configured; pass --to, as in --to mlflow"):
         track(folder)
     with pytest.raises(FedkinError, match=r"takes tracking\.key=value here, not 'method\.rounds=9'; the run has been"):
         track(folder, ["tensorboard"], ["method.rounds=9"])
-    with occupied(folder), pytest.raises(FedkinError, match="Another process is at work in"):
+    with folder_lock(folder), pytest.raises(FedkinError, match="Another process is at work in"):
         track(folder, ["tensorboard"])
     (folder / "tensorboard").touch()
     with pytest.raises(FedkinError, match=r"TensorBoard cannot track this run: .*File exists"):
         track(folder, ["tensorboard"])
     (folder / "records.jsonl").unlink()
-    with pytest.raises(FedkinError, match="has no step to tell of yet; go on with `fedkin resume"):
+    with pytest.raises(FedkinError, match="has no step to track yet; resume it with `fedkin resume"):
         track(folder, ["tensorboard"])
 
 
@@ -80,6 +80,6 @@ def test_a_tool_that_is_lost_afterwards_is_an_error(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.flush", full)
     with pytest.raises(
-        FedkinError, match=r"^TensorBoard could not be told of .* after step 0 \(.*No space left on device\)\.$"
+        FedkinError, match=r"^TensorBoard could not be reached for .* after step 0 \(.*No space left on device\)\.$"
     ):
         track(folder, ["tensorboard"])

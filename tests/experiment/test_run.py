@@ -4,15 +4,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.files import occupied, write_atomically
+from fedkin.core.files import folder_lock, write_atomically
+from fedkin.core.progress import Callback, Callbacks, Progress
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import Progress, RunOutcome, execute, report, resume
+from fedkin.experiment.opening import open_federation
+from fedkin.experiment.run import Run, RunOutcome, execute, prepare, report, resume
 from toy import METHOD, Blobs, Toy
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -38,9 +42,9 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
         "config.toml",
         "records.jsonl",
         "checkpoint.safetensors",
-        "labels/site-0.csv",
-        "labels/site-1.csv",
-        "labels/site-2.csv",
+        "labels/client-0.csv",
+        "labels/client-1.csv",
+        "labels/client-2.csv",
         "result.json",
         "models.safetensors",
         "report.html",
@@ -74,12 +78,12 @@ def killed(*arguments: str) -> int:
     return int(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_killed_before_any_file_is_in_place_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_at_any_write_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     run(tmp_path / "whole", "method.pause=0.01", "method.rounds=2")
-    kills = killed("2", str(tmp_path / "killed"), "moves")
-    assert kills > 1 + 1 + 3 * 2 + 3
+    kills = killed("2", str(tmp_path / "killed"), "writes")
+    assert kills > 1 + 2 + 3 * 2 + 3
     for number in range(kills):
-        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"killed before move {number + 1}"
+        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"killed at write {number + 1}"
 
 
 def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
@@ -88,19 +92,31 @@ def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) 
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
-def test_a_full_disk_stops_a_run_that_then_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [3, 4, 5, 8])
+def test_a_full_disk_stops_a_run_that_then_resumes(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first step's record or timing is half appended, before its checkpoint is in place, and later."""
     run(tmp_path / "whole")
-    real, room = os.replace, 8
+    replace, write = os.replace, os.write
 
-    def replace(*names: Path) -> None:
+    def full() -> bool:
         nonlocal room
         room -= 1
-        if room < 0:
+        return room < 0
+
+    def replace_or_fail(*names: Path) -> None:
+        if full():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(*names)
+        replace(*names)
+
+    def write_or_fail(handle: int, content: bytes) -> int:
+        if full():
+            write(handle, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", replace)
+        patch.setattr(os, "replace", replace_or_fail)
+        patch.setattr(os, "write", write_or_fail)
         with pytest.raises(FedkinError, match="No space left on device"):
             run(tmp_path / "full")
     assert not list((tmp_path / "full").rglob("*.partial"))
@@ -200,7 +216,7 @@ def test_the_lock_of_one_that_was_killed_keeps_nobody_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])
-@pytest.mark.parametrize("where", ["fedkin.experiment.run.world_of", "fedkin.experiment.run.scale"])
+@pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run.scale"])
 def test_stopped_before_it_begins_it_leaves_nothing(
     error: BaseException, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +242,7 @@ def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.run.world_of", stop)
+        patch.setattr("fedkin.experiment.run.open_federation", stop)
         patch.setattr(
             "fedkin.experiment.run._clear", lambda folder: None
         )  # which a process that is killed does not come to
@@ -247,7 +263,7 @@ def test_a_folder_without_a_run_is_told(ask, tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [[], ["engine.name=flower"], ["data.source=nowhere.csv", "scenario.name=iid"]])
 def test_nothing_to_report_is_told(more: list[str], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(load_config("toy", [*OPTIONS[:2], *more]).to_toml())
-    with pytest.raises(FedkinError, match="nothing to report yet; go on with `fedkin resume"):
+    with pytest.raises(FedkinError, match="nothing to report yet; resume it with `fedkin resume"):
         report(tmp_path)
 
 
@@ -261,8 +277,8 @@ def test_progress_is_told_within_a_step(tmp_path: Path) -> None:
         def part(self, done: int, total: int) -> None:
             told.append((done, total))
 
-        def step(self, line: dict, seconds: float) -> None:
-            told.append((line["step"], "done", seconds >= 0))
+        def step(self, line: dict, timing: dict) -> None:
+            told.append((line["step"], "done", timing["seconds"] >= 0))
 
     execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
     step = told[told.index(("Step 1",)) :]
@@ -287,7 +303,7 @@ def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
     folder = run(tmp_path / "run").folder
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    with occupied(folder), pytest.raises(FedkinError, match="Another process is at work in"):
+    with folder_lock(folder), pytest.raises(FedkinError, match="Another process is at work in"):
         resume(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
@@ -296,7 +312,81 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
     run(tmp_path / "run")
     path = tmp_path / "run" / "checkpoint.safetensors"
     tree = load_tree(path)
-    del tree["scaling"], tree["keys"]
+    del tree["format"]  # as in version 0.1
     save_tree(path, tree)
-    with pytest.raises(FedkinError, match="lacks keys, scaling; resume the run with the version"):
-        resume(tmp_path / "run")
+    for config in ((path.parent / "config.toml").read_text(), "[method]\nname = 'toy'\nno_longer_there = 1\n"):
+        (path.parent / "config.toml").write_text(config)
+        for ask in (resume, report):
+            with pytest.raises(
+                FedkinError, match=r"run was written by another version of fedkin \(format 1; this version"
+            ):
+                ask(tmp_path / "run")
+
+
+def test_a_result_of_another_version_is_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path / "run")
+    path = tmp_path / "run" / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in result.items() if name != "format"}))
+    with pytest.raises(SystemExit) as end:
+        main(["predict", str(tmp_path / "run"), "digits"])
+    assert end.value.code == 2
+    assert "was written by another version of fedkin (format 1;" in capsys.readouterr().err
+
+
+def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = [0]
+    replace, write = os.replace, os.write
+
+    def replaced(source: Path, to: Path) -> None:
+        written[-1] += source.stat().st_size
+        replace(source, to)
+
+    def appended(handle: int, content: bytes) -> int:
+        written[-1] += len(content)
+        return write(handle, content)
+
+    class Count(Callback):
+        def step(self, line: dict, timing: dict) -> None:
+            written.append(0)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "write", appended)
+    config = load_config("toy", [*OPTIONS, "method.rounds=60"])
+    execute(config, tmp_path / "run", callbacks=[Count()])
+    assert 0 < written[59] < 1.3 * written[4]  # a checkpoint of the toy's grows by a digit per step
+
+
+def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
+    heard: list[object] = []
+
+    class Second(Callback):
+        def begin(self) -> None:
+            heard.append("begin")
+
+        def stops(self, line: dict) -> bool:
+            return line["step"] == 2
+
+        def checkpoint(self, tree: Mapping[str, object], timing: dict, line: dict | None) -> None:
+            heard.append((timing["step"], line and line["step"], tree["format"]))
+
+        def step(self, line: dict, timing: dict) -> None:
+            heard.append(line["step"])
+
+        def end(self, status: str) -> None:
+            heard.append(status)
+
+    outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
+    assert heard == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
+    assert len(outcome.records) == 2
+
+
+def test_making_a_run_asks_no_client(tmp_path: Path) -> None:
+    config = load_config("toy", OPTIONS)
+    with open_federation(config, tmp_path, Progress()) as (population, fed):
+        scaling = prepare(config, tmp_path, population, fed, Progress()).scaling
+        before = fed.exchange
+        Run(config, tmp_path, population, fed, scaling, None, Callbacks([]), 0.0)
+        assert before == fed.exchange > 0

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError, State
+from fedkin.core.progress import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import predict
-from fedkin.experiment.run import Progress, RunOutcome, execute, report, resume
+from fedkin.experiment.run import RunOutcome, execute, report, resume
 from fedkin.methods.clients.fedavg import FedAvgMethod
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]

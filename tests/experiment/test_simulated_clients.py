@@ -21,7 +21,7 @@ FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers
 
 def files(folder: Path) -> dict[str, bytes]:
     """What must be the same on both engines, byte by byte."""
-    names = ["records.jsonl", "result.json", "models.safetensors", *(f"labels/site-{i}.csv" for i in range(4))]
+    names = ["records.jsonl", "result.json", "models.safetensors", *(f"labels/client-{i}.csv" for i in range(4))]
     return {name: (folder / name).read_bytes() for name in names}
 
 

@@ -24,7 +24,7 @@ def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
         bar.phase("Step 3")
         bar.part(1, 2)
         assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
-        bar.step(LINE, 2.51)
+        bar.step(LINE, {"seconds": 2.51})
     shown = capsys.readouterr()
     assert "Step 3 · 2.5 s · Clusters found 4 · Accuracy (ACC) 0.988\n" in shown.err
     assert shown.out == ""
@@ -54,7 +54,7 @@ def test_square_brackets_are_shown_as_they_are(
     with Bar() as bar:
         bar.phase("Reading d[/x]/a.csv")
         bar.display.refresh()
-        bar.step(LINE | {"values": {"phase": "pre[/x]"}}, 2.5)
+        bar.step(LINE | {"values": {"phase": "pre[/x]"}}, {"seconds": 2.5})
     shown = capsys.readouterr().err
     assert "Reading d[/x]/a.csv" in shown
     assert "Step 3 · pre[/x] · 2.5 s" in shown
@@ -86,7 +86,7 @@ def test_the_outcome_is_a_small_table(
 def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
     print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
-    assert "Time in steps" in (line := capsys.readouterr().out.splitlines()[-2])
+    assert "Training time" in (line := capsys.readouterr().out.splitlines()[-2])
     assert line.endswith("  11.2 s")
 
 
@@ -116,7 +116,7 @@ def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Steps 4, 1 of pre-training, 1 of embedding and 2 of training" in shown
     assert "Personal accuracy 0.75 step 3, 1 round of training, after 5 TB" in shown
     with Bar() as bar:
-        bar.step(records[0], 2.0)
+        bar.step(records[0], {"seconds": 2.0})
     assert "Step 1 · pre-training · 2.0 s · Personal accuracy 0.250" in capsys.readouterr().err
 
 

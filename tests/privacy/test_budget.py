@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.core.files import held
+from fedkin.core.files import file_lock
 from fedkin.privacy.budget import ACCOUNT, Account
 from fedkin.privacy.gaussian import gaussian_mu
 
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_lets_nothing_out(text: str, tmp_path: Path):
 def test_two_runs_at_once_wait_for_each_other(tmp_path: Path):
     account, answers = Account(tmp_path, 4.0, 1e-5), []
     other = threading.Thread(target=lambda: answers.append(account.reserve("a", 0.1)))
-    with held(tmp_path / "account.lock"):
+    with file_lock(tmp_path / "account.lock"):
         other.start()
         other.join(0.2)
         assert other.is_alive()

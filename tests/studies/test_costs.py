@@ -145,7 +145,7 @@ def test_what_was_not_written_down_is_not_made_up(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_may_be_ahead_with_its_seconds(tmp_path: Path) -> None:
     folder = saved(tmp_path / "run")
     records = (folder / "records.jsonl").read_text().splitlines()
-    (folder / "records.jsonl").write_text("\n".join(records[:4]))
+    (folder / "records.jsonl").write_text("\n".join([*records[:4], records[4][:20]]))
     assert costs_of([folder])[0].total == Cost(4, 1200, 1110, 5.375, 4.75)
 
 
@@ -203,7 +203,7 @@ def test_the_first_checkpoint_that_cannot_be_written_leaves_the_folder_free(
 
     config = load_config("toy", ["scenario.name=toy"])
     with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.run.save_tree", refuse)
+        patch.setattr("fedkin.experiment.run_folder.save_tree", refuse)
         with pytest.raises(FedkinError, match="Cannot write"):
             execute(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

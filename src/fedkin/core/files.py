@@ -17,7 +17,7 @@ LOCK = ".fedkin.lock"
 
 
 class FileError(FedkinError):
-    """About a file of this machine. Its sentence may contain a path or content, so clients do not send it to servers."""
+    """About a file of this machine; its sentence may contain a path or content, so clients do not send it."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

@@ -31,7 +31,7 @@ class Callback:
         return False
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
-        """A checkpoint is due, after a step or, without a line, after the method's init. `tree` is not to be changed."""
+        """A checkpoint is due: after a step or, without a line, after the method's init. It leaves `tree` as it is."""
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         """A step has ended and is on disk."""
@@ -69,7 +69,7 @@ class Callbacks(Callback):
             each.part(done, total)
 
     def stops(self, line: RecordLine) -> bool:
-        return any([each.stops(line) for each in self.callbacks])
+        return any(each.stops(line) for each in self.callbacks)
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         for each in self.callbacks:

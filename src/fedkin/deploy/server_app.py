@@ -14,14 +14,16 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedkin.core import FedkinError, Payload
-from fedkin.core.files import occupied, write_atomically
+from fedkin.core.files import folder_lock, write_atomically
+from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import Population
 from fedkin.data.reading.dataset import in_order
 from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower.grid import FlowerFederation
 from fedkin.engines.flower.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.run import CONFIG, Progress, RecordLine, Run, RunOutcome
+from fedkin.experiment.run import Run, RunOutcome, prepare
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.experiment.tracking import check_installed
 from fedkin.methods.clients.client_method import ClientMethod
 
@@ -69,7 +71,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         the run is not installed or cannot be opened.
     """
     check_installed(config.tracking)
-    with occupied(folder):
+    with folder_lock(folder):
         _claim(config, folder)
         progress = _Told()
         ledger = _ledger(folder)
@@ -83,7 +85,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         engine = config.engine
         fed = FlowerFederation(roster, ledger["run"], config.seed, engine.timeout, classes, on_progress=progress.part)
         population = Population([], None, classes, members[0].features, fed.names)
-        run = Run(config, folder, progress, population, fed)
+        run = prepare(config, folder, population, fed, progress)
         outcome = run.finish()
         _hand_out(fed, run, outcome)
         _say(f"Done; what was found is in {folder}")
@@ -96,9 +98,9 @@ class _Told(Progress):
     def phase(self, text: str) -> None:
         _say(text)
 
-    def step(self, line: RecordLine, seconds: float) -> None:
+    def step(self, line: RecordLine, timing: Timing) -> None:
         missing = "".join(f"; site {site} missing ({reason})" for site, reason in line["missing"].items())
-        _say(f"Step {line['step']} in {seconds:.1f} s{missing}")
+        _say(f"Step {line['step']} in {timing['seconds']:.1f} s{missing}")
 
     def warn(self, text: str) -> None:
         _say(text)

@@ -28,7 +28,7 @@ from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
-from fedkin.core.files import held, write_atomically, write_secret
+from fedkin.core.files import file_lock, write_atomically, write_secret
 from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import known_task
@@ -242,12 +242,12 @@ class Memory:
         self._content = b""
 
     def __enter__(self) -> Memory:
-        self._held = held(self.folder / "lock")
-        self._held.__enter__()
+        self._lock = file_lock(self.folder / "lock")
+        self._lock.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._held.__exit__(*error)
+        self._lock.__exit__(*error)
 
     def exchanges(self) -> list[int]:
         """Exchanges that changed it, in order; those of a past that did not happen among them."""

@@ -101,7 +101,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 traffic = {"sent": fed.traffic.sent, "received": fed.traffic.received}
                 history.append({"step": state.steps, **record.values, **traffic})
                 line = {"step": state.steps, "values": record.values, "metrics": {}}
-                progress.step(line, time.perf_counter() - began)
+                progress.step(line, {"step": state.steps, "seconds": time.perf_counter() - began})
         return FitOutcome(method.result(state), state, history, scaling, seed)
 
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], columns: list[str]) -> None:

@@ -25,6 +25,7 @@ from fedkin.data.preparing.scaling import Scaling
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
+from fedkin.experiment.checkpoint import FORMAT, check_format
 from fedkin.methods.clients.client_method import ClientMethod
 from fedkin.nn.encoder import Pretrained
 
@@ -58,6 +59,7 @@ def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Sca
     ``result.json`` also names the clients, in order of id, and the classes, where there are names.
     """
     tree = {
+        "format": FORMAT,
         "method": method,
         "scaling": scaling.tree(),
         "result": result,
@@ -108,13 +110,14 @@ def load_found(folder: Path) -> SavedResult:
     Raises
     ------
     FedkinError
-        If it has no result.
+        If it has no result, or one of another version.
     """
     try:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
         name, result, scaling, classes = (tree[key] for key in ("method", "result", "scaling", "classes"))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
+    check_format(folder, tree)
     return SavedResult(folder, name, registry.resolve("method", name), result, Scaling.from_tree(scaling), classes)
 
 

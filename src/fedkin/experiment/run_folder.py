@@ -64,8 +64,16 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     """Lines of ``records.jsonl`` or ``timing.jsonl``, up to step `last`; none if the file is absent.
 
     A line that a killed process has left half-written is left out.
+
+    Raises
+    ------
+    FedkinError
+        If a line is not JSON.
     """
-    lines = [json.loads(line) for line in _whole_lines(path)]
+    try:
+        lines = [json.loads(line) for line in _whole_lines(path)]
+    except ValueError as error:
+        raise FedkinError(f"{path} has a line that is not JSON ({error}); a run writes one object per line.") from error
     return lines if last is None else [line for line in lines if line["step"] <= last]
 
 

@@ -1,11 +1,12 @@
-"""What a person sees while a run goes on and when it is done."""
+"""What a person sees during a run and at its end."""
 
 from __future__ import annotations
 
-import json
 import sys
 
-from fedkin.experiment.run import TIMING, Progress, RecordLine, RunOutcome
+from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.experiment.run import RunOutcome
+from fedkin.experiment.run_folder import TIMING, read_lines
 from fedkin.experiment.words import (
     Measure,
     formed,
@@ -22,7 +23,7 @@ from fedkin.experiment.words import (
 
 
 class Bar(Progress):
-    """A live line on stderr: the step, the clients that have answered, and the time; used as a context."""
+    """A live line on stderr with the step, the clients that have answered, and the time; a context manager."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -53,18 +54,18 @@ class Bar(Progress):
     def part(self, done: int, total: int) -> None:
         self.display.update(self.task, completed=done, total=total)
 
-    def step(self, line: RecordLine, seconds: float) -> None:
+    def step(self, line: RecordLine, timing: Timing) -> None:
         facts = "".join(f" · {name} {value}" for name, value in _headlines(line))
         phase = "".join(f" · {phase}" for phase in phases([line]))
-        told = f"Step {line['step']}{phase} · {seconds:.1f} s{facts}"
-        self.display.console.print(told, highlight=False, markup=False)
+        text = f"Step {line['step']}{phase} · {timing['seconds']:.1f} s{facts}"
+        self.display.console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
         self.display.console.print(f"fedkin: {text}", highlight=False, markup=False)
 
 
 class Quiet(Progress):
-    """Nothing but warnings, for output that is not a terminal; used as a context like `Bar`."""
+    """Shows warnings only, for output that is not a terminal; a context manager like `Bar`."""
 
     def __enter__(self) -> Quiet:
         return self
@@ -116,7 +117,7 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """When clusters were formed, and when the target was reached, if there is anything to tell."""
+    """When clusters were formed, and when the target was reached, where that is known."""
     rows = []
     if (when := formed(outcome.records)) is not None:
         rows.append(("Clusters formed", f"round {when}"))
@@ -124,15 +125,15 @@ def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
     if target.metric is not None and target.reach is not None:
         title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
         found = reached(outcome.records, target.metric, target.reach)
-        rows.append((f"{title} {target.reach:g}", _told(outcome, *found) if found else "not reached"))
+        rows.append((f"{title} {target.reach:g}", _reached_at(outcome, *found) if found else "not reached"))
     return rows
 
 
-def _told(outcome: RunOutcome, step: int, crossed: int) -> str:
+def _reached_at(outcome: RunOutcome, step: int, traffic: int) -> str:
     """When a target was reached: the step, and the rounds of training until then where there are other phases."""
     rounds = training_rounds(outcome.records, step)
     training = f", {many(rounds, 'round')} of training" if phases(outcome.records) else ""
-    return f"step {step}{training}, after {size(crossed)}"
+    return f"step {step}{training}, after {size(traffic)}"
 
 
 def _headlines(line: RecordLine) -> list[tuple[str, str]]:
@@ -142,8 +143,6 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
 
 
 def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """How long the steps took, if it was written down; what came before the first is step 0 and left out."""
-    timing = outcome.folder / TIMING
-    lines = map(json.loads, timing.read_text().splitlines() if timing.exists() else [])
-    seconds = [line["seconds"] for line in lines if line["step"] > 0]
-    return [("Time in steps", f"{sum(seconds):.1f} s")] if seconds else []
+    """How long the steps took, where that is known; step 0, what came before the first, is left out."""
+    seconds = [line["seconds"] for line in read_lines(outcome.folder / TIMING) if line["step"] > 0]
+    return [("Training time", f"{sum(seconds):.1f} s")] if seconds else []

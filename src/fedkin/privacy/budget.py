@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.files import FileError, held, write_secret
+from fedkin.core.files import FileError, file_lock, write_secret
 from fedkin.privacy.gaussian import gaussian_epsilon, gaussian_mu
 
 ACCOUNT = "account.json"
@@ -54,7 +54,7 @@ class Account:
         """
         if not 0.0 <= mu < math.inf:
             return False
-        with held(self.folder / _LOCK, waits=True):
+        with file_lock(self.folder / _LOCK, waits=True):
             runs = self._runs()
             if mu <= runs.get(run, 0.0):
                 return True

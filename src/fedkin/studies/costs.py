@@ -16,7 +16,8 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
-from fedkin.experiment.run import CONFIG, RECORDS, TIMING, RecordLine
+from fedkin.core.progress import RecordLine
+from fedkin.experiment.run_folder import CONFIG, RECORDS, TIMING, no_run, read_lines
 from fedkin.experiment.words import TRAINING, many, measures, phase_of, reached, training_rounds
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
@@ -170,7 +171,7 @@ def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | Non
         if found is None:
             return Costs(str(folder), {}, None, None)
         last = found[0]
-    timing = {line["step"]: line for line in _lines(folder / TIMING)}
+    timing = {line["step"]: line for line in read_lines(folder / TIMING)}
     phases: dict[str, Cost] = {}
     sent = received = 0
     for record in records:
@@ -191,19 +192,11 @@ def _seconds(timing: dict[int, RecordLine], step: int) -> tuple[float | None, fl
 
 def _records(folder: Path) -> list[RecordLine]:
     if not (folder / CONFIG).is_file():
-        raise FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
-    records = _lines(folder / RECORDS)
+        raise no_run(folder)
+    records = read_lines(folder / RECORDS)
     if not records:
         raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
     return records
-
-
-def _lines(path: Path) -> list[RecordLine]:
-    lines = path.read_text().splitlines() if path.exists() else []
-    try:
-        return [json.loads(line) for line in lines]
-    except ValueError as error:
-        raise FedkinError(f"{path} has a line that is not JSON ({error}); a run writes one object per line.") from error
 
 
 def _plain(each: Costs, found: Sequence[Costs]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_a_server_that_is_gone_does_not_stop_the_run(client: Any, made: Path, tm
     class Cuts(Warned):
         """Takes the database's metrics away after the second step."""
 
-        def step(self, line: dict[str, Any], seconds: float) -> None:
+        def step(self, line: dict[str, Any], timing: dict) -> None:
             if line["step"] == 2:
                 database.execute("ALTER TABLE metrics RENAME TO away")
 
@@ -102,7 +102,7 @@ def test_a_server_that_is_gone_does_not_stop_the_run(client: Any, made: Path, tm
             database.execute("ALTER TABLE away RENAME TO metrics")
     database.close()
     (told,) = progress.told
-    assert told.startswith(f"MLflow could not be told of {tmp_path / 'run'} after step 1 (")
+    assert told.startswith(f"MLflow could not be reached for {tmp_path / 'run'} after step 1 (")
     run(tmp_path / "alone")
     assert results(tmp_path / "alone") == results(tmp_path / "run")
 

@@ -68,8 +68,8 @@ def test_a_tool_that_is_lost_is_told_of_once_and_the_run_goes_on(
     warned = Warned()
     run(tmp_path / "run", TO, progress=warned)
     assert warned.told == [
-        f"Listener could not be told of {tmp_path / 'run'} after step 1 (Nobody there); the run goes on, and `fedkin "
-        f"track {tmp_path / 'run'}` sends the rest."
+        f"Listener could not be reached for {tmp_path / 'run'} after step 1 (Nobody there); the run continues, and "
+        f"`fedkin track {tmp_path / 'run'}` sends the rest."
     ]
     assert heard == [("begin", "run", None), 1]
     run(tmp_path / "alone")
@@ -78,7 +78,7 @@ def test_a_tool_that_is_lost_is_told_of_once_and_the_run_goes_on(
 
 def test_without_progress_a_lost_tool_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Listens, "fails", lambda call, step: call == "end")
-    with pytest.warns(UserWarning, match=r"after step 4 \(Nobody there\); the run goes on"):
+    with pytest.warns(UserWarning, match=r"after step 4 \(Nobody there\); the run continues"):
         run(tmp_path / "run", TO)
 
 
@@ -95,7 +95,7 @@ def test_a_tool_that_is_lost_when_a_run_goes_on_does_not_stop_it(
 def test_a_tool_that_cannot_be_opened_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Listens, "fails", lambda call, step: call == "begin")
     with pytest.raises(
-        FedkinError, match=r"^Listener cannot track this run: Nobody there; mend \[tracking\], or leave the"
+        FedkinError, match=r"^Listener cannot track this run: Nobody there; fix \[tracking\] or remove the tool"
     ):
         run(tmp_path / "run", TO)
     assert not (tmp_path / "run").exists()
@@ -133,5 +133,5 @@ def test_a_run_that_goes_on_needs_its_tools(tmp_path: Path, monkeypatch: pytest.
 def test_spoilt_notes_are_told(content: str, tmp_path: Path) -> None:
     run(tmp_path / "run", TO)
     (tmp_path / "run" / "tracking.json").write_text(content)
-    with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; without it, the run is tracked"):
+    with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; remove it to track the run anew"):
         resume(tmp_path / "run")

@@ -16,9 +16,9 @@ import pytest
 from fedkin import compare
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.files import occupied
+from fedkin.core.files import folder_lock
+from fedkin.core.progress import Progress
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.run import Progress
 from fedkin.studies.compare import Comparison, Options, Question, question_of, time_budget
 from fedkin.studies.compare import compared as compared_with
 from fedkin.studies.compare.candidate_runs import CandidateRun
@@ -295,7 +295,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_two_comparisons_cannot_be_made_in_one_folder_at_once(tmp_path: Path) -> None:
-    with occupied(tmp_path / "out"), pytest.raises(FedkinError, match=r"^Another process is at work in .*out; wait"):
+    with folder_lock(tmp_path / "out"), pytest.raises(FedkinError, match=r"^Another process is at work in .*out; wait"):
         compare("wine", methods="kfed", clusters=3, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from fedkin.core import FedkinError
+from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import Progress, resume
+from fedkin.experiment.run import resume
 from fedkin.studies.compare.worker_process import Worker
 
 TOY = ["scenario.name=toy", "engine.workers=1"]
@@ -22,7 +23,7 @@ class Heard(Progress):
     def phase(self, text: str) -> None:
         self.phases.append(text)
 
-    def step(self, line: Any, seconds: float) -> None:
+    def step(self, line: Any, timing: dict) -> None:
         self.steps.append(line["step"])
 
 
@@ -51,7 +52,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> No
     config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
 
     class Interrupter(Heard):
-        def step(self, line: Any, seconds: float) -> None:
+        def step(self, line: Any, timing: dict) -> None:
             raise KeyboardInterrupt
 
     with Worker() as worker:

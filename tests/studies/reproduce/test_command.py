@@ -16,7 +16,7 @@ import pytest
 import entries
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce.command import Grid, Watcher, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.pool import carry_out
 from fedkin.studies.reproduce.reproduce_terminal import _Bar

@@ -1,4 +1,4 @@
-"""Records of a run, told to tools that people compare runs with: TensorBoard, MLflow and Weights & Biases."""
+"""Trackers: a run's records sent to TensorBoard, MLflow and Weights & Biases."""
 
 from fedkin.experiment.tracking.trackers import NOTES, Trackers, check_installed
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedkin.experiment.tracking.tracker import Status, Subject
+from fedkin.core.progress import Status
+from fedkin.experiment.tracking.tracker import Subject
 from fedkin.experiment.tracking.tracking_record import ALWAYS
 
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
@@ -17,7 +18,7 @@ _FILE = "sqlite:///"
 _AT_ONCE = 100
 """Parameters in one call."""
 _DEFAULTS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-"""Its makers are told nothing, and a server that is gone holds up a run for seconds, not for minutes."""
+"""No telemetry is sent, and a server that is gone delays a run by seconds, not by minutes."""
 
 
 class MLflow:
@@ -36,12 +37,12 @@ class MLflow:
         self._has: set[int] = set()
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Create the run with all parameters, or set one that stopped going again."""
+        """Create the run with all parameters, or resume one that stopped."""
         import mlflow
         from mlflow.tracking import MlflowClient
 
         uri = (known or {}).get("uri") or self.subject.settings.uri or mlflow.get_tracking_uri()
-        if uri.startswith(_FILE):  # a process that goes on may be started elsewhere
+        if uri.startswith(_FILE):  # a process that resumes may be started elsewhere
             uri = f"{_FILE}{Path(uri.removeprefix(_FILE)).resolve()}"
         self._client = MlflowClient(tracking_uri=uri)
         if known is None:

@@ -7,35 +7,36 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.experiment.tracking.tracker import Status, Subject
+from fedkin.core.progress import Status
+from fedkin.experiment.tracking.tracker import Subject
 
 FOLDER = "tensorboard"
 
 
 class TensorBoard:
-    """Scalars by step, the experiment as hyper-parameters and what the run is as text. It keeps no files.
+    """Scalars by step, the experiment as hyper-parameters and the tags as text. It keeps no files.
 
-    Nothing is written before the first step. A process that goes on writes a file of its own, which tells TensorBoard
-    to forget what older ones say of this step and later ones.
+    Nothing is written before the first step. A process that resumes writes a file of its own, which makes TensorBoard
+    ignore this step and later ones of older files.
     """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.folder = subject.folder / FOLDER
-        self._goes_on = False
+        self._resumes = False
         self._writer: Any = None
         self._session_end: Any = None
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """See that the folder can be written and is this run's alone."""
+        """Check that the folder can be written and belongs to this run alone."""
         outside = self.subject.settings.folder
-        self._goes_on = known is not None
+        self._resumes = known is not None
         if known and "folder" in known:
             self.folder = Path(known["folder"])
         elif outside is not None:
             self.folder = Path(outside).resolve() / self.subject.name
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._goes_on and any(self.folder.glob("events.out.tfevents.*")):
+        if not self._resumes and any(self.folder.glob("events.out.tfevents.*")):
             raise FedkinError(f"{self.folder} holds events already; give another tracking.folder or tracking.name")
         return {"folder": str(self.folder)} if outside is not None else {}
 
@@ -59,7 +60,7 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams
 
-        self._writer = SummaryWriter(str(self.folder), purge_step=step if self._goes_on else None)
+        self._writer = SummaryWriter(str(self.folder), purge_step=step if self._resumes else None)
         judged = {name: 0.0 for name in numbers if name.startswith("metrics/")}
         experiment, session_start, self._session_end = hparams(self.subject.parameters, judged)
         self._writer.file_writer.add_summary(experiment)

@@ -1,15 +1,15 @@
-"""What a tool is told of a run, and how."""
+"""The interface of a tracker, and what it learns about a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from fedkin.core.progress import Status
 from fedkin.experiment.sections import TrackingSection
 
-Status = Literal["finished", "failed", "interrupted"]
 Scalar = bool | int | float | str
 
 
@@ -20,7 +20,7 @@ class Subject:
     Attributes
     ----------
     name : str
-        What the tool shows it as.
+        Its name in the tool.
     folder : Path
         The run's.
     settings : Tracking
@@ -28,7 +28,7 @@ class Subject:
     parameters : dict
         The experiment, with keys such as ``"method.local_epochs"``.
     tags : dict
-        What runs are told apart by: method, data, scenario, engine, seed and fedkin's version.
+        What distinguishes runs: method, data, scenario, engine, seed and fedkin's version.
     """
 
     name: str
@@ -39,10 +39,10 @@ class Subject:
 
 
 class Tracker(Protocol):
-    """One tool. Made from a `Subject`; any exception of its methods means that the tool could not be told."""
+    """One tool, made from a `Subject`; any exception of its methods means that the tool could not be reached."""
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Start a tracked run, or go on with the one that an earlier process began.
+        """Start a tracked run, or resume the one that an earlier process began.
 
         Parameters
         ----------
@@ -52,12 +52,12 @@ class Tracker(Protocol):
         Returns
         -------
         dict
-            What a later process needs to go on with this tracked run; without secrets, for it is written to the folder.
+            What a later process needs to resume this tracked run; without secrets, for it is written to the folder.
         """
         ...
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Take the numbers of a step, the first of which is 1; on return they are out of this process."""
+        """Send the numbers of a step, the first of which is 1; on return they have left this process."""
         ...
 
     def end(self, status: Status, files: Sequence[Path]) -> None:

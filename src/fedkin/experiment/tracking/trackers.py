@@ -1,15 +1,14 @@
-"""All tools that one run is told to.
+"""All trackers of one run.
 
-A run tells them of a step after the step's checkpoint is on disk, so no tool ever has one that the run may have to
-repeat. ``tracking.json`` in the run's folder says under which name each tool knows the run and which step it got last.
-A run that goes on therefore goes on there too, and a tool first gets what it missed.
+They get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
+``tracking.json`` in the run's folder holds the name by which each tool knows the run, and the last step it got. A run
+that resumes is therefore resumed there too, and a tool first gets what it missed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,9 +17,11 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
+from fedkin.core.progress import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config
+from fedkin.experiment.run_folder import RECORDS, TIMING, TRACKED, read_lines
 from fedkin.experiment.sections import TrackingSection
-from fedkin.experiment.tracking.tracker import Status, Subject, Tracker
+from fedkin.experiment.tracking.tracker import Subject, Tracker
 from fedkin.experiment.tracking.tracking_record import numbers, parameters, tags
 
 NOTES = "tracking.json"
@@ -28,7 +29,7 @@ NOTES = "tracking.json"
 
 @dataclass(frozen=True)
 class Tool:
-    """What a name stands for: what people call it, the package it needs, and ``module:Class`` of its tracker."""
+    """A tool: its title, the package it needs, and ``module:Class`` of its tracker."""
 
     title: str
     package: str
@@ -43,7 +44,7 @@ TOOLS = {
 
 
 def check_installed(settings: TrackingSection) -> None:
-    """See that all tools of ``tracking.to`` are there.
+    """Check that all tools of ``tracking.to`` are installed.
 
     Raises
     ------
@@ -58,8 +59,8 @@ def check_installed(settings: TrackingSection) -> None:
             )
 
 
-class Trackers:
-    """The tools of ``tracking.to``; a run that has begun goes on without one that fails.
+class Trackers(Callback):
+    """Sends a run to the tools of ``tracking.to``; a run that has begun continues without one that fails.
 
     Parameters
     ----------
@@ -67,29 +68,19 @@ class Trackers:
         The experiment.
     folder : Path
         The run's.
-    files : sequence of str
-        Files of the folder that tools are to keep at the end, if they are there; the first says that the run is done.
     lost : callable
-        Told once, when a tool could not be told of a step, by a sentence without a full stop.
+        Called once for a tool that could not be reached, with a sentence without a full stop.
     anew : bool
-        Whether to start tracked runs of their own instead of going on with those of ``tracking.json``.
+        Whether to start new tracked runs instead of resuming those of ``tracking.json``.
     """
 
-    def __init__(
-        self, config: Config, folder: Path, files: Sequence[str], lost: Callable[[str], None], anew: bool = False
-    ) -> None:
-        self.config, self.folder, self.files, self.lost, self.anew = config, folder, files, lost, anew
+    def __init__(self, config: Config, folder: Path, lost: Callable[[str], None], anew: bool = False) -> None:
+        self.config, self.folder, self.lost, self.anew = config, folder, lost, anew
         self._live: dict[str, Tracker] = {}
         self._notes: dict[str, Any] = {}
 
-    @contextmanager
-    def at_work(self, records: Sequence[str] = (), timing: Sequence[str] = ()) -> Iterator[None]:
-        """Open all tools and tell them of steps they missed; close them at the end of the context, however it ends.
-
-        Parameters
-        ----------
-        records, timing : sequence of str
-            Lines of ``records.jsonl`` and ``timing.jsonl`` of the steps that were made before.
+    def begin(self) -> None:
+        """Open all tools and send the steps they missed.
 
         Raises
         ------
@@ -97,30 +88,14 @@ class Trackers:
             If a tool that did not know the run yet cannot be opened, or ``tracking.json`` is not as fedkin wrote it.
         """
         if not self.config.tracking.to:
-            yield
             return
-        try:
-            self._open()
-            clock = {line["step"]: line for line in map(json.loads, timing)}
-            for line in map(json.loads, records):
-                self.step(line, clock.get(line["step"], {}))
-            yield
-        except KeyboardInterrupt:
-            self._close("interrupted")
-            raise
-        except BaseException:
-            self._close("failed")
-            raise
-        self._close("finished" if (self.folder / self.files[0]).exists() else "interrupted")
+        self._open()
+        clock = {timing["step"]: timing for timing in read_lines(self.folder / TIMING)}
+        for line in read_lines(self.folder / RECORDS):
+            self.step(line, clock.get(line["step"], {}))
 
-    def step(self, line: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """Tell every tool of a step it does not have yet.
-
-        Parameters
-        ----------
-        line, timing : dict
-            The step's line of ``records.jsonl`` and of ``timing.jsonl``.
-        """
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        """Send a step to every tool that does not have it yet."""
         for name, tracker in list(self._live.items()):
             if line["step"] <= self._notes[name]["step"]:
                 continue
@@ -130,6 +105,18 @@ class Trackers:
                 self._lose(name, error)
             else:
                 self._note(name, step=line["step"])
+
+    def end(self, status: Status) -> None:
+        """Close all tools, with the result if there is one."""
+        if status == "finished" and not (self.folder / TRACKED[0]).exists():
+            status = "interrupted"  # tracked afterwards, before the run has finished
+        found = [self.folder / file for file in TRACKED] if self.config.tracking.artifacts else []
+        for name, tracker in list(self._live.items()):
+            try:
+                tracker.end(status, [path for path in found if path.exists()] if status == "finished" else [])
+            except Exception as error:
+                self._lose(name, error)
+        self._live = {}
 
     def _open(self) -> None:
         self._notes = _read(self.folder / NOTES)
@@ -147,20 +134,11 @@ class Trackers:
                     raise _refusal(TOOLS[tool], error) from error
                 self._lose(tool, error)
 
-    def _close(self, status: Status) -> None:
-        found = [self.folder / file for file in self.files] if self.config.tracking.artifacts else []
-        for name, tracker in list(self._live.items()):
-            try:
-                tracker.end(status, [path for path in found if path.exists()] if status == "finished" else [])
-            except Exception as error:
-                self._lose(name, error)
-        self._live = {}
-
     def _lose(self, name: str, error: Exception) -> None:
-        """From now on do without a tool."""
+        """Continue without a tool."""
         self._live.pop(name, None)
         step = self._notes[name]["step"]
-        self.lost(f"{TOOLS[name].title} could not be told of {self.folder} after step {step} ({_reason(error)})")
+        self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({_reason(error)})")
 
     def _note(self, name: str, **entries: Any) -> None:
         self._notes[name] = {**self._notes.get(name, {}), **entries}
@@ -179,7 +157,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         read = {name: {"known": dict(note["known"]), "step": int(note["step"])} for name, note in _loaded(path).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedkinError(f"{path} is not as fedkin wrote it; without it, the run is tracked anew.") from error
+        raise FedkinError(f"{path} is not as fedkin wrote it; remove it to track the run anew.") from error
     return read
 
 
@@ -189,10 +167,10 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def _refusal(tool: Tool, error: Exception) -> FedkinError:
-    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; mend [tracking], or leave the tool out.")
+    return FedkinError(f"{tool.title} cannot track this run: {_reason(error)}; fix [tracking] or remove the tool.")
 
 
 def _reason(error: Exception) -> str:
-    """What a tool complains of, at a length that people read."""
+    """The first line of a tool's error, at most 300 characters of it."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"

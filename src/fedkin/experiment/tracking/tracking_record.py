@@ -1,4 +1,4 @@
-"""A run's records and its experiment as the flat names and numbers that such tools take."""
+"""A run's records and its experiment as flat names and numbers, as trackers need them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
     Returns
     -------
     dict
-        ``metrics/...`` and ``values/...`` as the record has them, less what is no number or not finite;
+        ``metrics/...`` and ``values/...`` as the record has them, without what is no finite number;
         ``clients/answered``, ``clients/missing``; bytes since the start of the run, ``traffic/sent_bytes`` and
-        ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they were written down.
+        ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they are known.
     """
     found = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
     found["clients/answered"], found["clients/missing"] = len(line["answered"]), len(line["missing"])
@@ -44,7 +44,7 @@ def parameters(config: Config) -> dict[str, Scalar]:
 
 
 def tags(config: Config) -> dict[str, str]:
-    """What runs are told apart by."""
+    """What distinguishes runs."""
     return {
         "method": config.method_name,
         "data": config.data.source,

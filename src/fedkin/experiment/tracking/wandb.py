@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedkin.experiment.tracking.tracker import Status, Subject
+from fedkin.core.progress import Status
+from fedkin.experiment.tracking.tracker import Subject
 
 
 class WandB:
     """Numbers by step, the experiment as the run's configuration, tags, and files as an artifact.
 
     ``tracking.project`` says where, else ``WANDB_PROJECT``, else the project is "fedkin". Its own files are in the
-    folder ``wandb`` in ``tracking.folder``, or where it puts it by itself. All else is said to it by its own means.
+    folder ``wandb`` in ``tracking.folder``, by default where it puts them. It is otherwise configured by its own means.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -23,7 +24,7 @@ class WandB:
         self._run: Any = None
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Start the run, or go on with it."""
+        """Start the run, or resume it."""
         import wandb
 
         subject = self.subject
@@ -44,7 +45,7 @@ class WandB:
         return {"run": run}
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Hand over a step's numbers; it drops those it has already."""
+        """Send a step's numbers; W&B drops those it has already."""
         self._run.log(dict(numbers), step=step)
 
     def end(self, status: Status, files: Sequence[Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
-from fedkin.experiment.run import CHECKPOINT, RECORDS
+from fedkin.experiment.run_folder import CHECKPOINT, RECORDS, read_lines
 from fedkin.studies.compare.candidates import Candidate
 from fedkin.studies.costs import costs_of
 
@@ -68,8 +67,7 @@ class Done:
 
 def steps_of(folder: Path) -> int:
     """How many steps a run has come."""
-    records = folder / RECORDS
-    return len(records.read_text().splitlines()) if (folder / CHECKPOINT).exists() and records.exists() else 0
+    return len(read_lines(folder / RECORDS)) if (folder / CHECKPOINT).exists() else 0
 
 
 def outcome(folder: Path, sizes: Sequence[int]) -> Done:
@@ -87,9 +85,9 @@ def outcome(folder: Path, sizes: Sequence[int]) -> Done:
         If its files cannot be read.
     """
     try:
-        last = json.loads((folder / RECORDS).read_text().splitlines()[-1])
+        last = read_lines(folder / RECORDS)[-1]
         labels = _clusters(folder, sizes)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (FedkinError, OSError, ValueError, KeyError, IndexError) as error:
         raise FedkinError(
             f"The run in {folder} cannot be read ({error}); remove the folder to make it again."
         ) from error

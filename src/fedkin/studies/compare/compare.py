@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import LOCK, occupied, write_atomically
+from fedkin.core.files import LOCK, folder_lock, write_atomically
 from fedkin.experiment.config import Config
 from fedkin.report import write_page
 from fedkin.studies.compare import comparison_words
@@ -101,7 +101,7 @@ def compared(
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
     if out.exists() and not out.is_dir():
         raise FedkinError(f"{out} is a file; give another --out.")
-    with occupied(out), nullcontext(worker) if worker else Worker() as at_work:
+    with folder_lock(out), nullcontext(worker) if worker else Worker() as at_work:
         _prepare(question, options, out)
         judge = Judge(question.family, population, question.seed)
         score = truth_of if options.by == "truth" else score_of

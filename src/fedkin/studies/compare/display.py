@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedkin.experiment.run import Progress, RecordLine
+from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.terminal import Bar
 from fedkin.studies.compare.candidate_runs import CandidateRun
 from fedkin.studies.compare.comparison_words import seconds
@@ -26,7 +26,7 @@ class OneOfMany(Bar):
     def phase(self, text: str) -> None:
         super().phase(f"{self._title} · {text}")
 
-    def step(self, line: RecordLine, seconds: float) -> None:
+    def step(self, line: RecordLine, timing: Timing) -> None:
         return None
 
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.experiment.run import Progress, is_finished
+from fedkin.core.progress import Progress
+from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.compare.candidate_runs import CandidateRun, Done, outcome
 from fedkin.studies.compare.candidates import Candidate, Selection, traits_of
 from fedkin.studies.compare.judging import CandidateScore, Judge

@@ -1,7 +1,7 @@
 """A process that makes runs, one after another: ``python -m fedkin.studies.compare.worker``.
 
 It reads an order per line on stdin, JSON as `fedkin.studies.compare.worker_process` writes it, and tells on stdout what happens, a
-JSON list per line: ``["ready"]`` when it can begin, the name of a `fedkin.experiment.run.Progress` method with its arguments, and
+JSON list per line: ``["ready"]`` when it can begin, the name of a `fedkin.core.progress.Progress` method with its arguments, and
 at the end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. A process of its own can be killed at any
 moment, in the middle of an import or of one long step.
 """
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fedkin.core import FedkinError
+from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment import registry
 from fedkin.experiment.config import config_of
-from fedkin.experiment.run import CONFIG, Progress, RecordLine, execute, resume
+from fedkin.experiment.run import execute, resume
+from fedkin.experiment.run_folder import CONFIG
 
 
 class Wired(Progress):
@@ -45,8 +47,8 @@ class Wired(Progress):
     def part(self, done: int, total: int) -> None:
         self.tell("part", done, total)
 
-    def step(self, line: RecordLine, seconds: float) -> None:
-        self.tell("step", line, seconds)
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        self.tell("step", line, timing)
 
 
 def main() -> None:

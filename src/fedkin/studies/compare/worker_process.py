@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
+from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config
-from fedkin.experiment.run import Progress, is_finished
+from fedkin.experiment.run_folder import is_finished
 
 _TELLS = ("phase", "part", "step")
 

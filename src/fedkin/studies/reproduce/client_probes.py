@@ -16,7 +16,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.experiment.words import TRAINING, phase_of
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.methods.clients.embedding.embedding_tasks import true_bits

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.experiment.run import RECORDS, TIMING
-
-RecordLine = Mapping[str, Any]
+from fedkin.core.progress import RecordLine, Timing
+from fedkin.experiment.run_folder import RECORDS, TIMING, read_lines
 
 
 class FinishedRun:
@@ -24,12 +20,12 @@ class FinishedRun:
     @cached_property
     def records(self) -> list[RecordLine]:
         """The lines of ``records.jsonl``."""
-        return [json.loads(line) for line in (self.folder / RECORDS).read_text().splitlines()]
+        return read_lines(self.folder / RECORDS)
 
     @cached_property
-    def timing(self) -> list[RecordLine]:
+    def timing(self) -> list[Timing]:
         """The lines of ``timing.jsonl``."""
-        return [json.loads(line) for line in (self.folder / TIMING).read_text().splitlines()]
+        return read_lines(self.folder / TIMING)
 
     def values(self, name: str) -> list[float | None]:
         """A number in every record; ``None`` where it is absent or is no number."""

@@ -117,7 +117,8 @@ def _run(tables: dict[str, Any], folder: Path, probes: Collection[str]) -> str |
     """One run and its probes, as far as they are not there yet; why it failed, if it did."""
     from fedkin.engines.local import give_back_memory
     from fedkin.experiment.config import config_of
-    from fedkin.experiment.run import CONFIG, execute, is_finished, resume
+    from fedkin.experiment.run import execute, resume
+    from fedkin.experiment.run_folder import CONFIG, is_finished
     from fedkin.studies.reproduce.probes import probed
 
     try:

@@ -14,7 +14,7 @@ from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run import CONFIG
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce import client_probes, sample_probes
 
 Figures = dict[str, float]

@@ -8,11 +8,12 @@ from statistics import mean
 
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import FedkinError
+from fedkin.core.progress import Progress
 from fedkin.data.preparing.scaling import scale
 from fedkin.engines.local import one_thread
 from fedkin.experiment.config import load_config
-from fedkin.experiment.opening import world_of
-from fedkin.experiment.run import CONFIG, Progress
+from fedkin.experiment.opening import open_federation
+from fedkin.experiment.run_folder import CONFIG
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.studies.reproduce.finished_run import FinishedRun
 
@@ -30,7 +31,7 @@ def initial(folder: Path) -> dict[str, float]:
     config = load_config(folder / CONFIG)
     if not isinstance(config.method, FedCRefMethod):
         raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
-    with world_of(config, folder, Progress()) as (population, fed), one_thread():
+    with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to judge its first clusters by.")
         scale(fed, config.data.scaling)

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, TypeVar
 
-from fedkin.experiment.run import is_finished
+from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, measure_of
 from fedkin.studies.reproduce.finished_run import FinishedRun
 from fedkin.studies.reproduce.measures import measured
