@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fedkin.core.version import __version__
-
 if TYPE_CHECKING:
     from fedkin.estimators import (
         CCFC,
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     )
     from fedkin.studies.compare.compare_arrays import compare
 
-
+__version__ = "0.2.0"
 __all__ = [
     "CCFC",
     "DEC",

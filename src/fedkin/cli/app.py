@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from fedkin.core.version import __version__
+from fedkin import __version__
 
 app = typer.Typer(
     name="fedkin",

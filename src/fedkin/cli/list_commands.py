@@ -29,7 +29,7 @@ def list_names(
         str | None, typer.Option(help="Data set for --preview; by default, digits.", show_default=False)
     ] = None,
 ) -> None:
-    """List methods, data, scenarios and models, one line each; or the options of one method or scenario."""
+    """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     from fedkin.data.reading import names
     from fedkin.experiment import registry
     from fedkin.nn.network_names import AUTOENCODERS, MODELS

@@ -31,7 +31,7 @@ METHODS = {
             (
                 "kin-graph",
                 "kingraph.kingraph:KinGraphMethod",
-                "Finds the clusters across clients, and how many, in three exchanges: a graph of small local clusters.",
+                "Finds the clusters across clients, and how many, in three rounds: a graph of micro-clusters.",
             ),
             ("kfed", "kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
             ("ffcm", "ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),

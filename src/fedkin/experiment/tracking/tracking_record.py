@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fedkin.core.version import __version__
+from fedkin import __version__
 from fedkin.experiment.config import Config
 from fedkin.experiment.tracking.tracker import Scalar
 
