@@ -16,7 +16,7 @@ from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centralized import send_samples
-from fedkin.methods.samples.dec import hand_over
+from fedkin.methods.samples.dec import send_flat_samples
 
 
 @task
@@ -132,7 +132,7 @@ def test_a_real_site_does_not_send_its_samples_away_whoever_asks(tmp_path: Path)
     with pytest.raises(FedkinError, match=r"give_all' would have the site's samples sent away"):
         site(tmp_path).answer(ask, {})
     assert site(tmp_path, simulated=True).answer(ask, {})[0]["x"].shape == (4, 3)
-    assert [name.moves_data for name in (send_samples, hand_over, give_all, hide)] == [True, True, True, False]
+    assert [name.moves_data for name in (send_samples, send_flat_samples, give_all, hide)] == [True, True, True, False]
 
 
 @task(accounted=True)

@@ -16,7 +16,8 @@ from fedkin.core.replies import Expected
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import Task
 
-_ATTEMPTS = 20
+MAX_ATTEMPTS = 20
+"""Attempts at an exchange, or at a step, that a run cannot continue without."""
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must hold, the same for all clients or a function of the client's id."""
@@ -179,11 +180,11 @@ class Federation(ABC):
             If a client refuses for good, or has given no usable reply in 20 attempts.
         """
         everyone = self.present if clients is None else clients
-        replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
+        replies = self.ask_again(task, dict.fromkeys(everyone, payload), MAX_ATTEMPTS, expected)
         for i, reason in self.missing.items():
             if isinstance(reason, Refusal):
                 raise FedkinError(f"Client {i} refuses, and nothing can begin without it: {reason}")
-            raise FedkinError(f"Client {i} gave no usable reply in {_ATTEMPTS} attempts ({reason}); nothing can begin.")
+            raise FedkinError(f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}); nothing can begin.")
         return replies
 
     def refresh(self) -> None:  # noqa: B027

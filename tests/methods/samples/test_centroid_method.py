@@ -2,7 +2,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
+from fedkin.methods.samples.centroid_method import CentroidState, predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.sample_method import describe_clients
 
@@ -11,14 +11,14 @@ def test_centroids_of_unit_features_compare_by_cosine():
     rng = torch.Generator().manual_seed(1)
     x = torch.rand(30, 6, generator=rng)
     centroids = torch.rand(4, 6, generator=rng) * torch.tensor([[0.1], [1], [3], [9]])
-    result = {"features": "unit", "centroids": on_its_sphere("unit", centroids)}
+    result = {"features": "unit", "centroids": scaled_like_features("unit", centroids)}
     cosine = torch.nn.functional.cosine_similarity(x[:, None], centroids[None], dim=2)
-    assert torch.equal(nearest(result, x), cosine.argmax(1))
-    assert torch.equal(on_its_sphere("raw", centroids), centroids)
+    assert torch.equal(predict_nearest(result, x), cosine.argmax(1))
+    assert torch.equal(scaled_like_features("raw", centroids), centroids)
 
 
 def test_no_samples_have_no_clusters():
-    assert nearest({"features": "raw", "centroids": torch.zeros(2, 3)}, torch.zeros(0, 3)).tolist() == []
+    assert predict_nearest({"features": "raw", "centroids": torch.zeros(2, 3)}, torch.zeros(0, 3)).tolist() == []
 
 
 def test_facts_of_the_clients():

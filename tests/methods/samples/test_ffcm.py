@@ -115,7 +115,7 @@ def test_clusters_that_not_all_clients_hold():
     run(FFCMMethod(n_clusters=4, local_clusters="given"), clients)
     assert agreement(clients, truth) == 1.0
     clients[2].state = {}
-    with pytest.raises(FedkinError, match="client 2 brings no number"):
+    with pytest.raises(FedkinError, match="client 2 has no number"):
         run(FFCMMethod(n_clusters=4, local_clusters="given"), clients)
 
 

@@ -94,7 +94,7 @@ def test_images_are_flattened():
 
 
 def test_a_large_client_is_mapped_in_part(monkeypatch):
-    monkeypatch.setattr(first_clusters, "MOST_MAPPED", 90)
+    monkeypatch.setattr(first_clusters, "MAX_MAPPED", 90)
     x, truth = blobs(3, 200)
     assert clustering_accuracy(truth, initial_labels(x, "embedding", None, generator())) == 1.0
 

@@ -31,7 +31,7 @@ def test_samples_are_told_apart_and_shown_in_the_networks_codes():
     x, y = blobs()
     method = PPFCGANMethod(n_clusters=3, pretrain_epochs=10, cluster_epochs=10, code=2)
     state = PPFCGANState(shape=[6], output="linear")
-    changes = method.clustered(LocalFederation([]), state, x)
+    changes = method.cluster(LocalFederation([]), state, x)
     result = method.result(PPFCGANState(shape=[6], output="linear", **changes))
     codes = method.embed(result, x)
     assert codes.shape == (120, 2)

@@ -36,7 +36,7 @@ def test_images_are_compared_by_cosine():
     state = SDAFCState(shape=[1, 8, 8])
     for clustering in ("kmeans", "fuzzy"):
         method = SDAFCMethod(n_clusters=2, clustering=clustering)
-        changes = method.clustered(LocalFederation([]), state, made)
+        changes = method.cluster(LocalFederation([]), state, made)
         assert changes["features"] == "unit"
         torch.testing.assert_close(changes["centroids"].norm(dim=1), torch.ones(2))
         result = {"features": "unit", "centroids": changes["centroids"]}
@@ -47,6 +47,6 @@ def test_images_are_compared_by_cosine():
 
 def test_tables_are_compared_as_they_are():
     made = torch.tensor([[1.0, 1.0], [1.1, 1.0], [9.0, 9.0], [9.0, 9.1]])
-    changes = SDAFCMethod(n_clusters=2).clustered(LocalFederation([]), SDAFCState(shape=[2]), made)
+    changes = SDAFCMethod(n_clusters=2).cluster(LocalFederation([]), SDAFCState(shape=[2]), made)
     assert changes["features"] == "raw"
     assert sorted(changes["centroids"][:, 0].tolist()) == pytest.approx([1.05, 9.0])

@@ -1,7 +1,7 @@
-"""Yardsticks: k-means and fuzzy c-means of all samples together.
+"""Centralised baselines: k-means and fuzzy c-means of all clients' samples together.
 
-They are not federated. Every client sends all of its samples to the server, which nobody should do whose data may not be
-moved; they tell what methods that leave the data where they are have to be measured against.
+They are not federated: every client sends all of its samples to the server. They show what methods that do not move
+data can be compared with.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Task, task
 from fedkin.core.method import Count, Positive
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidState, on_its_sphere
-from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
+from fedkin.methods.samples.centroid_method import CentroidState, OneRoundMethod, RoundOutcome, scaled_like_features
 
 
 @task(holds={"points": (None, None)}, moves_data=True)
 def send_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The features of all samples. They leave the client."""
+    """Send the features of all samples: **the data leave the client**."""
     pairs = zip(clients, payloads, strict=True)
     return [{"points": extract(payload["features"], client.x)} for client, payload in pairs]
 
@@ -35,63 +34,63 @@ def send_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 class CentralizedMethod(OneRoundMethod):
     """Base of methods that cluster all samples at the server."""
 
-    asked: ClassVar[Task] = send_samples
-    sent: ClassVar[str] = "points"
+    client_task: ClassVar[Task] = send_samples
+    points_name: ClassVar[str] = "points"
 
     @property
     def moves_data(self) -> bool:
         return True
 
     def payload(self, state: CentroidState) -> Payload:
-        """Which features to send."""
+        """The features to send."""
         return {"features": state.features}
 
-    def clustered(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
-        """The centroids of all samples that came."""
+    def cluster(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
+        """Find the centroids of all samples received."""
         points = torch.cat([reply["points"] for reply in replies.values()])
-        centroids, told = self.centroids(points, fed.rng("centroids"))
-        return {"centroids": on_its_sphere(state.features, centroids)}, told
+        centroids, values = self.centroids(points, fed.rng("centroids"))
+        return {"centroids": scaled_like_features(state.features, centroids)}, values
 
     @abstractmethod
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Centroids ``(k, width)`` of points ``(n, width)``, and plain values that tell about the search."""
+        """Centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
 
 
 @dataclass(frozen=True)
 class KMeansMethod(CentralizedMethod):
-    """k-means of all samples together (scikit-learn's). The data are moved: a yardstick, not a federated method.
+    """k-means of all samples together, a centralised baseline: the data are moved.
 
     Attributes
     ----------
     n_init : int
-        Sets of k-means++ seeds to try; the best is kept.
+        Number of k-means++ starts; the best is kept.
     max_iter : int
-        Most iterations of Lloyd's algorithm from each.
+        Maximum number of Lloyd iterations per start.
     """
 
     n_init: Count = 10
     max_iter: Count = 300
 
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """By Lloyd's algorithm."""
+        """Run Lloyd's algorithm from every start."""
         found = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
         return found.centres, {"iterations": found.iterations}
 
 
 @dataclass(frozen=True)
 class FuzzyCMeansMethod(CentralizedMethod):
-    """Fuzzy c-means of all samples together. The data are moved: a yardstick, not a federated method.
+    """Fuzzy c-means of all samples together, a centralised baseline: the data are moved.
 
-    A sample's cluster is that of the nearest centroid, in which its membership is greatest.
+    A sample belongs to the cluster of the nearest centroid, in which its membership is largest.
 
     Attributes
     ----------
     fuzziness : float
-        m, above 1. The usual 2 makes all centroids of images one and the same; 1.1 is that of SDA-FC's code.
+        Exponent m, above 1. With the usual 2 all centroids of images coincide; 1.1 is the value in SDA-FC's code.
     tolerance : float
-        The search ends when no centroid moves further.
+        The search ends when no centroid moves further than this.
     max_iter : int
-        Most iterations.
+        Maximum number of iterations.
     """
 
     fuzziness: Annotated[float, Gt(1)] = 1.1
@@ -99,7 +98,7 @@ class FuzzyCMeansMethod(CentralizedMethod):
     max_iter: Count = 1000
 
     def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """From k-means++ seeds."""
+        """Start from k-means++ seeds."""
         seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
         found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
         return found.centres, {"iterations": found.iterations, "moved": found.moved}

@@ -1,7 +1,8 @@
-"""Methods whose clusters are centroids: a sample belongs to the nearest one, in the space of some features."""
+"""Bases of methods whose clusters are centroids: a sample belongs to the nearest one, in the space of its features."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,25 +12,35 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.core import Client, Federation, Payload, State, task
-from fedkin.core.method import Count
+from fedkin.core import Client, Federation, Payload, Record, State, Task, task
+from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.method import Count, display_name
 from fedkin.features.extractors import extract, width_of
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast
-from fedkin.methods.samples.sample_tasks import keep_clusters
+from fedkin.methods.samples.sample_method import (
+    SampleMethod,
+    assign_samples,
+    broadcast,
+    describe_clients,
+    reasons,
+    repeat_step,
+)
 
 _BATCH = 4096
+
+RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
+"""Changes of the state, and plain values for the record."""
 
 
 @dataclass(frozen=True)
 class CentroidState(State):
-    """What the server knows.
+    """State of the server.
 
     Attributes
     ----------
     features : str
-        The space that centroids lie in, see `fedkin.features.extractors.extract`.
+        Features that the centroids are of, see `fedkin.features.extractors.extract`.
     width : int
-        Numbers of a sample's features.
+        Number of features.
     centroids : Tensor
         float32 ``(k, width)``; one row per cluster.
     """
@@ -48,9 +59,9 @@ class CentroidMethod(SampleMethod):
     n_clusters : int
         Clusters to find.
     features : str
-        What distances are taken between: "raw", samples as they are; "unit", each scaled to length 1, so that they are
-        compared by cosine, as the baselines of CCFC are; other names of `fedkin.features.extractors`, or a dotted path
-        to a torch module. "auto" is "unit" for images and "raw" for tables.
+        Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1, so that
+        they are compared by cosine, as for the baselines of CCFC; other names of `fedkin.features.extractors`, or a
+        dotted path to a torch module. "auto" is "unit" for images and "raw" for tables.
     """
 
     n_clusters: Count = 10
@@ -59,24 +70,28 @@ class CentroidMethod(SampleMethod):
     state_type: ClassVar[type[State]] = CentroidState
 
     def space(self, shape: tuple[int, ...]) -> str:
-        """The features that are used for samples of `shape`."""
+        """Name of the features for samples of `shape`."""
         if self.features != "auto":
             return self.features
         return "unit" if len(shape) == 3 else "raw"
 
     def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """What the state tells of the features: their name and width."""
+        """Fields of the state that name the features and their number."""
         features = self.space(shape)
         return {"features": features, "width": width_of(features, shape)}
 
+    def ready(self, state: Any) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
     def result(self, state: Any) -> dict[str, Any]:
-        """The centroids, and the space they lie in."""
+        """The centroids, and the name of their features."""
         return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Cluster of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
-        return nearest(result, x)
+        return predict_nearest(result, x)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -85,27 +100,66 @@ class CentroidMethod(SampleMethod):
 
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids of `state`."""
-        payload: Payload = {"result": self.result(state)}
-        broadcast(fed, assign_to_centroids, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign_to_centroids, fed.all(result=self.result(state)))
+
+
+@dataclass(frozen=True)
+class OneRoundMethod(CentroidMethod):
+    """Base of methods with a single exchange: clients send points, the server clusters them.
+
+    Clients that do not reply are left out, and are assigned to clusters at the end all the same. If no client replies,
+    the next step tries again, up to twenty times.
+    """
+
+    client_task: ClassVar[Task]
+    """Task of the exchange."""
+    points_name: ClassVar[str]
+    """Name of the points ``(n, width)`` in a reply."""
+
+    @abstractmethod
+    def payload(self, state: Any) -> Payload:
+        """The payload of the exchange, the same for all clients."""
+
+    @abstractmethod
+    def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
+        """Cluster the points of one or more `replies`."""
+
+    def init(self, fed: Federation) -> Any:
+        """Choose the features for the clients' samples."""
+        return self.state_type(**self.fields(describe_clients(fed).shape))
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Ask for the points, cluster them, and broadcast the centroids."""
+        payloads = fed.all(**self.payload(state))
+        replies = fed.ask(self.client_task, payloads, {self.points_name: ("points", state.width)})
+        record = Record(answered=list(replies), missing=dict(fed.missing))
+        if not replies:
+            method = display_name(type(self))
+            failure = f"No client answered {method} in {MAX_ATTEMPTS} attempts ({reasons(record.missing)})."
+            return repeat_step(fed, state, record, failure)
+        changes, values = self.cluster(fed, state, replies)
+        record.values.update(values)
+        after = state.next(finished=True, **changes)
+        self.conclude(fed, after)
+        return after, record
 
 
 @task
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster is that of its nearest centroid; it stays at the client."""
-    return keep_clusters(clients, payloads, nearest)
+    """Assign every sample to its nearest centroid; clusters stay at the client."""
+    return assign_samples(clients, payloads, predict_nearest)
 
 
-def nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
+def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Index of the centroid nearest to each sample of ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
-    centroids = result["centroids"]
     if not len(x):
         return torch.zeros(0, dtype=torch.int64)
-    parts = [nearest_centroids(extract(result["features"], part), centroids) for part in x.split(_BATCH)]
-    return torch.cat(parts)
+    batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
+    return torch.cat(batches)
 
 
-def on_its_sphere(features: str, centroids: Tensor) -> Tensor:
-    """Centroids ``(k, width)`` of "unit" features scaled to length 1, as the samples are; others as they came."""
+def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
+    """Centroids ``(k, width)`` of "unit" features scaled to length 1, as the samples are; others unchanged."""
     if features != "unit":
         return centroids
     return normalize(centroids, dim=1)

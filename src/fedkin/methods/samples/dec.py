@@ -1,8 +1,8 @@
-"""Deep embedded clustering (Xie, Girshick, Farhadi 2016), as a yardstick: of all samples together, or client by client.
+"""Deep embedded clustering (Xie, Girshick, Farhadi 2016) as a baseline: of all samples together, or of each client's.
 
-With ``scope="all"`` **the data are moved**: every client sends its samples to the server. It is what FedCRef is compared
-to as a centralised method (section 6.1), not a federated method. With ``scope="client"`` no sample and no model leaves
-its client, and nothing is learned together.
+With ``scope="all"`` **the data are moved**: every client sends its samples to the server. It is the centralised
+baseline of FedCRef's paper (section 6.1). With ``scope="client"`` each client clusters its own samples; neither samples
+nor models leave it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,23 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
+from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import is_count
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
-from fedkin.methods.samples.sample_tasks import keep_clusters
+from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, broadcast, describe_clients, repeat_step
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
-
-_ATTEMPTS = 20
-"""How often clients are asked that do not answer."""
 
 
 @dataclass(frozen=True)
 class DECState(State):
-    """What the server knows.
+    """State of the server.
 
     Attributes
     ----------
     features : int
-        Numbers of a sample.
+        Length of a flattened sample.
     clusters : dict of str to int
-        With ``scope="client"``: how many clusters each client looks for.
+        With ``scope="client"``: the number of clusters of each client.
     found : dict
         With ``scope="all"``: the fields of `fedkin.nn.deep_clustering.DeepClusters`; empty before there are any.
     """
@@ -53,13 +50,12 @@ class DECMethod(SampleMethod):
     Attributes
     ----------
     scope : {"all", "client"}
-        "all": samples of all clients that answer are clustered as one table at the server. "client": each client clusters its
-        own. Then clusters of different clients have nothing to do with each other and different numbers, so that scores
-        over all clients say little: look at ``accuracy``, the mean over clients. Every client has to take part, since there
-        are no clusters for new samples.
+        "all": the server clusters the samples of all clients that answer. "client": each client clusters its own. Then
+        clusters of different clients are unrelated and numbered differently, so that scores over all clients mean
+        little; ``accuracy`` is the mean over clients. Every client has to take part, since new samples have no cluster.
     n_clusters : int or "given"
-        Clusters of all samples, or of each client's; "given", with ``scope="client"``, takes the number that the client
-        brings. A client of fewer samples looks for as many as it has samples.
+        Clusters of all samples, or of each client's; "given", with ``scope="client"``, is each client's own number. A
+        client with fewer samples finds one cluster per sample.
     hidden : tuple of int, optional
         Widths of the encoder's hidden layers; by default 500-500-2000, and in proportion for fewer than 256 features.
     code : int
@@ -79,9 +75,9 @@ class DECMethod(SampleMethod):
     max_refreshes : int
         Maximum number of target distributions.
     tolerance : float
-        Self-training ends when a smaller share of samples than this has changed cluster since the last target.
+        Self-training ends when a smaller fraction of samples than this has changed cluster since the last target.
     restarts : int
-        k-means runs on the code, of which the best is kept.
+        k-means starts on the code; the best is kept.
     """
 
     scope: Literal["all", "client"] = "all"
@@ -102,23 +98,24 @@ class DECMethod(SampleMethod):
 
     @property
     def moves_data(self) -> bool:
-        """Unless every client is alone."""
+        """True with ``scope="all"``."""
         return self.scope == "all"
 
     def init(self, fed: Federation) -> DECState:
-        """Ask clients for the shape of their samples, and how many clusters each will look for if it works alone."""
+        """Ask clients for the shape of their samples, and with ``scope="client"`` for their numbers of clusters."""
         facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if self.scope == "client":
             if fed.away:
                 raise FedkinError(
-                    f"method.scope = 'client' needs every client from the first step on, but client {min(fed.away)} is away."
+                    f"method.scope = 'client' needs every client from the first step on, but client {min(fed.away)} "
+                    "is away."
                 )
             counts = fed.ask_until_all_reply(count_clusters, {"n_clusters": self.n_clusters})
             return DECState(features=features, clusters={str(i): reply["clusters"] for i, reply in counts.items()})
         if self.n_clusters == "given":
             raise FedkinError(
-                "method.n_clusters = 'given' is for method.scope = 'client'; give a number for all samples."
+                "method.n_clusters = 'given' needs method.scope = 'client'; give a number for all samples."
             )
         if self.n_clusters > sum(facts.samples.values()):
             raise FedkinError(
@@ -128,15 +125,15 @@ class DECMethod(SampleMethod):
         return DECState(features=features)
 
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Cluster, and tell clients their clusters; again in the next step should too few have answered."""
-        return self._together(fed, state) if self.scope == "all" else self._alone(fed, state)
+        """Cluster all samples, and broadcast the result; or have each client cluster its own."""
+        return self._cluster_all(fed, state) if self.scope == "all" else self._cluster_each(fed, state)
 
     def ready(self, state: DECState) -> bool:
-        """Once samples have been clustered."""
+        """Whether samples have been clustered."""
         return state.finished
 
     def result(self, state: DECState) -> dict[str, Any]:
-        """``n_clusters``; with ``scope="all"`` encoder and centroids, too, see `fedkin.nn.deep_clustering.DeepClusters`."""
+        """``n_clusters``; with ``scope="all"`` also the fields of `fedkin.nn.deep_clustering.DeepClusters`."""
         n_clusters = len(state.found["centroids"]) if state.found else sum(state.clusters.values())
         return {"n_clusters": n_clusters, "scope": self.scope, **state.found}
 
@@ -147,54 +144,40 @@ class DECMethod(SampleMethod):
         Raises
         ------
         FedkinError
-            If every client was clustered alone: then new samples have no cluster.
+            With ``scope="client"``, where new samples have no cluster.
         """
         return _found(result).assign(x.flatten(1))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The code of samples ``(n, *shape)``; the samples themselves, flat, if every client was clustered alone."""
+        """The codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
         return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
 
-    def _together(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        replies = fed.ask(hand_over, fed.all(), {"x": (None, state.features)})
+    def _cluster_all(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
+        replies = fed.ask(send_flat_samples, fed.all(), {"x": (None, state.features)})
         record = Record(answered=list(replies), missing=dict(fed.missing))
         x = torch.cat([reply["x"] for reply in replies.values()]) if replies else torch.zeros(0, 0)
         record.values["samples"] = len(x)
         if len(x) < int(self.n_clusters):
-            if state.steps + 1 == _ATTEMPTS:
-                raise FedkinError(
-                    f"{len(x)} samples came in {_ATTEMPTS} attempts; DEC needs {self.n_clusters} or more."
-                )
-            fed.pause(state.steps + 1)
-            return state.next(), record
+            failure = f"{len(x)} samples arrived in {MAX_ATTEMPTS} attempts; DEC needs at least {self.n_clusters}."
+            return repeat_step(fed, state, record, failure)
         found = self._search().train(x, int(self.n_clusters), fed.rng("dec", state.steps))
         state = state.next(found={**vars(found), "widths": list(found.widths)}, finished=True)
-        payload: Payload = {"result": self.result(state)}
-        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, fed.all(result=self.result(state)))
         return state, record
 
-    def _alone(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
-        """Clusters of a client follow those of the clients before it, so that no number is two clients'."""
+    def _cluster_each(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
+        """Have each client cluster its samples; its clusters are numbered after those of the clients before it."""
         payloads: dict[int, Payload] = {}
         first = 0
         for i in fed.ids:
             clusters = state.clusters[str(i)]
             payloads[i] = {"search": asdict(self._search()), "clusters": clusters, "first": first}
             first += clusters
-        missing: dict[int, str] = {}
-        waiting = payloads
-        for attempt in range(_ATTEMPTS):
-            if not waiting:
-                break
-            if attempt:
-                fed.pause(attempt)
-            replies = fed.ask(cluster_alone, waiting)
-            missing |= fed.missing
-            waiting = {i: payload for i, payload in waiting.items() if i not in replies}
-        for i in waiting:
-            raise FedkinError(f"Client {i} gave no usable reply in {_ATTEMPTS} attempts ({missing[i]}).")
-        return state.next(finished=True), Record(answered=list(payloads), missing=missing)
+        fed.ask_again(cluster_own_samples, payloads, MAX_ATTEMPTS)
+        for i, reason in fed.missing.items():
+            raise FedkinError(f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}).")
+        return state.next(finished=True), Record(answered=list(payloads))
 
     def _search(self) -> DeepEmbeddedClustering:
         return DeepEmbeddedClustering(
@@ -213,26 +196,26 @@ class DECMethod(SampleMethod):
 
 
 @task(holds={"x": (None, None)}, moves_data=True)
-def hand_over(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """All samples of the client, flat: the one task by which data are moved."""
+def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send all samples of the client, flattened: **the data leave the client**."""
     return [{"x": client.x.flatten(1)} for client in clients]
 
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster is that of the centroid nearest to its code; it stays at the client."""
-    return keep_clusters(clients, payloads, DECMethod.predict)
+    """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
+    return assign_samples(clients, payloads, DECMethod.predict)
 
 
 @task(holds={"clusters": is_count})
 def count_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """How many clusters the client will look for."""
+    """Send the number of clusters that the client looks for."""
     return [{"clusters": _clusters(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task
-def cluster_alone(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Cluster the client's own samples; clusters, numbered from ``first`` on, stay there."""
+def cluster_own_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Cluster the client's own samples; clusters, numbered from ``first`` on, stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         search = DeepEmbeddedClustering(**payload["search"])
         labels = search.fit(client.x.flatten(1), payload["clusters"], client.rng)
@@ -244,14 +227,16 @@ def _clusters(client: Client, payload: Payload) -> int:
     wanted = payload["n_clusters"]
     if wanted == "given":
         if "n_clusters" not in client.state:
-            raise FedkinError(f"method.n_clusters = 'given', but client {client.id} does not say how many it has.")
+            raise FedkinError(f"method.n_clusters = 'given', but client {client.id} has no number of its own.")
         wanted = int(client.state["n_clusters"])
     return min(int(wanted), len(client))
 
 
 def _found(result: Mapping[str, Any]) -> DeepClusters:
     if result["scope"] == "client":
-        raise FedkinError("Every client was clustered alone (method.scope = 'client'), so new samples have no cluster.")
+        raise FedkinError(
+            "Each client clustered its own samples (method.scope = 'client'), so new samples have no cluster."
+        )
     return DeepClusters(
         tuple(result["widths"]), result["centre"], result["spread"], result["encoder"], result["centroids"]
     )

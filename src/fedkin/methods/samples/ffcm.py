@@ -1,11 +1,11 @@
 """FFCM: federated fuzzy c-means (Stallmann and Wilbik 2022).
 
-The server sends centres, every client runs fuzzy c-means on its own samples from there and sends the centres it came to
-with their supports, the sums of memberships; the server makes new centres of them; and so on until they rest.
+The server sends centres. Every client runs fuzzy c-means on its own samples from these centres and sends its centres
+with their supports, the sums of memberships. The server aggregates them to new centres, until convergence.
 
-The paper starts from random centres and runs up to 1000 rounds with a fuzziness of 2. With that fuzziness all centres
-of images meet in one point, so 1.1 is the default here. Random centres are ``start="uniform"``; by default the first
-round is like one of `k-FED`: clients start from seeds of their own, and the server clusters their centres by k-means.
+The paper starts from random centres (``start="uniform"``) and runs up to 1000 rounds with a fuzziness of 2. With that
+fuzziness all centres of images coincide, so the default is 1.1. By default clients start from seeds of their own, and
+the server clusters their centres by k-means.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import are_counts, below, is_count
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, on_its_sphere
-from fedkin.methods.samples.sample_method import describe_clients
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
+from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
 
-_LEAST_SUPPORT = 0.5
-"""Of a centre that a client sends; samples' worth. Centres with less stand for nothing at that client."""
+_MIN_SUPPORT = 0.5
+"""Support, in samples, of a centre that a client sends."""
 _SEEDS_AT_SERVER = 10
 
 
 @task(holds={"centres": ("centres", None), "supports": ("centres",), "indices": ("centres",), "iterations": is_count})
 def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Fuzzy c-means of a client's own samples from the centres that came.
+    """Run fuzzy c-means on a client's own samples from the centres received.
 
-    The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: which
-    of the centres that came each started from.
+    The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
+    received centre that each started from.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -50,7 +50,7 @@ def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
         start, indices = _start(points, payload["centroids"], wanted, payload["fuzziness"], client.rng)
         limits = (payload["tolerance"], payload["local_iterations"])
         found = fuzzy_c_means(points, start, payload["fuzziness"], *limits)
-        kept = found.supports >= min(_LEAST_SUPPORT, float(found.supports.max()))
+        kept = found.supports >= min(_MIN_SUPPORT, float(found.supports.max()))
         replies.append(
             {
                 "centres": found.centres[kept],
@@ -64,12 +64,12 @@ def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @dataclass(frozen=True)
 class FFCMState(CentroidState):
-    """With a memory of one round.
+    """State of the server, with the previous centres.
 
     Attributes
     ----------
     before : Tensor
-        float32 ``(k, width)``, the centres that the last round started from.
+        float32 ``(k, width)``, the centres at the start of the last round.
     """
 
     before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -82,24 +82,24 @@ class FFCMMethod(CentroidMethod):
     Attributes
     ----------
     aggregation : {"kmeans", "mean"}
-        How the server makes centres of the clients': by k-means of them all, each counting alike; or as the mean of
-        those that started from the same centre, weighted by support. A centre that nobody reports stays.
+        Aggregation of the clients' centres: k-means of all of them, unweighted; or the mean of those that started from
+        the same centre, weighted by support. A centre that no client sends stays.
     fuzziness : float
-        m, above 1.
+        Exponent m, above 1.
     local_clusters : int, "given" or None
-        Clusters that a client looks for, the paper's k_l; by default `n_clusters`. With fewer, it starts from the centres
-        that its samples belong to most, and says nothing of the others. "given": every client knows its own number, int64
-        ``state["n_clusters"]``. No client looks for more than it has samples.
+        Local clusters per client, the paper's k_l; by default `n_clusters`. With fewer, a client starts from the
+        centres with the largest support among its samples, and sends only these. "given": each client has its own
+        number, int64 ``state["n_clusters"]``. No client looks for more clusters than it has samples.
     tolerance : float
-        A client is done when none of its centres moves further, in the units of the features; and the server when none
-        does in a round, or in two, for the centres of unlike clients may go back and forth for ever.
+        A client stops when none of its centres moves further than this, in units of the features. The server stops when
+        none does in one round, or in two: centres of unlike clients may oscillate.
     rounds : int
-        Most rounds. With clients that come and go, centres may never come to rest.
+        Maximum number of rounds. While clients come and go, centres may not converge.
     local_iterations : int
-        Most iterations of a client in one round.
+        Maximum number of iterations of a client per round.
     start : {"clients", "uniform"}
-        Where the first round starts: from k-means++ seeds at every client, or from samples drawn uniformly in [0, 1], as
-        in the paper.
+        Start of the first round: k-means++ seeds at every client, or centres drawn uniformly from [0, 1], as in the
+        paper.
     """
 
     aggregation: Literal["kmeans", "mean"] = "kmeans"
@@ -114,7 +114,7 @@ class FFCMMethod(CentroidMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:
-        """Random centres, or none yet."""
+        """Draw random centres, if `start` is "uniform"."""
         facts = describe_clients(fed)
         state = FFCMState(**self.fields(facts.shape))
         if self.start == "clients":
@@ -122,12 +122,8 @@ class FFCMMethod(CentroidMethod):
         random = torch.rand(self.n_clusters, *facts.shape, generator=fed.rng("start"))
         return replace(state, centroids=extract(state.features, random))
 
-    def ready(self, state: FFCMState) -> bool:
-        """Whether there are centroids."""
-        return len(state.centroids) > 0
-
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
-        """A round; after the last, clients are told the centres."""
+        """One round; after the last, broadcast the centres."""
         payload: Payload = {
             "features": state.features,
             "centroids": state.centroids,
@@ -141,21 +137,20 @@ class FFCMMethod(CentroidMethod):
         if not answered:
             return self._unanswered(fed, state, missing, last)
         moved, in_two = (_distance(earlier, centroids) for earlier in (state.centroids, state.before))
-        resting = min(moved, in_two) <= self.tolerance
-        after = state.next(centroids=centroids, before=state.centroids, finished=last or resting)
+        converged = min(moved, in_two) <= self.tolerance
+        after = state.next(centroids=centroids, before=state.centroids, finished=last or converged)
         if after.finished:
             self.conclude(fed, after)
-        told = {"moved": moved if isfinite(moved) else None, "iterations": iterations}
-        return after, Record(answered, missing, told)
+        return after, Record(answered, missing, {"moved": moved if isfinite(moved) else None, "iterations": iterations})
 
     def result(self, state: FFCMState) -> dict[str, Any]:
-        """The centroids, on the sphere where samples are, and the features."""
-        return super().result(state) | {"centroids": on_its_sphere(state.features, state.centroids)}
+        """The centroids, scaled as the samples are, and the features."""
+        return super().result(state) | {"centroids": scaled_like_features(state.features, state.centroids)}
 
     def _moved(
         self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]
     ) -> tuple[list[int], Tensor, dict[str, int]]:
-        """Who answered, the new centres ``(k, width)``, and how many iterations each needed, if that is known."""
+        """Clients that answered, the new centres ``(k, width)``, and iterations per client, if known."""
         before = state.centroids
         if fed.secure_sums:
             check_enough(len(payloads))
@@ -170,11 +165,11 @@ class FFCMMethod(CentroidMethod):
         return list(replies), self._aggregated(fed, before, list(replies.values())), iterations
 
     def _aggregated(self, fed: Federation, before: Tensor, replies: list[Payload]) -> Tensor:
-        """New centres ``(k, width)``, in the order of those before if there were any."""
+        """New centres ``(k, width)``, in the order of the previous ones if there are any."""
         if self.aggregation == "mean" and len(before):
             return mean_by_index(before, replies)
         pooled = torch.cat([reply["centres"] for reply in replies])
-        # The same seeds in every round: what clients no longer move must not move here.
+        # The same seeds in every round, so that centres that clients no longer move stay.
         found = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), _SEEDS_AT_SERVER).centres
         return in_order_of(before, found) if len(before) else found
 
@@ -182,8 +177,7 @@ class FFCMMethod(CentroidMethod):
         self, fed: Federation, state: FFCMState, missing: dict[int, str], last: bool
     ) -> tuple[FFCMState, Record]:
         if last and not self.ready(state):
-            reasons = "; ".join(sorted(set(missing.values())))
-            raise FedkinError(f"No client answered FFCM in {self.rounds} rounds ({reasons}).")
+            raise FedkinError(f"No client answered FFCM in {self.rounds} rounds ({reasons(missing)}).")
         after = state.next(finished=last)
         if last:
             self.conclude(fed, after)
@@ -192,14 +186,14 @@ class FFCMMethod(CentroidMethod):
 
 @task
 def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`move_centres`, told so that replies can be added up, see `_by_index`."""
+    """`move_centres`, with replies that can be added up, see `_by_index`."""
     replies = move_centres.run(clients, payloads)
-    told = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
-    return [{"sums": sums, "supports": supports} for sums, supports in told]
+    totals = [_by_index(payload["centroids"], reply) for payload, reply in zip(payloads, replies, strict=True)]
+    return [{"sums": sums, "supports": supports} for sums, supports in totals]
 
 
 def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
-    """Means of the centres that started from the same one of `before` ``(k, width)``, weighted by their supports.
+    """Means of the centres that started from the same row of `before` ``(k, width)``, weighted by their supports.
 
     A reply has ``centres`` ``(k_l, width)``, ``supports`` ``(k_l,)`` and ``indices`` int64 ``(k_l,)``.
     """
@@ -213,7 +207,7 @@ def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
 
 
 def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
-    """A client's centres times their supports, float64 ``(k, width)``, and supports ``(k,)``, each where it started."""
+    """A client's centres times supports, float64 ``(k, width)``, and supports ``(k,)``, by their starting centre."""
     supports = reply["supports"].double()
     sums = torch.zeros(before.shape, dtype=torch.float64)
     sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
@@ -221,7 +215,7 @@ def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
 
 
 def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
-    """Sums ``(k, width)`` over supports ``(k,)``; a centre of `before` that has none stays."""
+    """Sums ``(k, width)`` divided by supports ``(k,)``; a centre of `before` without support stays."""
     known = supports > 0
     after = before.clone()
     after[known] = (sums[known] / supports[known, None]).float()
@@ -229,9 +223,10 @@ def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:
 
 
 def in_order_of(before: Tensor, found: Tensor) -> Tensor:
-    """`found` ``(j, width)``, each in place of the one of `before` ``(k, width)`` that it is, all in all, nearest to.
+    """Rows of `found` ``(j, width)`` in the order of the rows of `before` ``(k, width)`` that they are matched to.
 
-    Where there are fewer than before, the others stay; where there are more, the rest comes last.
+    Matching minimises the sum of squared distances. With j < k, unmatched rows of `before` stay; with j > k, unmatched
+    rows of `found` come last.
     """
     rows, columns = linear_sum_assignment(torch.cdist(before.double(), found.double()).square().numpy())
     after = before.clone()
@@ -242,7 +237,7 @@ def in_order_of(before: Tensor, found: Tensor) -> Tensor:
 
 
 def _distance(before: Tensor, after: Tensor) -> float:
-    """How far the centre went that went furthest; infinite if there are not as many as before."""
+    """Largest distance that a centre moved; infinite if their number changed."""
     return float((after - before).norm(dim=1).max()) if len(before) == len(after) else inf
 
 
@@ -250,14 +245,14 @@ def _wanted(client: Client, payload: Payload) -> int:
     if payload["local_clusters"] != "given":
         return int(payload["local_clusters"])
     if "n_clusters" not in client.state:
-        raise FedkinError(f"method.local_clusters = 'given', but client {client.id} brings no number of its own.")
+        raise FedkinError(f"method.local_clusters = 'given', but client {client.id} has no number of its own.")
     return int(client.state["n_clusters"])
 
 
 def _start(
     points: Tensor, centroids: Tensor, wanted: int, fuzziness: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Where a client starts, ``(k_l, width)``, and which of `centroids` ``(k, width)`` that is; its own seeds if none."""
+    """A client's first centres ``(k_l, width)``: rows of `centroids` ``(k, width)`` and indices, or own seeds."""
     if not len(centroids):
         seeds = kmeans_plusplus_seeds(points, wanted, rng)
         return seeds, torch.arange(len(seeds))

@@ -1,8 +1,8 @@
-"""A first clustering of one client's own samples, which federated methods then refine.
+"""Local clusters of one client's own samples, which federated methods then refine.
 
-``embedding`` lays the samples out in the plane so that neighbours attract each other (t-SNE stopped while its early
-exaggeration still holds, which keeps clusters compact) and cuts the tree of Ward's method over that map. It follows the
-curved clusters that k-means on pixels cuts apart. A number of clusters that is not given comes from the same tree.
+``embedding`` maps the samples to the plane (t-SNE, stopped during its early exaggeration, which keeps clusters compact)
+and cuts the tree of Ward's method over that map. It follows curved clusters that k-means on pixels splits. If the
+number of clusters is not given, it is estimated from the same tree.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ClusterLabels = NDArray[np.int64]
 
 HOW = ("dec", "embedding", "kmeans")
 
-COMPONENTS = 50  # principal components that stand for a sample
+COMPONENTS = 50  # principal components per sample
 PERPLEXITY = 10
 EXAGGERATION = 4
-MOST_MAPPED = 3000  # further samples join their nearest mapped neighbours
-FEWEST_MAPPED = 30  # fewer samples have too few neighbours to tell; their components serve as the map
-RELATIVE_HEIGHT = 0.3  # of the tallest merge, above which a merge joins two clusters rather than parts of one
-SAMPLES_PER_CLUSTER = 5  # fewer do not count as one, where the number of clusters is estimated
+MAX_MAPPED = 3000  # other samples are classified by their nearest mapped neighbours
+MIN_MAPPED = 30  # fewer samples have too few neighbours; their components are the map
+RELATIVE_HEIGHT = 0.3  # of the tallest merge; above it a merge joins two clusters, below it parts of one
+SAMPLES_PER_CLUSTER = 5  # minimum, when the number of clusters is estimated
 
 
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
@@ -46,8 +46,8 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
     how : {"embedding", "kmeans", "dec"}
         Ward's method on a map of neighbours, k-means on principal components, or Deep Embedded Clustering.
     n_clusters : int or None
-        Clusters to find, cut down to the number of distinct samples if there are fewer. ``None`` estimates it from
-        the map: a merge of Ward's tree counts as one of two clusters if it is taller than 0.3 of the tallest and both
+        Clusters to find, at most the number of distinct samples. ``None`` estimates it from
+        the map: a merge of Ward's tree joins two clusters if it is taller than 0.3 of the tallest and both
         have at least 5 samples. The estimate is 2 or more unless samples are very few, and tends to be too low above
         six clusters.
     rng : torch.Generator
@@ -77,10 +77,10 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
 
 
 def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, rng: torch.Generator) -> ClusterLabels:
-    """At most `limit` clusters, and exactly so many if `n_clusters` was given."""
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+    """At most `limit` clusters, and exactly `limit` if `n_clusters` is given."""
+    with threadpool_limits(1, user_api="openmp"):  # with several threads the order of sums varies
         points = _components(rows, rng)
-        mapped = torch.randperm(len(points), generator=rng)[:MOST_MAPPED].sort().values.numpy()
+        mapped = torch.randperm(len(points), generator=rng)[:MAX_MAPPED].sort().values.numpy()
         if how == "embedding" or n_clusters is None:
             plane = _map(points[mapped], rng)
         if n_clusters is None:
@@ -98,14 +98,14 @@ def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, r
 
 
 def _components(rows: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """The samples' first principal components, which keep distances and make them cheap."""
+    """The samples' first principal components, which nearly keep distances."""
     search = PCA(min(COMPONENTS, *rows.shape), random_state=draw_seed(rng))
     return np.asarray(search.fit_transform(rows), dtype=np.float32)
 
 
 def _map(points: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """Where each sample lies in the plane; few samples, or a single feature, stay as they are."""
-    if len(points) < FEWEST_MAPPED or points.shape[1] < 2:
+    """Map samples to the plane; few samples, or a single feature, stay unchanged."""
+    if len(points) < MIN_MAPPED or points.shape[1] < 2:
         return points
     search = TSNE(
         perplexity=min(PERPLEXITY, len(points) / 4),
@@ -121,7 +121,7 @@ def _count(plane: SampleMatrix, limit: int) -> int:
     tree = linkage(plane, "ward")
     heights, sizes = tree[:, 2], np.concatenate([np.ones(len(plane)), tree[:, 3]])
     smaller_side = sizes[tree[:, :2].astype(np.int64)].min(axis=1)
-    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a stray sample is far from all others, and no cluster
+    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is no cluster
     tall = int((heights > RELATIVE_HEIGHT * heights.max(initial=0.0)).sum())
     return min(tall + 1, limit)
 

@@ -1,11 +1,12 @@
 """k-FED: one-shot federated clustering (Dennis, Li, Smith 2021).
 
-Every client runs the algorithm of Awasthi and Sheffet (2012) on its own samples and sends the centres it found; the
-server runs k-means on centres, from those of one client and others far away from them. One exchange, no repetition.
+Every client clusters its own samples with the algorithm of Awasthi and Sheffet (2012) and sends the centres. The server
+runs k-means on all centres, starting from those of one client and others far away from them. There is one exchange.
 
-In the paper the server does one round of Lloyd's algorithm, in the authors' code it goes on until that is stable, which
-is the default; ``server="one-round"`` is the paper's. The paper gives a sample the cluster of its local cluster, ``assign
-="induced"``; measured beside methods of global centroids, as in CCFC, it is that of the nearest one, the default.
+In the paper the server runs one iteration of Lloyd's algorithm (``server="one-round"``); in the authors' code it runs
+until convergence, which is the default. In the paper a sample takes the cluster of its local cluster
+(``assign="induced"``); by default it takes the nearest centroid, as in CCFC's comparison with methods of global
+centroids.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ from fedkin.core import Client, Federation, Payload, State, Task, task
 from fedkin.core.method import Count
 from fedkin.core.replies import is_count
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidState, nearest, on_its_sphere
-from fedkin.methods.samples.one_round import OneRoundMethod, RoundOutcome
+from fedkin.methods.samples.centroid_method import (
+    CentroidState,
+    OneRoundMethod,
+    RoundOutcome,
+    predict_nearest,
+    scaled_like_features,
+)
 from fedkin.methods.samples.sample_method import broadcast
 
 _SPARE_DIRECTIONS, _PASSES = 10, 4
@@ -32,7 +38,7 @@ _SPARE_DIRECTIONS, _PASSES = 10, 4
 
 @task(holds={"centres": ("points", None), "sizes": ("points",), "iterations": is_count})
 def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centres of a client's own clusters and their sizes; the client remembers which sample is in which."""
+    """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         points = extract(payload["features"], client.x)
@@ -44,24 +50,24 @@ def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 
 @task
-def take_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster: that of its local cluster where the server knows it, else of the nearest centroid."""
+def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Assign every sample to the cluster of its local cluster if the server knows it, else to the nearest centroid."""
     for client, payload in zip(clients, payloads, strict=True):
         clusters: Tensor = payload["clusters"]
         known = len(clusters) > 0 and "local_clusters" in client.state
-        found = clusters[client.state["local_clusters"]] if known else nearest(payload["result"], client.x)
+        found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
         client.state["clusters"] = found
     return [{} for _ in clients]
 
 
 @dataclass(frozen=True)
 class KFedState(CentroidState):
-    """What the server knows.
+    """State of the server.
 
     Attributes
     ----------
     clusters : dict of str to Tensor
-        By a client's id as text: the cluster of each of its local clusters, int64.
+        By client id as text: the cluster of each of its local clusters, int64.
     """
 
     clusters: dict[str, Tensor] = field(default_factory=dict)
@@ -74,16 +80,15 @@ class KFedMethod(OneRoundMethod):
     Attributes
     ----------
     local_clusters : int or None
-        Clusters that every client looks for, the paper's k'; by default `n_clusters`. A client with fewer samples finds
-        fewer.
+        Local clusters per client, the paper's k'; by default `n_clusters`. A client with fewer samples finds fewer.
     start : {"first", "largest"}
-        Whose centres the server starts from: those of the first client that answered, by id, or of the one with most
-        samples. To these it adds the centre furthest from all so far, until there are `n_clusters`.
+        Client whose centres the server starts from: the first that answered, by id, or the one with most samples. The
+        server adds the centre furthest from those chosen so far, until there are `n_clusters`.
     server : {"until-stable", "one-round"}
-        Rounds of Lloyd's algorithm on centres.
+        Iterations of Lloyd's algorithm on the centres.
     assign : {"nearest", "induced"}
-        A sample's cluster: that of the nearest centroid, or that of its local cluster. New samples, and clients that did
-        not answer, always take the nearest.
+        Cluster of a sample: that of the nearest centroid, or that of its local cluster. New samples, and clients that
+        did not answer, always take the nearest centroid.
     """
 
     local_clusters: Count | None = None
@@ -92,15 +97,15 @@ class KFedMethod(OneRoundMethod):
     assign: Literal["nearest", "induced"] = "nearest"
 
     state_type: ClassVar[type[State]] = KFedState
-    asked: ClassVar[Task] = cluster_locally
-    sent: ClassVar[str] = "centres"
+    client_task: ClassVar[Task] = cluster_locally
+    points_name: ClassVar[str] = "centres"
 
     def payload(self, state: KFedState) -> Payload:
-        """How many clusters to find, by which features."""
+        """The number of local clusters, and the features."""
         return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
 
-    def clustered(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
-        """k-means of all centres that came."""
+    def cluster(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
+        """Run k-means on all centres received."""
         sizes = {client: int(reply["sizes"].sum()) for client, reply in replies.items()}
         first = max(sizes, key=lambda client: sizes[client]) if self.start == "largest" else min(sizes)
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
@@ -113,42 +118,41 @@ class KFedMethod(OneRoundMethod):
             centroids, labels, _ = k_means(pooled.double(), start, fed.rng("centroids"))
         counts = [len(reply["centres"]) for reply in replies.values()]
         clusters = {str(client): own for client, own in zip(replies, labels.split(counts), strict=True)}
-        changes = {"centroids": on_its_sphere(state.features, centroids), "clusters": clusters}
+        changes = {"centroids": scaled_like_features(state.features, centroids), "clusters": clusters}
         iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         return changes, {"start": first, "local_clusters": counts, "iterations": iterations}
 
     def conclude(self, fed: Federation, state: KFedState) -> None:
-        """Have every client write down its samples' clusters."""
+        """Have every client assign its samples."""
         if self.assign == "nearest":
             return super().conclude(fed, state)
         result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
-        return broadcast(fed, take_clusters, payloads)
+        return broadcast(fed, assign_by_local_cluster, payloads)
 
 
 def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partition:
     """Cluster one client's points (Awasthi and Sheffet 2012).
 
-    Points are projected on their leading singular vectors, where seeds are drawn by k-means++. Those three times nearer
-    to one seed than to any other are averaged, and Lloyd's algorithm starts from the averages, among all points.
+    Points are projected on their leading singular vectors, where k-means++ draws seeds. Points at least three times
+    nearer to one seed than to any other are averaged, and Lloyd's algorithm on all points starts from the averages.
 
     Parameters
     ----------
     points : Tensor
         float32 ``(n, width)``.
     count : int
-        Clusters to find; fewer if there are not so many different points.
+        Clusters to find; fewer if there are fewer distinct points.
     rng : torch.Generator
-
     """
     directions = leading_directions(points, min(count, *points.shape), rng)
     projected = points @ directions
     seeds = kmeans_plusplus_seeds(projected, count, rng)
     near, at = pairwise_distances(projected, seeds).topk(min(2, len(seeds)), largest=False)
-    surely = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
+    clear = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
     start = seeds.clone()
     for r in range(len(seeds)):
-        members = surely & (at[:, 0] == r)
+        members = clear & (at[:, 0] == r)
         if bool(members.any()):
             start[r] = projected[members].mean(0)
     return lloyd(points, start @ directions.T)
@@ -157,7 +161,7 @@ def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partiti
 def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
     """The leading right singular vectors of `points` ``(n, width)``, orthonormal columns ``(width, rank)``.
 
-    By iteration on a random subspace (Halko, Martinsson, Tropp 2011), ten dimensions larger than asked for.
+    Computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
     """
     wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
     basis = torch.randn(points.shape[1], wide, generator=rng)

@@ -1,11 +1,11 @@
 """PPFC-GAN: federated deep clustering by generative networks (Yan, Liu, Qi and Zhang 2022).
 
-Every client trains a generative network and sends samples that it makes, as in SDA-FC; the server trains a deep
-clustering network on them (`fedkin.nn.dcn`), and clients assign their own samples in the codes of that network.
-There is no public code, and the paper of CCFC that uses it as a baseline gives no settings; those of the deep
-clustering network are ours.
+Every client trains a generative network and sends samples that it generates, as in SDA-FC. The server trains a deep
+clustering network on them (`fedkin.nn.dcn`), and clients assign their own samples by its codes. There is no public
+code, and CCFC's paper, which uses the method as a baseline, gives no settings; those of the deep clustering network are
+ours.
 
-**Synthetic samples leave the clients**, see `synthetic`.
+**Synthetic samples leave the clients**, see `synthetic_samples`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from torch import Tensor
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.methods.samples.sample_method import broadcast
-from fedkin.methods.samples.sample_tasks import keep_clusters
-from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, forget
+from fedkin.methods.samples.sample_method import assign_samples, broadcast
+from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 
 
 @dataclass(frozen=True)
 class PPFCGANState(SyntheticState):
-    """Shape of the samples, and in the end the deep clustering network.
+    """State of the server: the shape of the samples, and at the end the deep clustering network.
 
     Attributes
     ----------
     encoder : Tensor
-        ``(size,)``, model of the network.
+        ``(size,)``, parameters of the network.
     centroids : Tensor
-        ``(k, code)``, in its codes.
+        ``(k, code)``, among its codes.
     """
 
     encoder: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -45,12 +44,12 @@ class PPFCGANState(SyntheticState):
 
 @dataclass(frozen=True)
 class PPFCGANMethod(SyntheticMethod):
-    """A deep clustering network of synthetic samples that clients send; these can resemble, or repeat, real ones.
+    """Deep clustering of synthetic samples, which can resemble, or repeat, real ones.
 
     Attributes
     ----------
     code : int
-        Numbers that the network compresses a sample to.
+        Length of a sample's code.
     pretrain_epochs : int
         Epochs of the server's autoencoder alone.
     cluster_epochs : int
@@ -70,11 +69,11 @@ class PPFCGANMethod(SyntheticMethod):
     state_type: ClassVar[type[State]] = PPFCGANState
 
     def ready(self, state: Any) -> bool:
-        """Once the server has trained its network."""
+        """Whether the server has trained its network."""
         return len(state.centroids) > 0
 
-    def clustered(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """The network of the synthetic samples."""
+    def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
+        """Train the network on the synthetic samples."""
         training = DeepClustering(
             self.pretrain_epochs,
             self.cluster_epochs,
@@ -85,10 +84,9 @@ class PPFCGANMethod(SyntheticMethod):
         model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("clustering"))
         return {"encoder": model, "centroids": centroids}
 
-    def end(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples by the network, and forget its own."""
-        payload: Payload = {"result": self.result(state)}
-        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
+    def conclude(self, fed: Federation, state: Any) -> None:
+        """Have every client assign its samples by the network, and delete its own networks."""
+        broadcast(fed, assign, fed.all(result=self.result(state)))
 
     def result(self, state: Any) -> dict[str, Any]:
         """The network and its centroids."""
@@ -102,7 +100,7 @@ class PPFCGANMethod(SyntheticMethod):
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Cluster of samples ``(n, *shape)``: that of the centroid nearest to their code; int64 ``(n,)``."""
-        return by_codes(result, x)
+        return predict_by_code(result, x)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -115,11 +113,11 @@ class PPFCGANMethod(SyntheticMethod):
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster is that of the centroid nearest to its code; the client's own networks have served."""
-    forget(clients)
-    return keep_clusters(clients, payloads, by_codes)
+    """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
+    delete_networks(clients)
+    return assign_samples(clients, payloads, predict_by_code)
 
 
-def by_codes(result: Mapping[str, Any], x: Tensor) -> Tensor:
+def predict_by_code(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Index of the centroid nearest to the code of each sample of ``(n, *shape)``, int64 ``(n,)``."""
     return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])

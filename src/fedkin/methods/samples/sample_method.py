@@ -1,30 +1,36 @@
-"""What all methods share that cluster samples: facts about the clients, and telling them the clusters in the end."""
+"""The base of all methods that cluster samples, and the exchanges that they have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from fedkin.core import Federation, Payload, Record, State, Task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
+from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.replies import is_count, is_number, is_shape
 from fedkin.data.reading.arrays import common_shape
-from fedkin.methods.samples.sample_tasks import describe
 
-_ATTEMPTS = 5
-"""How often a client is told its clusters, should it not answer."""
+FINAL_ATTEMPTS = 5
+"""Attempts at an exchange that a run can finish without, such as the last one with each client."""
+
+PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
+"""``(result, x) -> clusters``: the cluster of each sample, int64 ``(n,)``, from a method's result."""
+
+AnyState = TypeVar("AnyState", bound=State)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What clients say of their data before anything begins.
+    """Facts about the clients' data that a method needs before its first step.
 
     Attributes
     ----------
     shape : tuple of int
-        Of one sample: (features,) or (channels, height, width).
+        Shape of one sample: (features,) or (channels, height, width).
     samples : dict of int to int
         Number of samples by client.
     unit : bool
@@ -41,10 +47,10 @@ class Facts:
 
 
 class SampleMethod(ABC):
-    """Base of methods that give every sample of every client a cluster.
+    """Base of methods that assign every sample of every client to a cluster.
 
-    A result holds ``n_clusters`` and all that `predict` needs. When a method has come to its end, every client has its
-    samples' clusters in ``state["clusters"]``, int64 ``(n,)``.
+    A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
+    samples in ``state["clusters"]``, int64 ``(n,)``.
     """
 
     state_type: ClassVar[type[State]]
@@ -60,31 +66,45 @@ class SampleMethod(ABC):
 
     @property
     def moves_data(self) -> bool:
-        """Whether samples leave their client, as for a yardstick."""
+        """Whether samples leave their client, as with a centralised baseline."""
         return False
 
     @staticmethod
     @abstractmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of any samples ``(n, *shape)``, int64 ``(n,)``."""
+        """Clusters of samples ``(n, *shape)``, int64 ``(n,)``."""
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The representation that clusters were found in: float32 ``(n, width)``; by default the samples themselves."""
+        """The representation that the samples are clustered in, float32 ``(n, width)``; by default the samples."""
         return x.flatten(1)
 
     def ready(self, state: Any) -> bool:
-        """Whether `result` of this state can tell clusters already."""
+        """Whether `result` of this state can already predict clusters."""
         return True
 
 
+@task(holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
+def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the shape of a sample, the number of samples, and the range of their values."""
+    return [
+        {
+            "shape": list(client.x.shape[1:]),
+            "samples": len(client),
+            "lowest": float(client.x.min()),
+            "highest": float(client.x.max()),
+        }
+        for client in clients
+    ]
+
+
 def describe_clients(fed: Federation) -> Facts:
-    """What the clients say of their data.
+    """Ask all clients for the facts about their data.
 
     Raises
     ------
     FedkinError
-        If clients differ in the shape of their samples, or one cannot be reached.
+        If samples of two clients differ in shape, or a client cannot be reached.
     """
     replies = fed.ask_until_all_reply(describe, {})
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
@@ -92,5 +112,31 @@ def describe_clients(fed: Federation) -> Facts:
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
-    """Ask each client in `payloads` to do `task`, and those that do not answer again, four times more."""
-    fed.ask_again(task, payloads, _ATTEMPTS)
+    """Send `payloads` for the last `task` of a run; clients that do not reply are asked up to five times."""
+    fed.ask_again(task, payloads, FINAL_ATTEMPTS)
+
+
+def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:
+    """End a step without progress, so that the next one tries again.
+
+    Raises
+    ------
+    FedkinError
+        With the message `failure`, in step 20 and later.
+    """
+    if state.steps + 1 >= MAX_ATTEMPTS:
+        raise FedkinError(failure)
+    fed.pause(state.steps + 1)
+    return state.next(), record
+
+
+def reasons(missing: Mapping[int, str]) -> str:
+    """The distinct reasons why clients are missing, for a message."""
+    return "; ".join(sorted(set(missing.values())))
+
+
+def assign_samples(clients: Sequence[Client], payloads: Sequence[Payload], predict: PredictClusters) -> list[Payload]:
+    """Store the cluster of every sample at its client, predicted from the ``result`` in the payload."""
+    for client, payload in zip(clients, payloads, strict=True):
+        client.state["clusters"] = predict(payload["result"], client.x)
+    return [{} for _ in clients]

@@ -1,8 +1,8 @@
-"""What methods share that cluster synthetic samples: clients train generative networks, and send what these make.
+"""Base of methods that cluster synthetic samples, which clients generate by networks of their own.
 
-**Synthetic samples leave the clients.** A generative network can repeat samples it was trained on, the more so the fewer
-there are, and nothing here prevents or measures that. Whoever may not let copies of samples leave a client must not use
-these methods.
+**Synthetic samples leave the clients.** A generative network can repeat samples it was trained on, the more so the
+fewer there are, and nothing here prevents or measures that. Do not use these methods where copies of samples may not
+leave a client.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, is_number
-from fedkin.methods.samples.sample_method import SampleMethod, describe_clients
+from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import Adversaries, Blueprint, Rates
 
 WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 
-_ATTEMPTS = 5
-
 
 @dataclass(frozen=True)
 class SyntheticState(State):
-    """What the server knows of the clients' samples.
+    """State of the server: facts about the clients' samples.
 
     Attributes
     ----------
     shape : list of int
-        Of one sample.
+        Shape of one sample.
     output : {"sigmoid", "linear"}
         "sigmoid" if all values lie in [0, 1].
     """
@@ -49,7 +47,8 @@ class SyntheticState(State):
 class SyntheticMethod(SampleMethod):
     """Base of methods that cluster synthetic samples at the server (SDA-FC, Yan et al. 2024).
 
-    One step is one epoch of every client's networks; the last step is the synthesis and what the server does with it.
+    One step is one epoch of every client's networks; in the last step clients send samples and the server clusters
+    them.
 
     Attributes
     ----------
@@ -60,20 +59,20 @@ class SyntheticMethod(SampleMethod):
     batch_size : int
         Samples per optimiser step.
     min_steps : int
-        Steps of an optimiser that an epoch has at least: few samples are passed over more than once.
+        Minimum number of optimiser steps per epoch; with few samples an epoch is several passes.
     noise : int
-        Normal numbers in a latent, beside the one-hot part.
+        Length of the Gaussian part of a latent.
     generator_rate, discriminator_rate : float
         Adam's learning rates in the first epoch.
     rate_decay : float
         Factor of the learning rates after every epoch of a client.
     synthetic_samples : int or None
-        Samples that a client makes; by default as many as it has. A client with a single sample makes none.
+        Synthetic samples per client; by default as many as it has. A client with a single sample sends none.
     capacity : float
-        Units and channels of the networks, as a share of the paper's. At 1 an epoch of 7,000 images of 28 x 28 pixels
-        takes a processor core half a minute, at 0.25 seven seconds, which is enough for digits. A network may fail,
-        that is, make noise for samples, which spoils the clusters of all clients: with 1,400 digits at each of ten clients
-        many did, with 7,000 the clusters showed no sign of it.
+        Units and channels of the networks, as a fraction of the paper's. At 1 an epoch of 7,000 images of 28 x 28
+        pixels takes half a minute on one core; at 0.25 it takes seven seconds, which is enough for digits. A network
+        that fails generates noise, which spoils the clusters of all clients: with 1,400 digits at each of ten clients
+        many failed, with 7,000 the clusters showed no sign of it.
     """
 
     n_clusters: Count = 10
@@ -91,26 +90,26 @@ class SyntheticMethod(SampleMethod):
     has_device: ClassVar[bool] = True
 
     @abstractmethod
-    def clustered(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """What the server makes of synthetic samples ``(n, *shape)``: fields of the state."""
+    def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
+        """Cluster synthetic samples ``(n, *shape)`` at the server; returns fields of the state."""
 
     @abstractmethod
-    def end(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples, and forget its networks."""
+    def conclude(self, fed: Federation, state: Any) -> None:
+        """Have every client assign its samples, and delete its networks."""
 
     def init(self, fed: Federation) -> Any:
-        """Learn the shape of the samples."""
+        """Ask for the shape of the samples."""
         facts = describe_clients(fed)
         return self.state_type(shape=list(facts.shape), output="sigmoid" if facts.unit else "linear")  # type: ignore[call-arg]
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """One epoch at every client, or, when all are done, the synthesis and the clustering."""
+        """Train for one epoch at every client; after the last epoch, gather synthetic samples and cluster them."""
         if state.steps < self.epochs:
             return self._train(fed, state)
         return self._synthesise(fed, state)
 
     def blueprint(self, state: Any) -> Blueprint:
-        """Of the clients' networks."""
+        """Architecture of the clients' networks."""
         return Blueprint(tuple(state.shape), state.output, self.noise, self.n_clusters, self.capacity)
 
     def _train(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -132,26 +131,25 @@ class SyntheticMethod(SampleMethod):
 
     def _synthesise(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         payload: Payload = {"blueprint": self.blueprint(state).spec(), "count": self.synthetic_samples}
-        # There is no other chance for a client's samples to count.
-        asked = dict.fromkeys(fed.present, payload)
-        replies = fed.ask_again(synthesise, asked, _ATTEMPTS, {"x": (None, *state.shape)})
+        payloads = dict.fromkeys(fed.present, payload)
+        replies = fed.ask_again(synthesise, payloads, FINAL_ATTEMPTS, {"x": (None, *state.shape)})
         missing = {i: fed.missing.get(i, "not there yet") for i in fed.ids if i not in replies}
-        made = [replies[i]["x"] for i in sorted(replies)]
-        if not sum(map(len, made)):
+        sent = [replies[i]["x"] for i in sorted(replies)]
+        if not sum(map(len, sent)):
             raise FedkinError(
-                "No client sent synthetic samples, so there is nothing to cluster; it takes one client with two samples or "
-                "more that has trained for an epoch and answers."
+                "No client sent synthetic samples, so there is nothing to cluster; at least one client must have two "
+                "samples, train for an epoch and answer."
             )
-        x = torch.cat(made)
-        after = state.next(finished=True, **self.clustered(fed, state, x))
-        self.end(fed, after)
-        told = {"phase": "synthesis", "synthetic_samples": len(x), "warning": WARNING}
-        return after, Record(sorted(replies), missing, told)
+        x = torch.cat(sent)
+        after = state.next(finished=True, **self.cluster(fed, state, x))
+        self.conclude(fed, after)
+        values = {"phase": "synthesis", "synthetic_samples": len(x), "warning": WARNING}
+        return after, Record(sorted(replies), missing, values)
 
 
 @task(holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number})
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """One epoch of each client's networks, which stay there; a client with a single sample has nothing to train."""
+    """Train each client's networks for one epoch. They stay at the client; a client with a single sample has none."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         if len(client) < 2:
@@ -167,27 +165,27 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 @task
 def synthesise(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Samples that each client's generator makes: ``count``, or as many as the client has; none if it was never trained."""
+    """Send ``count`` generated samples, or as many as the client has; none if its generator was never trained."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         blueprint = Blueprint.of(payload["blueprint"])
-        made = torch.zeros(0, *blueprint.shape)
+        generated = torch.zeros(0, *blueprint.shape)
         if "generator" in client.state:
             count = payload["count"] or len(client)
-            made = Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)
-        replies.append({"x": made})
+            generated = Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)
+        replies.append({"x": generated})
     return replies
 
 
-def forget(clients: Sequence[Client]) -> None:
-    """Drop the clients' networks, which are of no use any more and large."""
+def delete_networks(clients: Sequence[Client]) -> None:
+    """Delete the clients' networks, which are large."""
     for client in clients:
         for name in ("generator", "discriminator", "epochs"):
             client.state.pop(name, None)
 
 
 def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:
-    """Train a client's networks, new ones if it has none, in place; their losses, ``(2,)``."""
+    """Train a client's networks, created on first use, in place; returns their losses, ``(2,)``."""
     adversaries = Adversaries.of(Blueprint.of(payload["blueprint"]))
     own = client.state
     if "generator" not in own:

@@ -1,16 +1,16 @@
 """UIFCA: samples choose among K normalising flows that clients train together (Chung, Lee, Ramchandran 2022).
 
-In every cluster round each client gives each of its samples to the flow under which it is likeliest; then the flows are
-trained by federated averaging, over some rounds of communication, each on the samples that chose it. It is IFCA with a
-density in place of a classifier and a sample in place of a client.
+In every cluster round each client assigns each of its samples to the flow with the highest likelihood. Then some rounds
+of federated averaging train every flow on the samples assigned to it. It is IFCA with a density in place of a
+classifier and a sample in place of a client.
 
-The paper of FedCRef (section 6.1) states the sizes: 20 cluster rounds of 40 rounds of 100 steps, with flows of six
-couplings whose network has three hidden layers of 512 units. For its 25 clients this takes weeks on one core, so the
-defaults are smaller. The literal form is ``cluster_rounds=20, rounds=40, local_steps=100, learning_rate=1e-4,
-width=512, start="random"``.
+FedCRef's paper (section 6.1) gives the sizes: 20 cluster rounds of 40 rounds of 100 steps, and flows of six couplings
+whose network has three hidden layers of 512 units. For its 25 clients this takes weeks on one core, so the defaults are
+smaller. The paper's form is ``cluster_rounds=20, rounds=40, local_steps=100, learning_rate=1e-4, width=512,
+start="random"``.
 
-Flows that are merely drawn differently tell samples apart by chance, and all samples may choose the same one. By
-default the first choice is therefore made by centroids, found in one exchange, and by the flows ever after.
+Random flows separate samples by chance only, and all samples may choose the same one. By default the first assignment
+is therefore by centroids, found in one exchange; later ones are by the flows.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Expected, are_counts, below, is_count
 from fedkin.features.extractors import width_of
-from fedkin.methods.samples.centroid_method import nearest, on_its_sphere
+from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
-from fedkin.methods.samples.sample_method import Facts, SampleMethod, broadcast, describe_clients
-from fedkin.methods.samples.sample_tasks import keep_clusters
+from fedkin.methods.samples.sample_method import Facts, SampleMethod, assign_samples, broadcast, describe_clients
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow import Flow, spread_levels
@@ -40,20 +39,20 @@ from fedkin.nn.flow import Flow, spread_levels
 
 @dataclass(frozen=True)
 class UIFCAState(State):
-    """What the server knows.
+    """State of the server.
 
     Attributes
     ----------
     flow : dict
         The flows' architecture, see `fedkin.nn.flow.Flow.of`.
     alpha : float or None
-        Of the values' logits; None if samples are taken as they are.
+        Margin of the logits, see `UIFCAMethod`; None without logits.
     models : Tensor
         float32 ``(n_clusters, size)``.
     centroids : dict
-        For the first choice: ``centroids`` and the ``features`` they are of; empty if flows make it.
+        For the first assignment: ``centroids`` and the name of their ``features``; empty if it is by flows.
     samples : dict of str to Tensor
-        By client that has chosen in this cluster round: samples in each cluster, int64 ``(n_clusters,)``.
+        By client that has assigned its samples in this cluster round: samples per cluster, int64 ``(n_clusters,)``.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)
@@ -65,27 +64,27 @@ class UIFCAState(State):
 
 @dataclass(frozen=True)
 class UIFCAMethod(SampleMethod):
-    """UIFCA; one step is one round of communication.
+    """UIFCA; one step is one communication round.
 
-    A flow crosses to a client and back only for clusters that the client has samples of, except at the begin of a cluster
-    round, when all flows go to every client. A cluster that no sample chose keeps its flow.
+    Clients receive and send only the flows of clusters that they have samples of, except at the beginning of a cluster
+    round, when every client receives all flows. A cluster without samples keeps its flow.
 
     Attributes
     ----------
     n_clusters : int
         K, the number of clusters.
     cluster_rounds : int
-        T: how often samples choose.
+        Number of assignments, the paper's T.
     rounds : int
-        tau: rounds of communication after each choice.
+        Communication rounds after each assignment, the paper's tau.
     local_steps : int
-        M: optimiser steps of a cluster at a client, in a round. Adam starts anew in every round.
+        Optimiser steps per cluster, client and round, the paper's M. Adam starts afresh in every round.
     batch_size : int
         Samples per step (not stated in either paper).
     learning_rate : float
         Learning rate of Adam.
     l2 : float
-        The loss gains so much times the sum of squared parameters.
+        Weight of the sum of squared parameters in the loss.
     width : int
         Units of a hidden layer.
     depth : int
@@ -93,12 +92,12 @@ class UIFCAMethod(SampleMethod):
     couplings : int
         Couplings of a flow.
     pixels : {"auto", "logit", "none"}
-        "logit" spreads the 256 levels of an image by uniform noise, new in every round, and takes the logit; "none"
-        takes samples as they are. "auto" is "logit" for images in [0, 1].
+        "logit" adds uniform noise to the 256 levels of an image, new in every round, and takes the logit; "none" leaves
+        samples unchanged. "auto" is "logit" for images in [0, 1].
     alpha : float
-        Distance of the values from 0 and 1 before their logit is taken (1e-5 is another usual choice).
+        Margin that keeps values away from 0 and 1 before the logit (1e-5 is another usual choice).
     start : {"centroids", "random"}
-        What samples choose by at first: the centroids of all clients' k-means centroids, or flows drawn at random.
+        First assignment: by centroids of all clients' k-means centroids, or by random flows.
     """
 
     n_clusters: Count = 10
@@ -119,7 +118,7 @@ class UIFCAMethod(SampleMethod):
     has_device: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> UIFCAState:
-        """K flows, all drawn differently, and what samples choose by at first."""
+        """Draw the flows, and find the centroids for the first assignment."""
         facts = describe_clients(fed)
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
@@ -130,7 +129,7 @@ class UIFCAMethod(SampleMethod):
         )
 
     def step(self, fed: Federation, state: UIFCAState) -> tuple[UIFCAState, Record]:
-        """One round of communication, preceded by the samples' choice in the first of a cluster round."""
+        """One communication round; in the first of a cluster round clients assign their samples before training."""
         samples = {} if state.steps % self.rounds == 0 else dict(state.samples)
         clusters, size = state.models.shape
         means = Means(clusters, size)
@@ -167,20 +166,19 @@ class UIFCAMethod(SampleMethod):
 
     def conclude(self, fed: Federation, state: UIFCAState) -> None:
         """Have every client assign its samples."""
-        payload: Payload = {"result": self.result(state)}
-        broadcast(fed, assign, dict.fromkeys(fed.present, payload))
+        broadcast(fed, assign, fed.all(result=self.result(state)))
 
     def ready(self, state: UIFCAState) -> bool:
-        """Once the flows have been trained at all."""
+        """Whether the flows have been trained."""
         return state.steps > 0
 
     def result(self, state: UIFCAState) -> dict[str, Any]:
-        """The flows, ``models`` ``(n_clusters, size)``, and what they take."""
+        """The flows, ``models`` ``(n_clusters, size)``, and their input."""
         return {"n_clusters": len(state.models), "flow": state.flow, "alpha": state.alpha, "models": state.models}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the flow under which each is likeliest; int64 ``(n,)``."""
+        """Cluster of samples ``(n, *shape)``: that of the flow with the highest likelihood; int64 ``(n,)``."""
         return likelihoods(result, x).argmax(0)
 
     @staticmethod
@@ -191,11 +189,11 @@ class UIFCAMethod(SampleMethod):
 
     def _takes_logits(self, facts: Facts) -> bool:
         if self.pixels == "logit" and not facts.unit:
-            raise FedkinError("method.pixels = 'logit' needs samples in [0, 1]; take 'none', or scale them.")
+            raise FedkinError("method.pixels = 'logit' needs samples in [0, 1]; set 'none', or scale them.")
         return self.pixels == "logit" or (self.pixels == "auto" and facts.is_image and facts.unit)
 
     def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
-        """Centroids of all clients' own, by k-means with many starts: k-FED's one start errs at clients of few clusters."""
+        """k-means with many starts on all clients' centroids; k-FED's one start fails for clients of few clusters."""
         features = KFedMethod().space(facts.shape)
         expected = {"centres": ("centres", width_of(features, facts.shape))}
         replies = fed.ask_until_all_reply(
@@ -203,10 +201,10 @@ class UIFCAMethod(SampleMethod):
         )
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
         centroids = k_means(pooled.double(), self.n_clusters, fed.rng("start")).centres
-        return {"features": features, "centroids": on_its_sphere(features, centroids)}
+        return {"features": features, "centroids": scaled_like_features(features, centroids)}
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
-        """All flows for clients that have to choose; those of its clusters for a client that has chosen."""
+        """All flows for clients that have to assign their samples; for others the flows of their own clusters."""
         common = {
             "flow": state.flow,
             "alpha": state.alpha,
@@ -226,7 +224,7 @@ class UIFCAMethod(SampleMethod):
         payloads: dict[int, Payload] = {}
         for i in fed.present:
             if str(i) in samples:
-                own = samples[str(i)].nonzero().flatten()  # rows by reference: copies for every client are gigabytes
+                own = samples[str(i)].nonzero().flatten()  # rows by reference: copies per client would be gigabytes
                 payloads[i] = {**common, "clusters": own, "models": [state.models[cluster] for cluster in own.tolist()]}
             else:
                 payloads[i] = everything
@@ -235,20 +233,20 @@ class UIFCAMethod(SampleMethod):
 
 @task(holds={"samples": are_counts, "clusters": ("own",)}, may_hold={"moved": is_count})
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Give samples to clusters where that is asked, and train the flow of each cluster that has samples here."""
+    """Assign samples to clusters if asked to, and train the flow of each cluster with samples at the client."""
     return [_choose_and_train(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster is that of the flow under which it is likeliest; it stays at the client."""
-    return keep_clusters(clients, payloads, UIFCAMethod.predict)
+    """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
+    return assign_samples(clients, payloads, UIFCAMethod.predict)
 
 
 def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Log-likelihoods, in nats, of samples under the flows that a payload or result holds: ``(k, n)``.
+    """Log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
 
-    Of an image it is that of the logits of its values, each in the middle of its level.
+    For images they are those of the logits of the values, each in the middle of its level.
     """
     return Flow.of(found["flow"]).log_likelihoods(found["models"], spread_levels(x, found["alpha"]))
 
@@ -281,5 +279,5 @@ def _choose_and_train(client: Client, payload: Payload) -> Payload:
 
 def _choice(client: Client, payload: Payload) -> Tensor:
     if payload["choose"] == "centroids":
-        return nearest(payload["start"], client.x)
+        return predict_nearest(payload["start"], client.x)
     return likelihoods(payload, client.x).argmax(0)

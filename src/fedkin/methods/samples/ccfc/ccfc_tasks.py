@@ -15,7 +15,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import Expected, is_count, is_number
-from fedkin.methods.samples.sample_tasks import keep_clusters
+from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.optimisers import AdamMoments
@@ -69,7 +69,7 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     for client in clients:
         AdamMoments.forget(client.state)
         client.state.pop("phase", None)
-    replies = keep_clusters(clients, payloads, nearest)
+    replies = assign_samples(clients, payloads, nearest)
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] += payload["first"]
     return replies
