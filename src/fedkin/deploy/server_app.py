@@ -73,7 +73,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     check_installed(config.tracking)
     with folder_lock(folder):
         _claim(config, folder)
-        progress = _Told()
+        progress = _LogProgress()
         ledger = _ledger(folder)
         labels = isinstance(config.method, ClientMethod)
         roster = Roster(grid, ledger["sites"], progress.phase, labels)
@@ -92,7 +92,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         return outcome
 
 
-class _Told(Progress):
+class _LogProgress(Progress):
     """Progress as lines of the server's log."""
 
     def phase(self, text: str) -> None:

@@ -171,6 +171,6 @@ def _refusal(tool: Tool, error: Exception) -> FedkinError:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of a tool's error, at most 300 characters of it."""
+    """The first line of a tool's error, cut after 300 characters."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"

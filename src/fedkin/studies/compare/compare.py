@@ -21,7 +21,7 @@ from fedkin.studies.compare.display import shown
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
-from fedkin.studies.compare.schedule import Schedule, Told
+from fedkin.studies.compare.schedule import Schedule, ShowRun
 from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
 from fedkin.studies.compare.worker_process import Worker
 
@@ -71,7 +71,7 @@ class Options:
 
 
 def compared(
-    question: Question, options: Options, out: Path, told: Told = shown, worker: Worker | None = None
+    question: Question, options: Options, out: Path, show: ShowRun = shown, worker: Worker | None = None
 ) -> Comparison:
     """Compare methods on the same clients; what a former call with the same question left in `out` is gone on with.
 
@@ -81,8 +81,8 @@ def compared(
     options : Options
     out : Path
         Folder for the runs and for what they come to.
-    told : callable
-        See `Schedule.told`.
+    show : callable
+        See `Schedule.show`.
     worker : Worker, optional
         Makes the runs, and is left running; by default one of its own.
 
@@ -106,7 +106,7 @@ def compared(
         judge = Judge(question.family, population, question.seed)
         score = truth_of if options.by == "truth" else score_of
         schedule = Schedule(
-            question, selection, judge, options.clusters, options.seeds, out, budget, told, at_work, score
+            question, selection, judge, options.clusters, options.seeds, out, budget, show, at_work, score
         )
         schedule.work()
         comparison = _comparison(schedule, options, config)

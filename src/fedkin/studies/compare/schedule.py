@@ -41,7 +41,7 @@ _LEAST = 2.0
 """Seconds below which no run is begun, for reading the data may take as long."""
 _DECIDED = "numbers.json"
 
-Told = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progress]]
+ShowRun = Callable[[CandidateRun, int, int, float], AbstractContextManager[Progress]]
 """Called before each run with it, the runs ended, those foreseen, and the seconds left."""
 
 
@@ -61,7 +61,8 @@ class Schedule:
     out : Path
         The comparison's folder.
     budget : Budget
-    told : callable
+    show : callable
+        Gives the progress of each run.
     worker : Worker
         Makes the runs.
     score : callable
@@ -77,7 +78,7 @@ class Schedule:
     seeds: int
     out: Path
     budget: TimeBudget
-    told: Told
+    show: ShowRun
     worker: Worker
     score: Score = score_of
     refused: dict[Candidate, str] = field(default_factory=dict)
@@ -142,7 +143,7 @@ class Schedule:
         job, began = self._job(candidate, seed), self.budget.spent
         if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
             return
-        with self.told(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
+        with self.show(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
             try:
                 config = self.question.config(candidate, job.seed)
                 self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), self.budget.left, progress)

@@ -52,7 +52,7 @@ class Worker(AbstractContextManager["Worker"]):
         most : float
             How long it may take with the start of the process.
         progress : Progress
-            Told what happens.
+            Follows the run.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 
-Told = Callable[[str, str | None], None]
+OnRunEnded = Callable[[str, str | None], None]
 """Called when a run ended: its name, and why it failed if it did."""
 
 
@@ -23,7 +23,7 @@ def carry_out(
     experiments: Mapping[str, Mapping[str, Any]],
     runs: Path,
     jobs: int,
-    told: Told,
+    on_ended: OnRunEnded,
     probes: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
     """Run all experiments, each in a folder of its name below `runs`, and look at them with their probes.
@@ -35,7 +35,7 @@ def carry_out(
     runs : Path
     jobs : int
         How many at a time.
-    told : callable
+    on_ended : callable
     probes : mapping of str to collection of str, optional
         Names of probes by name of run; see `fedkin.studies.reproduce.probes`.
 
@@ -63,7 +63,7 @@ def carry_out(
                 why = _outcome(future, name)
                 if why is not None:
                     failed[name] = why
-                told(name, why)
+                on_ended(name, why)
     except BaseException:
         _end(pool)
         raise
