@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedkin.clustering.k_means import far_apart, k_means, kmeans_plusplus_seeds, lloyd
 
@@ -76,3 +77,17 @@ def test_seeds_are_different_points():
     assert len(kmeans_plusplus_seeds(points, 5, generator())) == 5
     first, second = (kmeans_plusplus_seeds(points, 5, generator(3)) for _ in range(2))
     assert torch.equal(first, second)
+
+
+def test_sums_are_taken_on_one_thread(monkeypatch):
+    threads = []
+
+    class Watched(KMeans):
+        def fit(self, *arguments):
+            threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp")
+            return super().fit(*arguments)
+
+    monkeypatch.setattr("fedkin.clustering.k_means.KMeans", Watched)
+    with threadpool_limits(2, user_api="openmp"):
+        k_means(torch.randn(50, 3, generator=generator()), 3, generator())
+    assert set(threads) == {1}

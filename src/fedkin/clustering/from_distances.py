@@ -1,4 +1,4 @@
-"""Ways to cluster clients by a matrix of distances between their updates; the clustering itself is scikit-learn's."""
+"""Clusters rows of a matrix of distances; the clustering itself is scikit-learn's."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from sklearn.cluster import HDBSCAN, AffinityPropagation, KMeans, MeanShift, estimate_bandwidth
-from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
+from sklearn.cluster import HDBSCAN, AffinityPropagation, MeanShift, estimate_bandwidth
 from torch import Tensor
 
+from fedkin.clustering.k_means import k_means
 from fedkin.core.seeds import draw_seed
 
 Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans"]
 Similarity = Literal["corrected", "paper"]
-Noise = Literal["cluster", "nearest"]
+NoiseRule = Literal["cluster", "nearest"]
 
 
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
-    """k-means on the rows of the matrix: clients are alike if they are as far from everyone as each other."""
-    search = KMeans(min(n_clusters, len(distances)), n_init=10, random_state=draw_seed(rng))
-    # On one thread, for sums over several depend on which is first.
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # that fewer rows than clusters differ
-        return _plain(search.fit_predict(distances.numpy()))
+    """k-means on the rows of the matrix: two are alike if their distances to all others are."""
+    return _plain(k_means(distances, n_clusters, rng).labels)
 
 
 def meanshift(distances: Tensor) -> list[int]:
@@ -43,9 +38,9 @@ def meanshift(distances: Tensor) -> list[int]:
 def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) -> list[int]:
     """Affinity propagation, damping 0.5, the median similarity as preference.
 
-    "corrected" propagates minus the distances. "paper" hands the distances over as if they were similarities, as the
-    authors' code does, so that clients seek those least like them. Where it does not converge, clusters are those of its
-    last iteration, and all are one if that has no exemplar.
+    "corrected" propagates the negative distances. "paper" passes the distances as if they were similarities, as OCFL's
+    authors' code does, so that each seeks those most unlike it. Without convergence, clusters are those of the last
+    iteration, or a single one if that has no exemplar.
     """
     given = -distances if similarity == "corrected" else distances
     search = AffinityPropagation(affinity="precomputed", random_state=draw_seed(rng))
@@ -55,24 +50,24 @@ def affinity(distances: Tensor, similarity: Similarity, rng: torch.Generator) ->
     return _plain(np.maximum(labels, 0))
 
 
-def hdbscan(distances: Tensor, share: float, noise: Noise) -> list[int]:
-    """HDBSCAN on the distances; no cluster smaller than `share` of the clients, nor than 2.
+def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[int]:
+    """HDBSCAN on the distances; no cluster smaller than `min_fraction` of the rows, nor than 2.
 
-    Clients it calls noise become one cluster of their own, as in the paper, or ("nearest") join the cluster whose members
-    are nearest on average. If all are noise, they are one cluster.
+    Rows that it calls noise become one cluster of their own, as in OCFL's paper ("cluster"), or join the cluster whose
+    members are nearest on average ("nearest"). If all are noise, they are one cluster.
     """
-    size = max(2, round(share * len(distances)))
+    size = max(2, round(min_fraction * len(distances)))
     if len(distances) < size:
         return [0] * len(distances)
     labels = np.asarray(HDBSCAN(min_cluster_size=size, metric="precomputed", copy=True).fit_predict(distances.numpy()))
     clusters = np.unique(labels[labels >= 0])
     if not len(clusters):
         return [0] * len(labels)
-    lone = labels < 0
+    is_noise = labels < 0
     if noise == "cluster":
-        return _plain(np.where(lone, len(clusters), labels))
+        return _plain(np.where(is_noise, len(clusters), labels))
     means = np.stack([distances.numpy()[:, labels == cluster].mean(1) for cluster in clusters], axis=1)
-    return _plain(np.where(lone, clusters[means.argmin(1)], labels))
+    return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
 
 
 def _plain(labels: Any) -> list[int]:

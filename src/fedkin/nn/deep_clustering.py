@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 import torch
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedkin.clustering.k_means import k_means
 from fedkin.core.errors import FedkinError
-from fedkin.core.seeds import draw_seed
 
 PAPER_WIDTHS = (500, 500, 2000)
 PAPER_CODE = 10
@@ -148,7 +146,7 @@ class DeepEmbeddedClustering:
         encoder, decoder = self._networks(x.shape[1], rng)
         self._reconstruct(encoder, decoder, x, rng)
         with torch.no_grad():
-            first = self._centroids(encoder(x), n_clusters, rng)
+            first = k_means(encoder(x), n_clusters, rng, self.restarts).centres
         centroids = self._self_train(encoder, first, x, rng)
         vector = nn.utils.parameters_to_vector(encoder.parameters()).detach()
         return DeepClusters(self._widths(x.shape[1]), centre, spread, vector, centroids)
@@ -168,11 +166,6 @@ class DeepEmbeddedClustering:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-
-    def _centroids(self, code: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
-        search = KMeans(n_clusters, n_init=self.restarts, random_state=draw_seed(rng))
-        with threadpool_limits(1, user_api="openmp"):
-            return torch.from_numpy(search.fit(code.numpy()).cluster_centers_).float()
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
         """Train `encoder` in place; the centroids that go with it."""

@@ -21,10 +21,10 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from fedkin.core.errors import FedkinError
+from fedkin.privacy.bisection import bisect
 from fedkin.privacy.randomised_response import check_probability
 
 DELTA = 1e-5
-_HALVINGS = 80
 
 
 def bit_epsilon(probability: float) -> float:
@@ -40,7 +40,7 @@ def bit_epsilon(probability: float) -> float:
 
 
 def delta_of(epsilon: float, probability: float, bits: int) -> float:
-    """The least delta for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+    """The smallest delta for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def delta_of(epsilon: float, probability: float, bits: int) -> float:
 
 
 def epsilon_of(delta: float, probability: float, bits: int) -> float:
-    """The least epsilon for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+    """The smallest epsilon for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
 
     Parameters
     ----------
@@ -88,21 +88,17 @@ def epsilon_of(delta: float, probability: float, bits: int) -> float:
     """
     _check_delta(delta)
     _check_bits(bits)
-    greatest = 0.0 if bits == 0 else bits * bit_epsilon(probability)
-    if delta == 0.0 or greatest in (0.0, math.inf):
-        return greatest
+    pure = 0.0 if bits == 0 else bits * bit_epsilon(probability)
+    if delta == 0.0 or pure in (0.0, math.inf):
+        return pure
     losses, chances = _losses(probability, bits)
     if _excess(0.0, losses, chances) <= delta:
         return 0.0
-    low, high = 0.0, greatest
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _excess(middle, losses, chances) <= delta else (middle, high)
-    return high
+    return bisect(lambda epsilon: _excess(epsilon, losses, chances) <= delta, 0.0, pure)[1]
 
 
 def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
-    """The least probability of flips that keeps a whole message of `bits` bits within a budget.
+    """The smallest probability of flips that keeps a whole message of `bits` bits within a budget.
 
     Parameters
     ----------
@@ -124,16 +120,12 @@ def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
         If a value is outside its range.
     """
     _check_epsilon(epsilon)
-    _check_bits(bits, least=1)
+    _check_bits(bits, minimum=1)
     _check_delta(delta)
     pure = float(expit(-epsilon / bits))
     if delta == 0.0 or pure == 0.0:
         return pure
-    low, high = 0.0, pure
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_of(epsilon, middle, bits) <= delta else (middle, high)
-    return high
+    return bisect(lambda probability: delta_of(epsilon, probability, bits) <= delta, 0.0, pure)[1]
 
 
 @dataclass(frozen=True)
@@ -186,7 +178,7 @@ def statement(flip: float, bits: int, width: int, separate: bool = True, delta: 
     bits, width : int
         `bits` is a multiple of `width`.
     separate : bool
-        Whether a sample changes the segment of its class alone. It does not where least and greatest are taken over
+        Whether a sample changes the segment of its class alone. It does not where minimum and maximum are taken over
         the whole vector, nor where segments come from a clustering of all samples; then one sample may change all bits.
     delta : float
         In [0, 1), of `Statement.epsilon_client_delta`.
@@ -196,7 +188,7 @@ def statement(flip: float, bits: int, width: int, separate: bool = True, delta: 
     FedkinError
         If a value is outside its range.
     """
-    _check_bits(bits, least=1)
+    _check_bits(bits, minimum=1)
     if width < 1 or bits % width:
         raise FedkinError(f"A message of {bits} bits cannot be divided into segments of {width} bits.")
     per_bit = bit_epsilon(flip)
@@ -236,6 +228,6 @@ def _check_delta(delta: float) -> None:
         raise FedkinError(f"Delta {delta} must be at least 0 and less than 1.")
 
 
-def _check_bits(bits: int, least: int = 0) -> None:
-    if bits < least:
-        raise FedkinError(f"A message of {bits} bits has no privacy to account for; at least {least} are needed.")
+def _check_bits(bits: int, minimum: int = 0) -> None:
+    if bits < minimum:
+        raise FedkinError(f"A message of {bits} bits has no privacy to account for; at least {minimum} are needed.")

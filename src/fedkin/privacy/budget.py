@@ -1,4 +1,4 @@
-"""A site's own account: how much privacy its runs may take together, and what each of them was given."""
+"""A client's budget: how much privacy its runs may spend together, and how much each of them was granted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedkin.core.files import FileError, file_lock, write_secret
 from fedkin.privacy.gaussian import gaussian_epsilon, gaussian_mu
 
 ACCOUNT = "account.json"
-"""The file: what was spent at this delta as epsilon, and every run's mu."""
+"""The file: the epsilon spent at this delta, and every run's mu."""
 _LOCK = "account.lock"
 _ROUNDING = 1e-6
 
@@ -21,15 +21,15 @@ _ROUNDING = 1e-6
 class Account:
     """An account in a file, kept from one run to the next.
 
-    A run is charged all that it may spend before it gets anything: it could otherwise be left with too little for its
-    last exchange, and what it spent would be lost. It is charged once, however far it comes.
+    A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
+    exchange, and what it had spent would be lost. It is charged once, however far it comes.
 
     Attributes
     ----------
     folder : Path
-        The site's private one.
+        The client's private one.
     epsilon, delta : float
-        What all runs together may take.
+        What all runs together may spend.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class Account:
         Raises
         ------
         FileError
-            If the file cannot be read or written; then nothing may leave the site.
+            If the file cannot be read or written; then nothing may leave the client.
         """
         if not 0.0 <= mu < math.inf:
             return False
@@ -62,8 +62,8 @@ class Account:
             spent = math.hypot(*runs.values())
             if spent > gaussian_mu(self.epsilon, self.delta) * (1 + _ROUNDING):
                 return False
-            told = {"epsilon": round(gaussian_epsilon(spent, self.delta), 6), "delta": self.delta, "runs": runs}
-            write_secret(self.folder / ACCOUNT, f"{json.dumps(told, indent=2)}\n".encode())
+            account = {"epsilon": round(gaussian_epsilon(spent, self.delta), 6), "delta": self.delta, "runs": runs}
+            write_secret(self.folder / ACCOUNT, f"{json.dumps(account, indent=2)}\n".encode())
         return True
 
     def _runs(self) -> dict[str, float]:

@@ -19,12 +19,11 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.noise import Noise, normal
-
-_HALVINGS = 100
+from fedkin.privacy.bisection import bisect_upwards
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The least delta for which what is mu-GDP is (epsilon, delta)-differentially private.
+    """The smallest delta for which what is mu-GDP is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The greatest mu that keeps mu-GDP within (epsilon, delta)-differential privacy.
+    """The largest mu that keeps mu-GDP within (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
@@ -62,17 +61,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
     if not 0.0 < delta < 1.0:
         raise FedkinError(f"Delta {delta} must be above 0 and below 1; Gaussian noise cannot do with 0.")
-    low, high = 0.0, 1.0
-    while gaussian_delta(epsilon, high) <= delta:
-        low, high = high, 2 * high
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
-    return low
+    return bisect_upwards(lambda mu: gaussian_delta(epsilon, mu) > delta)[0]
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
+    """The smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
@@ -81,22 +74,16 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta : float
         In (0, 1).
     """
-    low, high = 0.0, 1.0
-    if gaussian_delta(low, mu) <= delta:
-        return low
-    while gaussian_delta(high, mu) > delta:
-        low, high = high, 2 * high
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if gaussian_delta(middle, mu) <= delta else (middle, high)
-    return high
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
 
 
-def gdp(sensitivity: float, deviation: float) -> float:
-    """The mu of sums that a sample changes by `sensitivity`, with noise of this deviation; infinite without noise."""
-    return sensitivity / deviation if deviation > 0 else math.inf
+def gdp(sensitivity: float, standard_deviation: float) -> float:
+    """The mu of sums that a sample changes by `sensitivity`, with noise of this standard deviation; infinite without noise."""
+    return sensitivity / standard_deviation if standard_deviation > 0 else math.inf
 
 
-def noisy(value: Tensor, deviation: float, noise: Noise) -> Tensor:
-    """`value` with independent Gaussian noise of standard deviation `deviation` on each number; float64."""
-    return value.double() + deviation * normal(value.shape, noise)
+def noisy(value: Tensor, standard_deviation: float, noise: Noise) -> Tensor:
+    """`value` with independent Gaussian noise of standard deviation `standard_deviation` on each number; float64."""
+    return value.double() + standard_deviation * normal(value.shape, noise)

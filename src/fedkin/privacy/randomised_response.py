@@ -1,4 +1,4 @@
-"""Codes as bits, and bits as randomised response.
+"""Turns codes into bits, and flips bits as randomised response.
 
 Tensors of bits are uint8 and hold zeros and ones.
 """
@@ -18,19 +18,19 @@ Normalise = Literal["segment", "vector"]
 
 
 def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Numbers mapped to [0, 1] by their least and greatest.
+    """Numbers mapped to [0, 1] by their minimum and maximum.
 
     Parameters
     ----------
     segments : Tensor
         Floating, ``(segments, width)``.
     normalise : {"segment", "vector"}
-        Whether least and greatest are those of each row, or of all rows together.
+        Whether minimum and maximum are those of each row, or of all rows together.
 
     Returns
     -------
     Tensor
-        float64 ``(segments, width)``; zeros where least and greatest are the same.
+        float64 ``(segments, width)``; zeros where minimum and maximum are the same.
 
     Raises
     ------
@@ -43,15 +43,15 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
             "Codes hold numbers that are not finite, which have no bits; the encoder must give finite ones."
         )
     if normalise == "segment":
-        least, greatest = exact.aminmax(dim=1, keepdim=True)
+        low, high = exact.aminmax(dim=1, keepdim=True)
     else:
-        least, greatest = exact.aminmax()
-    span = greatest - least
-    return (exact - least) / torch.where(span > 0, span, 1.0)
+        low, high = exact.aminmax()
+    span = high - low
+    return (exact - low) / torch.where(span > 0, span, 1.0)
 
 
 def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """One bit for every number: 1 where it is nearer to the greatest than to the least (paper 001, section IV-B).
+    """One bit for every number: 1 where it is nearer to the maximum than to the minimum (paper 001, section IV-B).
 
     Parameters and errors are those of `normalised`; what that gives is rounded, one half to 0 (half to even).
 
@@ -97,10 +97,10 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
 
     What that bounds, with e = `accounting.bit_epsilon(probability)`: a true bit that never changes loses e in total,
     however often it is asked for, because one answer is all there is to see. Of a bit that does change, both answers
-    can be seen, so what is told about its values is at most 2e: the likelihood of two given answers differs at most
-    by ((1 - P) / P)**2 between a history of values and its opposite. It does *not* bound what is told about *when* a
-    bit changed: where the two answers differ, which happens with probability P**2 + (1 - P)**2, a change is seen for
-    certain, since unchanged data never give another answer.
+    can be seen, so its values lose at most 2e: the likelihood of two given answers differs at most by
+    ((1 - P) / P)**2 between a history of values and its opposite. It does *not* bound what shows *when* a bit changed:
+    where the two answers differ, which happens with probability P**2 + (1 - P)**2, a change is seen for certain, since
+    unchanged data never give another answer.
 
     Parameters
     ----------
@@ -155,4 +155,4 @@ def unpacked(packed: Tensor, n: int) -> Tensor:
 def check_probability(probability: float) -> None:
     """Raise a `FedkinError` unless `probability` is one that a bit may be flipped with."""
     if not 0.0 <= probability <= 0.5:
-        raise FedkinError(f"Flip probability {probability} is outside [0, 0.5]; at 0.5 a bit tells nothing any more.")
+        raise FedkinError(f"Flip probability {probability} is outside [0, 0.5]; at 0.5 a bit carries no information.")

@@ -70,7 +70,7 @@ class OCFLMethod(UpdateMethod):
     trigger: Literal["first-rise", "printed"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
     smallest_cluster: Fraction = 0.2
-    noise: from_distances.Noise = "cluster"
+    noise: from_distances.NoiseRule = "cluster"
     weighting: Literal["samples", "clients"] = "clients"
 
     state_type: ClassVar[type[SplitState]] = OCFLState

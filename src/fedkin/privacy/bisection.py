@@ -1,0 +1,30 @@
+"""Where a condition begins to hold, by halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: int = 80) -> tuple[float, float]:
+    """Narrows an interval in which `holds` becomes true: the last number known to fail, and the first known to hold.
+
+    Parameters
+    ----------
+    holds : callable
+        False below some number and true above it.
+    low, high : float
+        Where it fails and where it holds; neither is tried.
+    halvings : int
+    """
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
+
+
+def bisect_upwards(holds: Callable[[float], bool], halvings: int = 100) -> tuple[float, float]:
+    """As `bisect`, for a condition that fails at 0 and holds somewhere above it."""
+    low, high = 0.0, 1.0
+    while not holds(high):
+        low, high = high, 2 * high
+    return bisect(holds, low, high, halvings)
