@@ -15,7 +15,6 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.trusted_packages import named_module
 from fedkin.features.gradients import LEAST, gradients
 from fedkin.features.hog import hog
-from fedkin.features.scattering import scattering
 
 Extractor = Callable[[Tensor], Any]
 """From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each, whoever else is there."""
@@ -28,11 +27,10 @@ def extract(name: str, x: Tensor) -> Tensor:
     ----------
     name : str
         "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
-        oriented gradients of images, see `fedkin.features.hog.hog`. "gradients": the same without hard edges between
-        directions and cells, see `fedkin.features.gradients.gradients`. "scattering": moduli of wavelets, and of their
-        wavelets, see `fedkin.features.scattering.scattering`. A name that was registered. Or a dotted path
-        ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
-        process, and so it must return the same at every client and in every process.
+        oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image. "gradients": the same
+        without hard edges between directions and cells, see `fedkin.features.gradients.gradients`. A name that was
+        registered. Or a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of
+        samples. It is called once in a process, so it must return the same at every client and in every process.
     x : Tensor
         float32 ``(n, *shape)``.
 
@@ -100,7 +98,6 @@ _FEATURES: dict[str, Extractor] = {
     "unit": _unit,
     "gradients": gradients,
     "hog": hog,
-    "scattering": scattering,
 }
 known = frozenset(_FEATURES)
 """The library's own names."""

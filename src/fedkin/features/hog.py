@@ -1,33 +1,28 @@
-"""Histograms of oriented gradients (Dalal and Triggs 2005), many images at once."""
+"""Histograms of oriented gradients (Dalal and Triggs 2005), by scikit-image."""
 
 from __future__ import annotations
 
-import math
-
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, unfold
 
+from fedkin.core.errors import FedkinError
 from fedkin.features.gradients import check_images
 
-ORIENTATIONS, BLOCK = 8, 2
-_MOST_CELLS, _LEAST_CELL = 8, 4
-_CLIP, _SMALL = 0.2, 1e-5
-_ON_THE_EDGE = 1e-6
-"""So that 45 degrees, which pixels of few grey levels often have, are not just below by rounding."""
+_ORIENTATIONS, _BLOCK = 8, 2
+_MAX_CELLS, _MIN_CELL = 8, 4
 
 
 def cell_side(shape: tuple[int, ...]) -> int:
     """Side of a cell in pixels: 4, and more where the shorter side of an image would have over eight cells."""
-    return max(_LEAST_CELL, min(shape[1:]) // _MOST_CELLS)
+    return max(_MIN_CELL, min(shape[1:]) // _MAX_CELLS)
 
 
 def hog(x: Tensor) -> Tensor:
     """How edges run in each part of an image, whatever their contrast.
 
     Eight directions without sign, square cells of four pixels or more, blocks of 2 x 2 cells that overlap, each block
-    scaled to length 1, cut off at 0.2 and scaled again. Of several channels the one with the strongest gradient counts
-    at each pixel. Pixels right and below of the last whole cell are left out, as they are in scikit-image.
+    scaled to length 1, cut off at 0.2 and scaled again ("L2-Hys").
 
     Parameters
     ----------
@@ -37,36 +32,25 @@ def hog(x: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        float32 ``(n, 32 * blocks)``, in the order of scikit-image: row and column of the block, row and column of the
-        cell in it, direction. Values lie in [0, 1]; a block without any edge is 0.
+        float32 ``(n, 32 * blocks)``, in [0, 1], in the order of `skimage.feature.hog`; a block without any edge is 0.
 
     Raises
     ------
     FedkinError
-        If the samples are no images, or too small.
+        If the samples are no images or too small, or scikit-image is not installed.
     """
     check_images("hog", x)
-    strength, bins = _gradients(x)
-    histogram = x.new_zeros(len(x), ORIENTATIONS, *x.shape[2:]).scatter_(1, bins, strength)
-    cells = avg_pool2d(histogram, cell_side(tuple(x.shape[1:])))
-    blocks = unfold(cells, BLOCK).view(len(x), ORIENTATIONS, BLOCK * BLOCK, -1)
-    blocks = blocks.permute(0, 3, 2, 1).flatten(2)
-    return _scaled(_scaled(blocks).clamp_max(_CLIP)).flatten(1)
-
-
-def _gradients(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Strength of the gradient and bin of its direction at each pixel, ``(n, 1, height, width)``; 0 at the border."""
-    down, right = torch.zeros_like(x), torch.zeros_like(x)
-    torch.sub(x[..., 2:, :], x[..., :-2, :], out=down[..., 1:-1, :])
-    torch.sub(x[..., 2:], x[..., :-2], out=right[..., 1:-1])
-    strength = torch.hypot(down, right)
-    if x.shape[1] > 1:
-        strength, channel = strength.max(1, keepdim=True)
-        down, right = down.gather(1, channel), right.gather(1, channel)
-    angle = torch.atan2(down, right).remainder_(math.pi)
-    bins = (angle * (ORIENTATIONS / math.pi) + _ON_THE_EDGE).long().clamp_max_(ORIENTATIONS - 1)
-    return strength, bins
-
-
-def _scaled(blocks: Tensor) -> Tensor:
-    return blocks / (blocks.square().sum(-1, keepdim=True) + _SMALL**2).sqrt()
+    try:
+        from skimage.feature import hog as histogram
+    except ImportError as error:
+        raise FedkinError("Features 'hog' need scikit-image: pip install 'fedkin[hog]'.") from error
+    side = cell_side(tuple(x.shape[1:]))
+    rows = [
+        histogram(
+            image, orientations=_ORIENTATIONS, pixels_per_cell=(side, side), cells_per_block=(_BLOCK, _BLOCK),
+            block_norm="L2-Hys", channel_axis=0,
+        )
+        for image in x.numpy()
+    ]  # fmt: skip
+    width = len(rows[0]) if rows else hog(x.new_zeros(1, *x.shape[1:])).shape[1]
+    return torch.from_numpy(np.array(rows, dtype=np.float32).reshape(len(x), width))
