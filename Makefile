@@ -3,7 +3,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs linkcheck bench clean
+.PHONY: help run test lint format options docs linkcheck bench clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ lint: $(READY) ## Check style, types and who imports whom
 format: $(READY) ## Put the code in shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+options: $(READY) ## Write the options of every method into its page
+	$(BIN)/python docs/make_options.py
 
 docs: $(READY) ## Build the documentation into build/docs
 	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs

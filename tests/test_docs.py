@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import io
 import re
+import runpy
 import shlex
 import sys
 import tokenize
@@ -23,6 +24,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(`{3,}|:{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
+OPTIONS = re.compile(r"^<!-- options -->.*^<!-- /options -->$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 NUMBERS = re.compile(r"# (?:array\()?(-?\d+(?:\.\d+)?|\[[^]]*\])\)?(?=$|[,;:] )")
 """A comment behind an expression that begins with the number, or the list of numbers, that it gives."""
@@ -154,13 +156,20 @@ def test_every_method_has_a_page() -> None:
 @pytest.mark.parametrize("name", registry.METHODS)
 def test_the_options_on_a_methods_page_exist(name: str) -> None:
     """Whatever stands in backticks as ``key = value`` is allowed, and every word there is a parameter or a method."""
-    codes = re.findall(r"`([^`]+)`", FENCED.sub("", (METHODS / f"{name}.md").read_text()))
+    codes = re.findall(r"`([^`]+)`", OPTIONS.sub("", FENCED.sub("", (METHODS / f"{name}.md").read_text())))
     for code in codes:
         if re.fullmatch(r"[a-z_]+ = \S+", code):
             load_config(name, [f"method.{code.replace(' = ', '=')}"])
     fields = {field.name for field in dataclasses.fields(registry.resolve("method", name))}
     words = {code for code in codes if re.fullmatch(r"[a-z]+(_[a-z]+)*", code)}
     assert words - fields - set(registry.METHODS) - {"fit", "labels"} == set()
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_a_methods_page_has_its_options(name: str) -> None:
+    """All of them and nothing else, as the method's class describes them; `make options` writes the table."""
+    make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
+    assert (METHODS / f"{name}.md").read_text() == make_options["filled"](name), "run `make options`"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)
@@ -180,7 +189,9 @@ def test_nothing_lies_loose_and_names_are_unique() -> None:
     assert {file.name for file in source.glob("*.py")} == {"__init__.py", "__main__.py"}
     files = [file for file in source.rglob("*.py") if file.name != "__init__.py" and file.parent.name != "templates"]
     assert repeated(file.name for file in files) == []
-    classes = [node.name for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)]
+    classes = [
+        node.name for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
+    ]
     assert repeated(name for name in classes if not name.startswith("_")) == []
 
 
