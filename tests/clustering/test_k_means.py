@@ -5,7 +5,7 @@ import torch
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedkin.clustering.k_means import far_apart, k_means, kmeans_plusplus_seeds, lloyd
+from fedkin.clustering.k_means import farthest_points, k_means, kmeans_plusplus_seeds, lloyd
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -39,10 +39,10 @@ def test_repeated_points_are_no_clusters_of_their_own():
 
 def test_the_furthest_point_comes_next():
     pooled = torch.tensor([[0.0], [1.0], [10.0], [-4.0], [10.0]])
-    assert far_apart(pooled[:1], pooled, 3).tolist() == [[0.0], [10.0], [-4.0]]
-    assert far_apart(pooled[:2], pooled, 2).tolist() == [[0.0], [1.0]]
-    assert far_apart(pooled[:3], pooled, 2).tolist() == [[0.0], [1.0]]
-    assert len(far_apart(pooled[:1], pooled, 9)) == 4
+    assert farthest_points(pooled[:1], pooled, 3).tolist() == [[0.0], [10.0], [-4.0]]
+    assert farthest_points(pooled[:2], pooled, 2).tolist() == [[0.0], [1.0]]
+    assert farthest_points(pooled[:3], pooled, 2).tolist() == [[0.0], [1.0]]
+    assert len(farthest_points(pooled[:1], pooled, 9)) == 4
 
 
 def test_points_that_only_rounding_tells_apart_are_one():

@@ -9,7 +9,13 @@ from torch.nn.functional import cosine_similarity, one_hot
 
 from fedkin.nn.augmentation import Augmentation, augmentation_for
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, by_clusters, held_to, negative_cosine
+from fedkin.nn.contrastive_training import (
+    Contrastive,
+    ContrastiveTraining,
+    cluster_contrast,
+    model_contrast,
+    negative_cosine,
+)
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.resident import vector_of
 
@@ -28,21 +34,23 @@ def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torc
 
 @pytest.mark.parametrize("form", ["paper", "code"])
 def test_samples_of_a_cluster_are_compared_in_pairs(form):
-    p, z, groups = some()
+    p, z, clusters = some()
     terms = []
     for group in (0, 1, 4):  # cluster 2 is absent, cluster 3 has one sample
-        rows = (groups == group).nonzero()[:, 0].tolist()
+        rows = (clusters == group).nonzero()[:, 0].tolist()
         pairs = [(i, j) for i in rows for j in rows if i != j or form == "code"]
         terms.append(-sum(float(cosine_similarity(p[i], z[j], dim=0)) for i, j in pairs) / len(pairs))
-    members = one_hot(groups, 5).float()
-    assert float(by_clusters(p, z, members, form)) == pytest.approx(sum(terms) / 3, abs=1e-5)
+    members = one_hot(clusters, 5).float()
+    assert float(cluster_contrast(p, z, members, form)) == pytest.approx(sum(terms) / 3, abs=1e-5)
 
 
 def test_no_gradient_flows_into_what_is_predicted():
-    p, z, groups = some()
+    p, z, clusters = some()
     p.requires_grad_(), z.requires_grad_()
-    members = one_hot(groups, 5).float()
-    (by_clusters(p, z, members, "paper") + negative_cosine(p, z) + held_to(p, z, members, "paper")).backward()
+    members = one_hot(clusters, 5).float()
+    (
+        cluster_contrast(p, z, members, "paper") + negative_cosine(p, z) + model_contrast(p, z, members, "paper")
+    ).backward()
     assert z.grad is None
     assert p.grad is not None
     assert float(p.grad.abs().sum()) > 0
@@ -51,7 +59,7 @@ def test_no_gradient_flows_into_what_is_predicted():
 def test_clusters_of_one_sample_give_no_loss_and_no_nan():
     p, z, _ = some(3)
     p.requires_grad_()
-    loss = by_clusters(p, z, torch.eye(3), "paper")
+    loss = cluster_contrast(p, z, torch.eye(3), "paper")
     loss.backward()
     assert float(loss.detach()) == 0
     assert p.grad is not None
@@ -59,12 +67,12 @@ def test_clusters_of_one_sample_give_no_loss_and_no_nan():
 
 
 def test_clusters_count_the_same_in_the_paper_and_samples_in_the_code():
-    p, z, groups = some()
-    members = one_hot(groups, 5).float()
+    p, z, clusters = some()
+    members = one_hot(clusters, 5).float()
     each = -cosine_similarity(p, z)
-    by_group = [float(each[groups == group].mean()) for group in (0, 1, 3, 4)]
-    assert float(held_to(p, z, members, "paper")) == pytest.approx(sum(by_group) / 4, abs=1e-6)
-    assert float(held_to(p, z, members, "code")) == pytest.approx(float(each.mean()), abs=1e-6)
+    by_cluster = [float(each[clusters == group].mean()) for group in (0, 1, 3, 4)]
+    assert float(model_contrast(p, z, members, "paper")) == pytest.approx(sum(by_cluster) / 4, abs=1e-6)
+    assert float(model_contrast(p, z, members, "code")) == pytest.approx(float(each.mean()), abs=1e-6)
 
 
 def plain(start: torch.Tensor, batches: list[torch.Tensor], loss_of: Any) -> torch.Tensor:
@@ -116,7 +124,7 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
 def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
     network, training = Contrastive.of(SMALL.spec()), ContrastiveTraining(batch_size=16, model_weight=0.5, form="code")
     start, x = network.initial(rng(1)), torch.rand(40, 1, 8, 8, generator=rng(2))
-    groups = torch.arange(40) % 3
+    clusters = torch.arange(40) % 3
     batches = list(torch.randperm(40, generator=rng(7)).split(16))
 
     def loss_of(rows: torch.Tensor, module: ContrastiveNetwork, common: ContrastiveNetwork) -> torch.Tensor:
@@ -124,14 +132,14 @@ def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
         p = module.predictor(z)
         with torch.no_grad():
             anchors = common(x[rows])
-        loss = by_clusters(p, z, one_hot(groups[rows], 3).float(), "code")
+        loss = cluster_contrast(p, z, one_hot(clusters[rows], 3).float(), "code")
         return loss - 0.5 * cosine_similarity(p, anchors).mean()
 
     expected = plain(start, batches, loss_of)
     latents, anchors = network.anchors(start, x, training)
     assert torch.allclose(latents.norm(dim=1), torch.ones(40), atol=1e-5)
     moments = AdamMoments.new(network.parameters)
-    model, _ = network.learn_clusters(start, x, groups, anchors, rng(7), moments, training)
+    model, _ = network.learn_clusters(start, x, clusters, anchors, rng(7), moments, training)
     assert same_weights(model, expected)
     assert float(moments.steps) == 3
 

@@ -51,7 +51,7 @@ def test_without_epochs_of_clustering_it_is_k_means_on_the_codes():
 def test_a_centroid_moves_by_one_over_its_count_from_sample_to_sample():
     centroids, codes = torch.tensor([[0.0, 0.0], [9.0, 9.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [8.0, 9.0]])
     clusters = _Clusters(centroids.clone(), torch.zeros(5, dtype=torch.int64), torch.tensor([3.0, 0.0]))
-    clusters.take(torch.tensor([4, 0, 2]), codes)
+    clusters.assign(torch.tensor([4, 0, 2]), codes)
     one_by_one, count = centroids[0].clone(), 3
     for code in codes[:2]:
         count += 1

@@ -289,7 +289,7 @@ def test_an_encoder_that_was_never_trained_is_refused(trained):
     with pytest.raises(FedkinError) as refused:
         Pretrained(CONV, trained.vector, {"epochs": 0}).fitted_to((3, 16, 16), "file")
     assert str(refused.value) == (
-        "The encoder of 'file' has not been trained for an epoch yet; let `fedkin pretrain` go on."
+        "The encoder of 'file' has not been trained for an epoch yet; continue `fedkin pretrain`."
     )
     assert Pretrained(CONV, trained.vector, {}).fitted_to((3, 16, 16), "one made by hand") is Encoder.of(CONV)
 

@@ -1,8 +1,8 @@
-"""Fuzzy c-means (Bezdek 1981), for many dimensions and a fuzziness as near to 1 as one likes.
+"""Fuzzy c-means (Bezdek 1981), for many dimensions and any fuzziness above 1.
 
 A point at squared distances ``d_j`` from the centres has memberships proportional to ``d_j ** (-1 / (m - 1))``. With
 m = 1.1 that is a tenth power, which overflows or vanishes; here it is the softmax of ``-log(d_j) / (m - 1)``. Points
-are read a few at a time, so that beside them only the centres are held.
+are read a few at a time, so that only the centres need memory beside them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Clusters:
     supports : Tensor
         float32 ``(k,)``: sum of the points' memberships.
     iterations : int
-        Times that the centres were moved.
+        Moves of the centres.
     moved : float
-        How far the centre went that went furthest in the last of them; Euclidean.
+        Largest Euclidean move of a centre in the last iteration.
     """
 
     centres: Tensor
@@ -79,7 +79,7 @@ def fuzzy_c_means(
     """
     _check(points, start, fuzziness)
     middle = _middle(points, chunk)
-    centres = start - middle  # near the origin, products lose the least to rounding
+    centres = start - middle  # near the origin, rounding is smallest
     moved = torch.inf
     iteration = 0
     while moved > tolerance and iteration < max_iterations:
@@ -94,7 +94,7 @@ def fuzzy_c_means(
 def memberships(points: Tensor, centres: Tensor, fuzziness: float, chunk: int = _CHUNK) -> Tensor:
     """How much each of `points` ``(n, width)`` belongs to each of `centres` ``(k, width)``: ``(n, k)``, rows sum to 1.
 
-    A point on centres belongs to them alone, in equal parts.
+    A point on centres belongs only to them, in equal parts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""k-means on tensors: scikit-learn's, and Lloyd's algorithm at a client, which holds no copy of its samples."""
+"""k-means on tensors: scikit-learn's, and Lloyd's algorithm without a copy of the samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
 _TOLERANCE = 1e-4
-"""scikit-learn's: centres rest when the squares of their moves sum to less than this part of the features' variance."""
+"""scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 _ENOUGH = 4
 """Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
@@ -53,7 +53,7 @@ def k_means(
     rng : torch.Generator
         Where seeds come from.
     n_init : int
-        Sets of seeds to try, of which the one with the least distances is kept; centres to start from are tried once.
+        Sets of seeds to try, of which that with the smallest distances is kept; given centres are tried once.
     max_iterations : int
         For each of them.
 
@@ -87,7 +87,7 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
     start : Tensor
         float32 ``(k, width)``.
     max_iterations : int
-        Most moves of the centres.
+        Bound on the moves of the centres.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
         A centre that lost all its points stays where it was while others move, and is left out in the end.
     """
     middle = points.mean(0)
-    centres = start - middle  # near the origin, products lose the least to rounding
+    centres = start - middle  # near the origin, rounding is smallest
     squares = sum(float((part - middle).square().sum(dtype=torch.float64)) for part in points.split(_CHUNK))
     limit = _TOLERANCE * squares / points.numel()
     shift, iterations = torch.inf, 0
@@ -111,8 +111,8 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
         centres = after
         iterations += 1
     labels = torch.cat([_nearest(part - middle, centres) for part in points.split(_CHUNK)])
-    held, labels = labels.unique(return_inverse=True)
-    return Partition(centres[held] + middle, labels, iterations)
+    kept, labels = labels.unique(return_inverse=True)
+    return Partition(centres[kept] + middle, labels, iterations)
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:
@@ -120,8 +120,8 @@ def _nearest(points: Tensor, centres: Tensor) -> Tensor:
     return torch.addmm(centres.square().sum(1)[:, None], centres, points.T, alpha=-2.0).argmin(0)
 
 
-def far_apart(first: Tensor, points: Tensor, count: int) -> Tensor:
-    """`first` ``(j, width)``, and of `points` ``(n, width)`` again and again the one furthest from all so far.
+def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
+    """`first` ``(j, width)``, and then one by one the point of `points` ``(n, width)`` farthest from all so far.
 
     Returns
     -------
@@ -158,4 +158,4 @@ def _at_most(count: int, points: Tensor) -> int:
     """`count`, or the number of different points if that is less."""
     if len(drop_duplicates(points[: _ENOUGH * count])) >= count:
         return count
-    return len(far_apart(points[:1], points, count))
+    return len(farthest_points(points[:1], points, count))

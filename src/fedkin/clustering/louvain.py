@@ -10,32 +10,33 @@ from scipy import sparse
 
 CommunityLabels = NDArray[np.int64]
 
-_LEAST_GAIN = 1e-12
+_MIN_GAIN = 1e-12
 """Gains below it are errors of rounding: moving for them may never end."""
 
 
 def louvain(graph: Any, resolution: float, rng: np.random.Generator) -> CommunityLabels:
     """Communities in which nodes have more links than by chance.
 
-    Sought is the greatest modularity (Reichardt and Bornholdt 2006): links within communities, less `resolution` times
-    what chance would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until
-    none gains; then communities become nodes, and so on. Only nodes whose neighbours moved are looked at again, so that
-    6,000 nodes with 20 links each take about a second.
+    Maximises modularity (Reichardt and Bornholdt 2006): links within communities, less `resolution` times what chance
+    would place there. Nodes move, one at a time, to the neighbouring community where it gains most, until
+    none gains; then communities become nodes, and so on. Only nodes whose neighbours moved are visited again, so that
+    6,000 nodes with 20 links each need about a second.
 
     Parameters
     ----------
     graph : scipy.sparse.csr_matrix
-        float64 ``(m, m)``, symmetric, non-negative, of one node or more. What the diagonal holds is links within a
-        node, counted twice.
+        float64 ``(m, m)``, symmetric, non-negative, of one node or more. The diagonal is links within a node, counted
+        twice.
     resolution : float
         Two communities join where they have more links than this times what chance would give them; positive.
     rng : numpy.random.Generator
-        The order in which nodes are looked at.
+        The order in which nodes are visited.
 
     Returns
     -------
     array
-        int64 ``(m,)``, numbered from 0 in the order of each community's first node. A node without links stays alone.
+        int64 ``(m,)``, numbered from 0 in the order of each community's first node. A node without links is a
+        community by itself.
     """
     weights = np.asarray(graph.sum(axis=1)).ravel()
     total = float(weights.sum())
@@ -65,10 +66,10 @@ def renamed(labels: CommunityLabels) -> CommunityLabels:
 
 
 def _moved(graph: Any, volume: NDArray[np.float64], scale: float, order: CommunityLabels) -> CommunityLabels:
-    """Communities of single nodes after all moves that gain; plain lists, because arrays are slow one at a time."""
+    """Communities of single nodes after all gainful moves; plain lists, because arrays are slow one at a time."""
     starts, ends_of, links = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
     volumes: list[float] = volume.tolist()
-    held = volume.tolist()
+    totals = volume.tolist()
     labels = list(range(len(volumes)))
     waiting = [True] * len(volumes)
     queue: list[int] = order.tolist()
@@ -80,13 +81,13 @@ def _moved(graph: Any, volume: NDArray[np.float64], scale: float, order: Communi
         for other, link in zip(neighbours, links[starts[node] : starts[node + 1]], strict=True):
             if other != node:
                 towards[labels[other]] = towards.get(labels[other], 0.0) + link
-        held[own] -= volumes[node]
-        best, most = own, towards[own] - weight * held[own] + _LEAST_GAIN
+        totals[own] -= volumes[node]
+        best, highest = own, towards[own] - weight * totals[own] + _MIN_GAIN
         for community, link in towards.items():
-            gain = link - weight * held[community]
-            if gain > most:
-                best, most = community, gain
-        held[best] += volumes[node]
+            gain = link - weight * totals[community]
+            if gain > highest:
+                best, highest = community, gain
+        totals[best] += volumes[node]
         if best != own:
             labels[node] = best
             for other in neighbours:

@@ -1,7 +1,7 @@
-"""How well found labels agree with true ones.
+"""Scores of labels against the truth.
 
-The scores of partitions take labels for names, so how clusters are called does not matter; `accuracy` and `macro_f1` are
-for classifiers, whose labels mean the same as the true ones.
+Scores of clusterings do not depend on how clusters are numbered; `accuracy` and `macro_f1` are for classifiers, whose
+labels mean the same as the true ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = NDArray[np.int64]
 
 
 def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Share of samples that carry the right class under the best one-to-one naming of clusters (ACC).
+    """Fraction of samples with the right class under the best one-to-one naming of clusters (ACC).
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
 def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
     """The class that each cluster stands for.
 
-    Clusters and classes are matched one to one so that as many samples as possible agree; a cluster that is left over
-    stands for the class most frequent in it (the smallest such class on ties).
+    Clusters and classes are matched one to one so that as many samples as possible are right; a cluster that is left
+    over stands for the class most frequent in it (the smallest such class on ties).
 
     Returns
     -------
@@ -80,8 +80,7 @@ def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
     Returns
     -------
     float
-        At most 1, which means agreement on every sample; 0 means no more agreement than by chance. Where chance alone
-        explains everything, as with one class only, it is 1.
+        At most 1, where every sample is right; 0 is what chance gives. With a single class it is 1.
 
     Raises
     ------
@@ -158,7 +157,7 @@ def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def purity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Share of samples that carry the most frequent class of their cluster.
+    """Fraction of samples of the most frequent class of their cluster.
 
     It is 1 whenever every cluster holds a single class, since several clusters may stand for one; it is how the paper
     behind `gradient-loss` judges clusters of clients.
@@ -178,7 +177,7 @@ def purity(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Share of samples whose label is their class, in [0, 1].
+    """Fraction of samples whose label is their class, in [0, 1].
 
     Raises
     ------
@@ -192,7 +191,7 @@ def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
 def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
     """Mean F1 of all classes that occur in the truth or among the labels.
 
-    A class that is predicted but not there counts with 0, as in scikit-learn's macro average.
+    As scikit-learn's macro average, a twentieth of its time: a class that is predicted but never true counts as 0.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def drop_duplicates(points: Tensor) -> Tensor:
 def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:
     """Row of `centroids` ``(k, width)`` nearest to each of `points` ``(n, width)``, int64 ``(n,)``; ties: the lowest.
 
-    Both are centred on the centroids' mean, where products lose the least to rounding. The points' own lengths do not
+    Both are centred on the centroids' mean, where rounding is smallest. The points' own lengths do not
     matter for which is nearest, and are left out.
     """
     middle = centroids.mean(0)

@@ -46,7 +46,7 @@ class Tree:
     def calinski_harabasz(self) -> Floats:
         """The index of every cut, ``(leaves,)``, entry i for ``leaves - i`` clusters; NaN where it is not defined.
 
-        As in scikit-learn it is 1 where clusters have no spread. Not defined for one cluster, nor for as many as points.
+        As in scikit-learn it is 1 where clusters have no spread. Not defined for one cluster nor for n.
         """
         within = self.sums_of_squares()
         clusters = self.leaves - np.arange(self.leaves)
@@ -70,18 +70,17 @@ class Tree:
         return self._gathered(above)
 
     def splits(self, min_size: int) -> Integers:
-        """Merges of two nodes that both have `min_size` points or more, greatest height first.
+        """Merges of two nodes that both have `min_size` points or more, largest height first.
 
-        Reading the tree from the top, these are where a cluster divides; every other merge only takes points off one that
-        stands.
+        Read from the top, clusters divide at these; every other merge only splits off points too few for a cluster.
         """
         stand = (self.sizes[self.merges] >= min_size).all(1)
         return np.flatnonzero(stand)[::-1]
 
     def divided(self, splits: Integers, min_size: int) -> Integers:
-        """Clusters ``(n,)`` after `splits`, which must be the greatest of `Tree.splits`; one more than splits.
+        """Clusters ``(n,)`` after `splits`, the first of `Tree.splits`; one more than splits.
 
-        Points that come off a cluster in pieces too small to stand, on the way down to a split, have -1.
+        Points that leave a cluster in pieces below `min_size`, on the way down to a split, have -1.
         """
         broken = np.zeros(2 * self.leaves - 1, dtype=bool)  # a split is here or below
         broken[self.leaves + splits] = True
@@ -106,7 +105,7 @@ class Tree:
         return np.unique(top[: self.leaves], return_inverse=True)[1].astype(np.int64)
 
 
-def grown(points: NDArray[np.float32] | Floats) -> Tree:
+def ward_tree(points: NDArray[np.float32] | Floats) -> Tree:
     """The Ward tree of `points` ``(n, d)``, n at least 2.
 
     Memory is that of n(n-1)/2 distances in double precision twice: 3.2 GB at 20,000 points.
@@ -124,7 +123,7 @@ def top_height(points: NDArray[np.float32] | Floats) -> float:
 def distances(points: NDArray[np.float32] | Floats) -> Floats:
     """Euclidean distances ``(n (n-1) / 2,)``, condensed, by matrix products.
 
-    Exact for bits in single precision, whose counts it holds exactly; other numbers should be in double.
+    Exact for bits in single precision, whose counts are exact; other numbers should be in double.
     """
     n = len(points)
     squares = (points * points).sum(1)

@@ -13,11 +13,11 @@ from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.trusted_packages import named_module
-from fedkin.features.gradients import LEAST, gradients
+from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog
 
 Extractor = Callable[[Tensor], Any]
-"""From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each, whoever else is there."""
+"""From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each by itself."""
 
 
 def extract(name: str, x: Tensor) -> Tensor:
@@ -81,8 +81,8 @@ def forget(name: str) -> None:
 
 
 def suited(shape: tuple[int, ...]) -> str:
-    """The features that need no training and tell most about samples of `shape`: "gradients" for images, "raw" else."""
-    return "gradients" if len(shape) == 3 and min(shape[1:]) >= LEAST else "raw"
+    """The default features of samples of `shape`: "gradients" for images, "raw" else."""
+    return "gradients" if len(shape) == 3 and min(shape[1:]) >= MIN_SIDE else "raw"
 
 
 def _raw(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch.nn.functional import avg_pool2d, normalize
 from fedkin.core.errors import FedkinError
 
 DIRECTIONS = 8
-LEAST = 8
+MIN_SIDE = 8
 """Pixels that an image needs in height and width."""
 _SIDE, _STEP, _WIDTH = 28, 4, 2.0
 """For images whose shorter side is 28: pixels between points of the grid, and width of the blur."""
@@ -31,9 +31,9 @@ def check_images(features: str, x: Tensor) -> None:
     FedkinError
         If they are no images, or too small.
     """
-    if x.ndim != 4 or min(x.shape[2:]) < LEAST:
+    if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
         raise FedkinError(
-            f"Features '{features}' need images of {LEAST} x {LEAST} pixels or more; the samples have shape "
+            f"Features '{features}' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "
             f"{tuple(x.shape[1:])}."
         )
 
@@ -42,7 +42,7 @@ def gradients(x: Tensor) -> Tensor:
     """Which way edges run around each point of a grid.
 
     An image is sheared upright, as far as its own moments say that it leans. The strength of each pixel's gradient is
-    shared between the two nearest of eight directions of the whole circle. The map of each direction is blurred (a
+    divided between the two nearest of eight directions of the whole circle. The map of each direction is blurred (a
     Gaussian of 2 pixels for images of 28 x 28, and in proportion for others) and read at the points of a grid of about
     7 x 7. Roots are taken of all, and the features of an image scaled to length 1. Of several channels the one with the
     strongest gradient counts at each pixel. Images with sides of 56 and more are first shrunk by whole factors.
@@ -68,11 +68,11 @@ def gradients(x: Tensor) -> Tensor:
     x = upright(avg_pool2d(x, factor) if factor > 1 else x)
     strength, turn = _edges(x)
     lower = turn.floor()
-    upper_share = turn - lower
+    upper_part = turn - lower
     first = lower.long().remainder_(DIRECTIONS)
     maps = strength.new_zeros(len(x), DIRECTIONS, *x.shape[2:])
-    maps.scatter_(1, first, strength * (1 - upper_share))
-    maps.scatter_(1, (first + 1).remainder_(DIRECTIONS), strength * upper_share)
+    maps.scatter_(1, first, strength * (1 - upper_part))
+    maps.scatter_(1, (first + 1).remainder_(DIRECTIONS), strength * upper_part)
     height, width = x.shape[2:]
     down, across = _blur(height, min(height, width)), _blur(width, min(height, width))
     half = (maps @ across.T).transpose(2, 3).contiguous()
@@ -107,8 +107,8 @@ def upright(x: Tensor) -> Tensor:
     lean = (covariance / variance.clamp_min(_NOTHING)).clamp(-1, 1)[:, None, None]
     source = columns + lean * (rows - row)
     left = source.floor()
-    share = (source - left)[:, None]
-    return _at(x, left) * (1 - share) + _at(x, left + 1) * share
+    part = (source - left)[:, None]
+    return _at(x, left) * (1 - part) + _at(x, left + 1) * part
 
 
 def _at(x: Tensor, columns: Tensor) -> Tensor:
@@ -140,6 +140,6 @@ def _blur(length: int, shorter: int) -> Tensor:
     sigma = _WIDTH * unit
     reach = math.floor(3 * sigma + 0.5)
     kernel = torch.exp(-torch.arange(-reach, reach + 1).square() / (2 * sigma**2))
-    apart = (torch.arange(length) - points[:, None]).abs()
-    weights = torch.exp(-apart.square() / (2 * sigma**2)) * (apart <= reach)
+    distances = (torch.arange(length) - points[:, None]).abs()
+    weights = torch.exp(-distances.square() / (2 * sigma**2)) * (distances <= reach)
     return (weights / kernel.sum()).float()

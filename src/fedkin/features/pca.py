@@ -1,4 +1,4 @@
-"""Principal components of samples that nobody may see together: from sums that clients send.
+"""Principal components of samples of many clients, from sums that these send.
 
 A client sends how many samples it has, the sum of their features and the sum of outer products about its own mean. The
 server adds these up as if the samples had been pooled (Chan, Golub and LeVeque 1983), which stays exact where a mean is
@@ -23,7 +23,7 @@ PROJECTED = 1024
 _BATCH = 2048
 _NEGLIGIBLE = 1e-7
 """Components with less than this part of the first one's variance are rounding."""
-_SURELY = 1.25
+_NOISE_MARGIN = 1.25
 """What noise may vary more than it does on average, and its median less than its mean."""
 _ROUNDING = 1e-13
 """And so is a feature's variance below this part of its squared mean, in single precision."""
@@ -53,8 +53,8 @@ class FeatureMoments:
     def __add__(self, other: FeatureMoments) -> FeatureMoments:
         """Moments of both sets of samples together."""
         count = self.count + other.count
-        apart = self.total / self.count - other.total / other.count
-        between = torch.outer(apart, apart) * (self.count * other.count / count)
+        difference = self.total / self.count - other.total / other.count
+        between = torch.outer(difference, difference) * (self.count * other.count / count)
         return FeatureMoments(count, self.total + other.total, self.scatter + other.scatter + between)
 
     def payload(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Components:
     directions : Tensor
         float32 ``(width, d)``; unit length, unless features were standardised or components scaled.
     variances : Tensor
-        float32 ``(d,)``: of the components before any scaling, greatest first.
+        float32 ``(d,)``: of the components before any scaling, largest first.
     """
 
     mean: Tensor
@@ -94,8 +94,8 @@ class Components:
         """Components of features ``(n, width)``: float32 ``(n, d)``."""
         return (rows - self.mean) @ self.directions
 
-    def share_of(self, found: FeatureMoments, standardised: bool) -> float:
-        """Share of the features' variance, or of the standardised features', that lies in the components."""
+    def explained_variance(self, found: FeatureMoments, standardised: bool) -> float:
+        """Fraction of the features' variance, or of the standardised features', that is in the components."""
         variances = found.scatter.diagonal() / found.count
         whole = float((variances > 0).sum() if standardised else variances.sum())
         return float(self.variances.sum()) / whole if whole > 0 else 1.0
@@ -115,7 +115,7 @@ def moments(x: Tensor, features: Features, batch: int = _BATCH) -> FeatureMoment
     features : callable
         Gives float32 ``(n, width)`` of samples.
     batch : int
-        Samples at a time; all that is held beside the samples are their features, and ``(width, width)``.
+        Samples at a time; the memory needed is that of their features, and of ``(width, width)``.
     """
     total = moments_of(features(x[:batch]))
     for part in x[batch:].split(batch) if len(x) > batch else ():
@@ -146,7 +146,7 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
     standardise : bool
         Whether each feature is divided by its standard deviation first; those that do not vary are left out.
     whitening : float
-        Each component is divided by this power of its standard deviation: 0 leaves it alone, 1 makes all equal.
+        Each component is divided by this power of its standard deviation: 0 does not change it, 1 makes all equal.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
     values, vectors = torch.linalg.eigh(covariance)
     width, floor = len(values), _NEGLIGIBLE * float(values[-1])
     if width > count:
-        floor = max(floor, _SURELY * float(values.median()) * (1 + math.sqrt(width / found.count)) ** 2)
+        floor = max(floor, _NOISE_MARGIN * float(values.median()) * (1 + math.sqrt(width / found.count)) ** 2)
     values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
     kept = max(1, int((values > floor).sum()))
     values, vectors = values[:kept], vectors[:, :kept]
@@ -177,5 +177,5 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
 def random_projection(width: int, count: int, seed: int) -> Tensor:
     """A public projection ``(width, count)``, float32, that keeps squared distances on average; the same for a seed."""
     rng = torch.Generator().manual_seed(seed)
-    drawn: Tensor = torch.randn(width, count, generator=rng) / math.sqrt(count)
-    return drawn
+    projection: Tensor = torch.randn(width, count, generator=rng) / math.sqrt(count)
+    return projection

@@ -84,12 +84,12 @@ class Architecture(ABC):
         return module
 
     def leading(self, tensors: int) -> int:
-        """Length of the first so many parameter tensors, as of layers that all groups share."""
+        """Length of the first so many parameter tensors, as of layers that all clusters share."""
         return sum(part.numel() for part in list(self._prototype.parameters())[:tensors])
 
     @contextmanager
     def resident(self) -> Iterator[Resident]:
-        """A module on this thread's device to work with, nobody else's while the context lasts."""
+        """A module on this thread's device, for the caller only while the context lasts."""
         idle = self._idle[device()]
         try:
             resident = idle.pop()

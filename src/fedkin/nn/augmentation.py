@@ -1,6 +1,6 @@
 """Random views of samples, for learning what they have in common; every sample of a batch at once.
 
-Crop, zoom, turn and mirror image are one affine map, with one interpolation. Blur is a product with a narrow matrix
+Crop, zoom, turn and mirror image are one affine map with one interpolation. Blur is a product with a narrow matrix
 from either side.
 """
 
@@ -28,22 +28,23 @@ class Augmentation:
     Attributes
     ----------
     crop : float
-        Least share of an image's area that is kept, in (0, 1]; the kept part is enlarged to the image's size. Its sides
-        are to each other as those of the image, times 3/4 to 4/3.
+        Smallest fraction of an image's area that is kept, in (0, 1]; the kept part is enlarged to the image's size. The
+        ratio of its sides is that of the image, times 3/4 to 4/3.
     turn : float
-        Most degrees, in both directions.
+        Largest angle in degrees, in both directions.
     blur : float
-        Share of views that are blurred. The standard deviation is 0.1 to 2 pixels in 28, and in proportion in others.
+        Fraction of views that are blurred. The standard deviation is 0.1 to 2 pixels in 28, and in proportion in other
+        sizes.
     mirror : float
-        Share of views that are mirror images, left to right.
+        Fraction of views that are mirror images, left to right.
     jitter : float
-        Most change of brightness, contrast and saturation, one after another; 0.4 is 0.6 to 1.4 times as much.
+        Largest change of brightness, contrast and saturation, one after another; 0.4 is 0.6 to 1.4 times as much.
     jittered : float
-        Share of views whose colours change.
+        Fraction of views whose colours change.
     grey : float
-        Share of views without colour.
+        Fraction of views without colour.
     replaced : float
-        For vectors: share of the numbers that are another sample's.
+        For vectors: fraction of the numbers that are another sample's.
     """
 
     crop: float = 0.5
@@ -90,7 +91,7 @@ class Augmentation:
         return grid_sample(x, grid, align_corners=False)
 
     def _kept(self, n: int, rng: torch.Generator) -> Tensor:
-        """Shares of an image's width and height that are kept, ``(2, n)``: of ten draws the first within the image.
+        """Fractions of an image's width and height that are kept, ``(2, n)``: of ten draws the first within the image.
 
         Large parts that are wide or high do not fit and are drawn again, so that parts are smaller than `crop` alone
         would make them. Where no draw fits the whole image is kept.
@@ -124,7 +125,7 @@ class Augmentation:
 
 
 def augmentation_for(shape: tuple[int, ...], unit: bool = True) -> Augmentation:
-    """The views that samples of `shape` are learned from; `unit` tells whether all their values lie in [0, 1].
+    """The views that samples of `shape` are learned from; `unit` says whether all their values lie in [0, 1].
 
     Images with one channel: CCFC's. With more: those that SimSiam uses for CIFAR-10 (Chen and He 2021, appendix D),
     but for changes of hue; colours change only where there are three, of values in [0, 1]. Vectors: three numbers in
@@ -138,10 +139,10 @@ def augmentation_for(shape: tuple[int, ...], unit: bool = True) -> Augmentation:
     return Augmentation(0.2, turn=0.0, blur=0.0, mirror=0.5, jitter=0.4 * colour, grey=0.2 * colour)
 
 
-def _replaced(x: Tensor, share: float, rng: torch.Generator) -> Tensor:
-    """Each number of a sample is, with the chance `share`, the one that another sample of the batch has there."""
+def _replaced(x: Tensor, chance: float, rng: torch.Generator) -> Tensor:
+    """Each number of a sample is, with this chance, the one that another sample of the batch has in its place."""
     others = torch.randint(len(x), x.shape, generator=rng).to(x.device)
-    chosen = (torch.rand(x.shape, generator=rng) < share).to(x.device)
+    chosen = (torch.rand(x.shape, generator=rng) < chance).to(x.device)
     return torch.where(chosen, x.gather(0, others), x)
 
 
@@ -150,7 +151,7 @@ def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
 
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:
-    """Matrices ``(n, side, side)`` that take a weighted mean around each place; at an edge of what there is."""
+    """Matrices ``(n, side, side)`` that average around each place with Gaussian weights, cut off at the edges."""
     at = torch.arange(side, dtype=torch.float32, device=spread.device)
     weights = (-0.5 * ((at[:, None] - at) / spread.view(-1, 1, 1)).square()).exp()
     return weights / weights.sum(2, keepdim=True)

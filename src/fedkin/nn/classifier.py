@@ -20,7 +20,7 @@ _BATCH = 500
 
 
 class Classifier(Architecture):
-    """An `Architecture` that tells classes; its module gives logits.
+    """An `Architecture` that predicts classes; its module gives logits.
 
     Parameters
     ----------

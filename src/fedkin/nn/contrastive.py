@@ -71,7 +71,7 @@ class Design:
         Raises
         ------
         FedkinError
-            If the backbone named takes images of 8 x 8 pixels or more, and the samples are none.
+            If the backbone needs images of 8 x 8 pixels or more, and the samples are not such.
         """
         images = len(self.shape) == 3 and min(self.shape[1:]) >= _SMALLEST_SIDE
         if self.backbone == "auto":

@@ -1,8 +1,7 @@
 """Training of one client's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
 
-Equations are those of the paper: (1) and (2) draw samples of one cluster together, (4) to (7) hold a client's network to
-the common one. The batch is what a cluster's samples are taken from; a cluster of which it has only one is left out of
-the first, and the mean is over those that are left.
+Equations are those of the paper: (1) and (2) pull samples of one cluster together, (4) to (7) keep a client's network
+near the common one. Both are computed within a batch; clusters with a single sample in it are left out of the first.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ContrastiveTraining:
     model_weight : float
         lambda of eq. 4; with 0 the common network is not computed in rounds by views.
     form : {"paper", "code"}
-        See `by_clusters` and `held_to`.
+        See `cluster_contrast` and `model_contrast`.
     precision : {"float32", "bfloat16"}
         Of products in the network. Parameters, statistics, losses and Adam's moments are float32 in any case.
         "bfloat16" is faster on some processors that have instructions for it, and much slower where there are none.
@@ -198,9 +197,9 @@ class Contrastive(Architecture):
             z = student.encoder(resident.laid(samples[rows]))
             p, z = student.predictor(z).float(), z.float()
             members = one_hot(own[rows], count).float()
-            loss = by_clusters(p, z, members, training.form)
+            loss = cluster_contrast(p, z, members, training.form)
             if training.model_weight:
-                loss = loss + training.model_weight * held_to(p, goals[rows], members, training.form)
+                loss = loss + training.model_weight * model_contrast(p, goals[rows], members, training.form)
             return loss
 
         return self._descended(start, len(x), rng, moments, training, loss_of)
@@ -246,7 +245,7 @@ class Contrastive(Architecture):
         return torch.cat(latents), torch.cat(predictions)
 
 
-def by_clusters(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
+def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
     """How far samples of a cluster are from each other (eqs. 1 and 2).
 
     Parameters
@@ -275,7 +274,7 @@ def by_clusters(predicted: Tensor, latents: Tensor, members: Tensor, form: Form)
     return -(similar * counted).sum() / counted.sum().clamp_min(1)
 
 
-def held_to(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
+def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
     """How far predictions are from the common network's: the second term of eq. 4, without lambda.
 
     Parameters

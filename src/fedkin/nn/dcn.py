@@ -1,4 +1,4 @@
-"""Deep clustering network (Yang et al. 2017): an autoencoder whose codes are drawn to the centroids of their clusters.
+"""Deep clustering network (Yang et al. 2017): an autoencoder whose codes are pulled to their clusters' centroids.
 
 The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2`` (their
 eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
@@ -23,7 +23,7 @@ from fedkin.nn.encoder import Autoencoding, Encoder, Output
 from fedkin.nn.optimisers import adam_for
 from fedkin.nn.resident import Resident
 
-_FEWEST_UNITS = 32
+_MIN_UNITS = 32
 _PAPER_FEATURES = 256
 
 
@@ -56,8 +56,8 @@ class DeepEncoder(Encoder):
     def build(self) -> nn.Module:
         """A new module."""
         features = prod(self.shape)
-        share = min(1.0, features / _PAPER_FEATURES)
-        widths = [features, *(max(_FEWEST_UNITS, round(width * share)) for width in PAPER_WIDTHS), self.code]
+        factor = min(1.0, features / _PAPER_FEATURES)
+        widths = [features, *(max(_MIN_UNITS, round(width * factor)) for width in PAPER_WIDTHS), self.code]
         last = [nn.Sigmoid()] if self.output == "sigmoid" else []
         decoder = nn.Sequential(*_dense(widths[::-1]), *last, nn.Unflatten(1, self.shape))
         return Autoencoding(nn.Sequential(nn.Flatten(), *_dense(widths)), decoder)
@@ -144,22 +144,22 @@ class DeepClustering:
         (error + self.weight / 2 * cluster_loss).mean().backward()
         optimizer.step()
         with torch.no_grad():
-            clusters.take(rows, module.encoder(x))
+            clusters.assign(rows, module.encoder(x))
 
 
 @dataclass
 class _Clusters:
-    """Centroids ``(k, width)``, the cluster of every sample ``(n,)``, and how many samples a centroid has taken in."""
+    """Centroids ``(k, width)``, the cluster of every sample ``(n,)``, and the samples each is the mean of."""
 
     centroids: Tensor
     labels: Tensor
     counts: Tensor
 
-    def take(self, rows: Tensor, codes: Tensor) -> None:
+    def assign(self, rows: Tensor, codes: Tensor) -> None:
         """Assign the samples at `rows` anew, and move each centroid towards its own of them.
 
         A centroid moves by ``1 / count`` of the way to one sample after another, which makes it the mean of all that
-        it has taken in.
+        were ever assigned to it.
         """
         labels = torch.cdist(codes, self.centroids).argmin(1)
         self.labels[rows] = labels

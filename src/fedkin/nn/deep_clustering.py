@@ -32,7 +32,7 @@ class DeepClusters:
     widths : tuple of int
         Features, hidden units layer by layer, and length of the code.
     centre : Tensor
-        ``(features,)``, taken from samples before anything else.
+        ``(features,)``, subtracted from samples.
     spread : float
         What samples are then divided by.
     encoder : Tensor
@@ -88,7 +88,7 @@ class DeepEmbeddedClustering:
     max_refreshes : int
         Bound on the number of targets.
     tolerance : float
-        Self-training ends when a smaller share of samples than this has changed cluster since the last refresh.
+        Self-training ends when a smaller fraction of samples than this has changed cluster since the last refresh.
     restarts : int
         k-means runs on the code, of which the best is kept.
     """
@@ -133,7 +133,7 @@ class DeepEmbeddedClustering:
         return self.train(x, n_clusters, rng).assign(x)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
-        """Cluster the rows of `x`, as `fit` does, and give what new rows can be assigned by.
+        """Cluster the rows of `x`, as `fit` does, and return what new rows are assigned by.
 
         Raises
         ------
@@ -224,12 +224,12 @@ def _check_possible(n_clusters: int, samples: int) -> None:
 
 def _hidden_for(features: int) -> tuple[int, ...]:
     """The paper's widths from 256 features on, in proportion below, and never fewer than 32 units."""
-    share = min(1.0, features / 256)
-    return tuple(max(32, round(width * share)) for width in PAPER_WIDTHS)
+    factor = min(1.0, features / 256)
+    return tuple(max(32, round(width * factor)) for width in PAPER_WIDTHS)
 
 
 def _scale(x: Tensor) -> tuple[Tensor, float]:
-    """What to take from `x`, and then to divide it by, so that the mean squared length of a row is its features."""
+    """What to subtract from `x`, and then to divide it by, so that the mean squared length of a row is its features."""
     centre = x.mean(dim=0)
     spread = float((x - centre).square().mean().sqrt())
     return centre, spread if spread > 0 else 1.0
@@ -246,7 +246,7 @@ def _mlp(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
 
 
 def _module(widths: Sequence[int]) -> nn.Sequential:
-    """Linear layers with a ReLU between them, whose parameters hold nothing yet."""
+    """Linear layers with a ReLU between them, whose parameters are not set yet."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [torch.nn.utils.skip_init(nn.Linear, inputs, outputs), nn.ReLU()]

@@ -24,7 +24,7 @@ class Descent:
     epochs : int
         Passes over the data.
     steps : int or None
-        So many optimiser steps instead, however many epochs they take.
+        Number of optimiser steps, which replaces `epochs`.
     batch_size : int
     optimizer : {"sgd", "adam"}
         Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
@@ -58,7 +58,7 @@ def descend(
     start : Tensor, (size,) float32
         Not modified.
     x, y : Tensor, (n, *shape) float32, and for a classifier (n,) int64; n >= 1
-        Samples, and what to learn of them: an autoencoder is given the samples again.
+        Samples, and what to learn of them: for an autoencoder the samples again.
     rng : torch.Generator
         Shuffles, and gives dropout its randomness.
     descent : Descent
@@ -76,11 +76,11 @@ def descend(
         x, y = resident.placed(x), resident.placed(y)
         optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: architecture.parameters], descent)
         total, per_epoch = _steps(len(x), descent)
-        told = [
+        epochs = [
             optimizer.through(x, y, order, descent.batch_size)
             for order in _orders(len(x), total, rng, descent.batch_size)
         ]
-        losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*told, strict=True))
+        losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
         return resident.vector(), float((losses * counts).sum() / counts.sum())
 
 
@@ -122,7 +122,7 @@ class _SGD:
         return loss
 
     def regularised(self, x: Tensor, y: Tensor) -> Tensor:
-        """Put the gradient of the loss and of what is added to it into `grad`; returns the loss alone."""
+        """Write the gradient of the loss and of its penalties into `grad`; the loss without them."""
         loss = self.resident.gradient(x, y)
         if self.descent.weight_decay:
             self.grad.add_(self.params, alpha=self.descent.weight_decay)

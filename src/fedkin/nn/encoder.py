@@ -112,7 +112,7 @@ def build_autoencoder(name: str, shape: Sequence[int], output: Output = "sigmoid
 
 
 def choose_autoencoder(shape: Sequence[int]) -> str:
-    """The name that "auto" stands for: convolutional for images with colour that it can take, else dense."""
+    """The name that "auto" stands for: convolutional for colour images with sides in multiples of 8, else dense."""
     fits = len(shape) == 3 and shape[0] > 1 and all(side % _SHRINKS == 0 for side in shape[1:])
     return "conv-autoencoder" if fits else "dense-autoencoder"
 
@@ -196,7 +196,7 @@ class Encoder(Architecture):
 
 @dataclass(frozen=True)
 class Pretrained:
-    """An encoder that has been trained, as a file holds it.
+    """A trained encoder, and its file.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class Pretrained:
         Raises
         ------
         FedkinError
-            If the file is absent or holds no encoder.
+            If the file is absent or has no encoder in it.
         """
         try:
             return cls(**load_tree(path))
@@ -234,7 +234,7 @@ class Pretrained:
             ) from error
 
     def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:
-        """The encoder for samples of `shape`, which a convolutional one can take in other sizes than it was trained on.
+        """The encoder for samples of `shape`; a convolutional one also takes other sizes than it was trained on.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class Pretrained:
         """
         if self.about.get("epochs") == 0:
             raise FedkinError(
-                f"The encoder of '{where}' has not been trained for an epoch yet; let `fedkin pretrain` go on."
+                f"The encoder of '{where}' has not been trained for an epoch yet; continue `fedkin pretrain`."
             )
         try:
             encoder = Encoder.of(self.spec | {"shape": list(shape)})

@@ -66,7 +66,7 @@ class RealNVP(nn.Module):
 
     The halves of an image are the black and the white fields of a checkerboard, of a vector the numbers in even and in
     odd places. A coupling's network sees only the half that is given and makes only the half that is changed: the same
-    as masking whole samples, without the work on what the mask takes away.
+    as masking whole samples, without work on what the mask removes.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
 def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
     """Values of images, of 256 levels in [0, 1], spread over the real line (Dinh et al. 2017, section 4.1).
 
-    A level becomes an interval of width 1/256, in which `noise` chooses a place; the interval [0, 1] that results is
-    drawn in to [alpha, 1 - alpha], and its logit taken.
+    A level becomes an interval of width 1/256, in which `noise` chooses a place. The resulting [0, 1] is scaled to
+    [alpha, 1 - alpha], whose logit is returned.
 
     Parameters
     ----------
@@ -161,9 +161,9 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Ten
         ``(n,)``: sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has spread.
     """
     spread = (x * (LEVELS - 1) + noise) / LEVELS
-    drawn_in = alpha + (1 - 2 * alpha) * spread
-    logits = drawn_in.logit()
-    log_derivatives = math.log(1 - 2 * alpha) - drawn_in.log() - (-drawn_in).log1p()
+    scaled = alpha + (1 - 2 * alpha) * spread
+    logits = scaled.logit()
+    log_derivatives = math.log(1 - 2 * alpha) - scaled.log() - (-scaled).log1p()
     return logits, log_derivatives.flatten(1).sum(1)
 
 

@@ -1,4 +1,4 @@
-"""Networks of a generative adversarial network: one that makes samples, and one that tells them from real ones.
+"""Networks of a generative adversarial network: a generator and a discriminator.
 
 For images those of SDA-FC (Yan et al. 2024, as in its authors' code): with 28 x 28 pixels the generator has fully
 connected layers of 1,024 and 6,272 units and two transposed convolutions, the discriminator three convolutions of 64,
@@ -47,17 +47,17 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1], "linear" for standardised data.
     capacity : float
-        Units and channels as a share of the paper's, above 0; of each layer at least one is left.
+        Units and channels as a fraction of the paper's, above 0; of each layer at least one is left.
     """
     last: list[nn.Module] = [nn.Sigmoid()] if output == "sigmoid" else []
     if not takes_convolutions(shape):
-        units, features = _share(_VECTOR_UNITS, capacity), math.prod(shape)
+        units, features = _scaled(_VECTOR_UNITS, capacity), math.prod(shape)
         hidden = [*_dense(latent, units), *_dense(units, units)]
         return nn.Sequential(*hidden, nn.Linear(units, features), nn.Unflatten(1, tuple(shape)), *last)
     channels, height, width = shape
-    start = (_share(_GENERATOR_CHANNELS[0], capacity), math.ceil(height / 4), math.ceil(width / 4))
-    units, middle = _share(_UNITS, capacity), _share(_GENERATOR_CHANNELS[1], capacity)
-    return _drawn(
+    start = (_scaled(_GENERATOR_CHANNELS[0], capacity), math.ceil(height / 4), math.ceil(width / 4))
+    units, middle = _scaled(_UNITS, capacity), _scaled(_GENERATOR_CHANNELS[1], capacity)
+    return _initialised(
         nn.Sequential(
             *_dense(latent, units),
             *_dense(units, math.prod(start)),
@@ -79,19 +79,19 @@ def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Modul
     `shape` and `capacity` are as in `build_generator`.
     """
     if not takes_convolutions(shape):
-        units = _share(_VECTOR_UNITS, capacity)
+        units = _scaled(_VECTOR_UNITS, capacity)
         path = (math.prod(shape), units, units)
         hidden = [part for a, b in pairwise(path) for part in (nn.Linear(a, b), nn.LeakyReLU(_LEAK))]
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(units, 1), nn.Flatten(0))
     above, (height, width) = shape[0], shape[1:]
     layers: list[nn.Module] = []
     for wanted in _DISCRIMINATOR_CHANNELS:
-        below = _share(wanted, capacity)
+        below = _scaled(wanted, capacity)
         layers += [nn.Conv2d(above, below, 4, stride=2, padding=1), nn.BatchNorm2d(below), nn.LeakyReLU(_LEAK)]
         above, height, width = below, height // 2, width // 2
-    units = _share(_UNITS, capacity)
+    units = _scaled(_UNITS, capacity)
     layers += [nn.Flatten(), nn.Linear(above * height * width, units), nn.BatchNorm1d(units), nn.LeakyReLU(_LEAK)]
-    return _drawn(nn.Sequential(*layers, nn.Linear(units, 1), nn.Flatten(0)), capacity)
+    return _initialised(nn.Sequential(*layers, nn.Linear(units, 1), nn.Flatten(0)), capacity)
 
 
 def takes_convolutions(shape: Sequence[int]) -> bool:
@@ -126,11 +126,11 @@ def _dense(inputs: int, units: int) -> list[nn.Module]:
     return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]
 
 
-def _share(units: int, capacity: float) -> int:
+def _scaled(units: int, capacity: float) -> int:
     return max(1, round(units * capacity))
 
 
-def _drawn(module: nn.Module, capacity: float) -> nn.Module:
+def _initialised(module: nn.Module, capacity: float) -> nn.Module:
     """Weights drawn from a normal distribution with standard deviation 0.02, biases 0, as in the authors' code.
 
     Fewer units have larger weights, so that what they add up to is as strong at the start.
@@ -159,7 +159,7 @@ class Blueprint:
         Length of the one-hot part of a latent, of which each value is as frequent. Nothing ties it to a class; it lets
         a generator make unlike samples without a leap in the noise.
     capacity : float
-        Units and channels, as a share of the paper's.
+        Units and channels as a fraction of the paper's.
     """
 
     shape: tuple[int, ...]

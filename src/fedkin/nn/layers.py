@@ -1,7 +1,7 @@
 """Dropout with a random generator of its own.
 
 torch's dropout draws from one generator for the whole process, so what one client's model drops would depend on which
-others are trained on other threads at the same time. Here the trainer hands every model the client's generator.
+others are trained on other threads at the same time. Here every model gets the client's generator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Dropout(nn.Module):
     Parameters
     ----------
     p : float
-        Share of the values to drop, in [0, 1].
+        Fraction of the values to drop, in [0, 1].
     whole_channels : bool
         Drop ``x[i, c]`` as a whole, as torch's Dropout1d, Dropout2d and Dropout3d do.
 
@@ -40,7 +40,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:
-            raise FedkinError(f"Dropout was given a share p of {p}; it must be in 0 to 1.")
+            raise FedkinError(f"Dropout was given p = {p}; it must be in 0 to 1.")
         self.p = p
         self.whole_channels = whole_channels
         self.generator: torch.Generator | None = None
@@ -116,7 +116,7 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
 
 
 def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Let every `Dropout` in `module` draw from `generator`, one after another; None takes it away."""
+    """Let every `Dropout` in `module` draw from `generator`, in turn; None removes it."""
     for layer in module.modules():
         if isinstance(layer, Dropout):
             layer.generator = generator

@@ -117,7 +117,7 @@ def choose(shape: Sequence[int]) -> str:
     shape : sequence of int
         Shape of one sample.
     """
-    image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_LEAST
+    image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_MIN_SIDE
     return "lenet5" if image else "perceptron"
 
 

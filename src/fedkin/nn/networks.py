@@ -38,7 +38,7 @@ def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
         If `shape` is no image, or smaller than 6 x 6 pixels (grey) or 16 x 16 (colour).
     """
     if len(shape) == 3 and shape[0] > 1:
-        channels, height, width = image_shape("gradient-loss-cnn", shape, least=16)
+        channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=16)
         return nn.Sequential(
             nn.Conv2d(channels, 6, 5),
             nn.ReLU(),
@@ -48,7 +48,7 @@ def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
             nn.MaxPool2d(2),
             *_dense(16 * _after_valid(height) * _after_valid(width), 120, 84, classes),
         )
-    channels, height, width = image_shape("gradient-loss-cnn", shape, least=6)
+    channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=6)
     return nn.Sequential(
         nn.Conv2d(channels, 32, 3),
         nn.ReLU(),
@@ -59,7 +59,7 @@ def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )
 
 
-LENET_LEAST = 4
+LENET_MIN_SIDE = 4
 """Height and width from which `lenet5` works."""
 
 
@@ -75,7 +75,7 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     FedkinError
         If `shape` is no image, or smaller than 4 x 4 pixels.
     """
-    channels, height, width = image_shape("lenet5", shape, least=LENET_LEAST)
+    channels, height, width = image_shape("lenet5", shape, min_side=LENET_MIN_SIDE)
     padded = min(height, width) < 16
     pixels = (height // 4) * (width // 4) if padded else _after_valid(height) * _after_valid(width)
     return nn.Sequential(
@@ -114,7 +114,7 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     FedkinError
         If `shape` is no image.
     """
-    channels, height, width = image_shape("ocfl-cnn", shape, least=1)
+    channels, height, width = image_shape("ocfl-cnn", shape, min_side=1)
     layers: list[nn.Module] = []
     for before, after in pairwise((channels, 16, 32, 32)):
         layers += [nn.Conv2d(before, after, 5, padding=2), nn.ReLU()]
@@ -124,18 +124,18 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(100, classes))
 
 
-def image_shape(model: str, shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int, int, int]:
     """`shape` as (channels, height, width).
 
     Raises
     ------
     FedkinError
-        If it has another length, or height or width below `least`; the sentence names `model`.
+        If it has another length, or height or width below `min_side`; the sentence names `model`.
     """
-    if len(shape) != 3 or min(shape[1:]) < least:
+    if len(shape) != 3 or min(shape[1:]) < min_side:
         raise FedkinError(
-            f"Model '{model}' takes images (channels, height, width) of at least {least} x {least} pixels, and the "
-            f"samples have the shape {tuple(shape)}; 'perceptron' takes any."
+            f"Model '{model}' takes images (channels, height, width) of at least {min_side} x {min_side} pixels, and "
+            f"the samples have the shape {tuple(shape)}; 'perceptron' takes any."
         )
     channels, height, width = shape
     return channels, height, width

@@ -32,12 +32,12 @@ class AdamMoments:
 
     @classmethod
     def new(cls, parameters: int) -> AdamMoments:
-        """Those of an optimiser that has done nothing yet."""
+        """Those of a new optimiser."""
         return cls(torch.zeros(parameters), torch.zeros(parameters), torch.zeros(()))
 
     @classmethod
     def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
-        """A copy of those that a client's `state` holds, or new ones."""
+        """A copy of those in a client's `state`, or new ones."""
         if _NAMES[0] not in state:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
@@ -52,7 +52,7 @@ class AdamMoments:
 
     @staticmethod
     def forget(state: MutableMapping[str, Tensor]) -> None:
-        """Take them out of a client's `state`, if they are there."""
+        """Remove them from a client's `state`, if they are there."""
         for name in _NAMES:
             state.pop(name, None)
 
@@ -73,6 +73,6 @@ def adam_step(
 
 
 def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
-    """torch's fused Adam of all parameters of a resident, as one tensor."""
+    """Fused Adam of torch for all parameters of a resident, as one tensor."""
     resident.params.grad = resident.grad
     return torch.optim.Adam([resident.params], lr=rate, betas=betas, fused=True)

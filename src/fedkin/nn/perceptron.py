@@ -24,7 +24,7 @@ class PerceptronResident(Resident):
 
     @torch.inference_mode()  # less to do around small products
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """As `Resident.descend`; a layer's product goes straight into its weights, which are the most to move."""
+        """As `Resident.descend`; a layer's product goes straight into its weights, without a gradient in between."""
         x, truth = x.flatten(1), self._one_hot(y)
         losses = [self._step(x.index_select(0, r), truth.index_select(0, r), rate) for r in order.split(batch_size)]
         return torch.stack(losses), batch_lengths(len(order), batch_size)

@@ -2,7 +2,7 @@
 
 Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
 parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
-around the arithmetic, so what can be had without changing a result is taken here, whoever wrote the module: pooling
+around the arithmetic, so whatever is faster without changing a result is done here, for any module: pooling
 goes before a monotone activation, images lie channels last, and dropout draws from the client's own generator.
 """
 
@@ -29,7 +29,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Resident:
-    """One module, ready to take any model of its architecture, on the `device` of whoever makes it.
+    """One module, ready to take any model of its architecture, on the current `device`.
 
     Parameters
     ----------

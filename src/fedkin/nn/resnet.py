@@ -53,7 +53,7 @@ def resnet(
     FedkinError
         If `shape` is no image.
     """
-    channels, _, _ = image_shape(name, shape, least=1)
+    channels, _, _ = image_shape(name, shape, min_side=1)
     make_norm: Norm = nn.BatchNorm2d if norm == "batch" else _group_norm
     layers = _stem(channels, stem, make_norm)
     inputs = _WIDTHS[0]

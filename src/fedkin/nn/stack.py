@@ -1,8 +1,8 @@
 """Training of many small models on different data at once.
 
 On a CPU a handful of small models trained as one stack share the cost of every call into torch; many more fall out of
-the cache. So models are taken a few at a time, and each walks through its own epochs at its own pace: none waits for
-another's longer epoch, and one that is done leaves the stack, parameters and Adam moments untouched from then on.
+the cache. So models train a few at a time, and each has its own epochs: none waits for another's longer epoch, and one
+that is done leaves the stack, parameters and Adam moments untouched from then on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StackTraining:
     epochs : int
         Passes over the data.
     min_steps : int
-        Small data get as many more epochs as it takes to make this many optimiser steps.
+        Smaller data get as many more epochs as make up this number of optimiser steps.
     batch_size : int
     learning_rate : float
     epsilon : float
@@ -62,7 +62,7 @@ def fit(
     training: StackTraining,
     stack_size: int = STACK,
 ) -> tuple[Tensor, Tensor]:
-    """Train every row of `stack` on its own data; as if each had been trained alone.
+    """Train every row of `stack` on its own data; as if each were trained by itself.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp(sensitivity: float, standard_deviation: float) -> float:
-    """The mu of sums that a sample changes by `sensitivity`, with noise of this standard deviation; infinite without noise."""
+    """The mu of sums that a sample changes by `sensitivity`, with Gaussian noise; infinite without noise."""
     return sensitivity / standard_deviation if standard_deviation > 0 else math.inf
 
 

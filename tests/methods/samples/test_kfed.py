@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.k_means import far_apart
+from fedkin.clustering.k_means import farthest_points
 from fedkin.core import Client
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
@@ -84,7 +84,7 @@ def test_one_round_is_one_assignment_and_one_mean():
     _, state, _ = run(KFedMethod(n_clusters=3, local_clusters=2, server="one-round", assign="induced"), clients)
     replies = [awasthi_sheffet(client.x, 2, client_rng(client.id)) for client in clients]
     pooled = torch.cat([reply.centres for reply in replies])
-    start = far_apart(replies[0].centres, pooled, 3)
+    start = farthest_points(replies[0].centres, pooled, 3)
     nearest = torch.cdist(pooled, start).argmin(1)
     expected = torch.stack([pooled[nearest == cluster].mean(0) for cluster in range(3)])
     torch.testing.assert_close(state.centroids, expected, atol=1e-4, rtol=1e-4)

@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import Partition, far_apart, k_means, kmeans_plusplus_seeds, lloyd
+from fedkin.clustering.k_means import Partition, farthest_points, k_means, kmeans_plusplus_seeds, lloyd
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, task
 from fedkin.core.method import Count
@@ -109,7 +109,7 @@ class KFedMethod(OneRoundMethod):
         sizes = {client: int(reply["sizes"].sum()) for client, reply in replies.items()}
         first = max(sizes, key=lambda client: sizes[client]) if self.start == "largest" else min(sizes)
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
-        start = far_apart(replies[first]["centres"], pooled, self.n_clusters)
+        start = farthest_points(replies[first]["centres"], pooled, self.n_clusters)
         if self.server == "one-round":
             labels = nearest_centroids(pooled, start)
             centroids = torch.stack([pooled[labels == cluster].mean(0) for cluster in labels.unique()])

@@ -54,7 +54,7 @@ def test_distances_are_the_same_in_blocks(monkeypatch):
 @given(st.integers(5, 40), st.integers(2, 12), st.integers(0, 10_000))
 def test_every_cut_of_the_tree_is_scored_as_scikit_learn_does(n, d, seed):
     numbers = torch.randn(n, d, generator=rng(seed), dtype=torch.float64).numpy()
-    tree = ward.grown(numbers)
+    tree = ward.ward_tree(numbers)
     index = tree.calinski_harabasz()
     assert np.isnan(index[[0, -1]]).all()
     for done in range(1, n - 1):
@@ -67,7 +67,7 @@ def test_every_cut_of_the_tree_is_scored_as_scikit_learn_does(n, d, seed):
 def test_cuts_of_the_tree_are_those_of_scikit_learn():
     bits, _ = planted([12, 9, 15], flips=0.2)
     numbers = bits.numpy().astype(np.float64)
-    tree = ward.grown(numbers)
+    tree = ward.ward_tree(numbers)
     for threshold in (9.0, 9.5, 12.0, 18.0):
         theirs = AgglomerativeClustering(None, distance_threshold=threshold).fit_predict(numbers)
         ours = tree.labels(int(np.searchsorted(tree.heights, threshold)))

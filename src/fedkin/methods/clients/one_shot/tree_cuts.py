@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.clustering.ward import Floats, Integers, Tree, grown
+from fedkin.clustering.ward import Floats, Integers, Tree, ward_tree
 from fedkin.core import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
@@ -142,7 +142,7 @@ def _by_tree(
         x = x - x.mean(0)  # distances by products lose digits far from the origin
     if len(x) < max(2, 2 * min_size):
         return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
-    tree = grown(x)
+    tree = ward_tree(x)
     if mode == "bayes":
         return _searched(tree, min_size, *bounds)
     if mode == "exact" and objective == "paper":
