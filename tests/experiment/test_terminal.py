@@ -26,7 +26,7 @@ def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
         assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
         bar.step(LINE, {"seconds": 2.51})
     shown = capsys.readouterr()
-    assert "Step 3 · 2.5 s · Clusters found 4 · Accuracy (ACC) 0.988\n" in shown.err
+    assert "Step 3 · 2.5 s · Clusters found 4 · Local accuracy 0.988\n" in shown.err
     assert shown.out == ""
 
 
@@ -74,7 +74,7 @@ def test_the_outcome_is_a_small_table(
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert rows == [
         "Clusters found 4",
-        "Accuracy (ACC) 0.988",
+        "Local accuracy 0.988",
         "Missing in the last step client 1, 4",
         "Sent to the clients 1.23 MB",
         "Received from them 5 TB",
@@ -114,10 +114,10 @@ def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     print_outcome(RunOutcome(Path("runs/x"), State(), records, config))
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "Steps 4, 1 of pre-training, 1 of embedding and 2 of training" in shown
-    assert "Personal accuracy 0.75 step 3, 1 round of training, after 5 TB" in shown
+    assert "Accuracy on each client's own test set 0.75 step 3, 1 round of training, after 5 TB" in shown
     with Bar() as bar:
         bar.step(records[0], {"seconds": 2.0})
-    assert "Step 1 · pre-training · 2.0 s · Personal accuracy 0.250" in capsys.readouterr().err
+    assert "Step 1 · pre-training · 2.0 s · Accuracy on each client's own test set 0.250" in capsys.readouterr().err
 
 
 def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:

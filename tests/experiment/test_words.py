@@ -4,15 +4,14 @@ from hypothesis import strategies as st
 
 from fedkin.experiment.words import (
     MEASURES,
+    format_bytes,
     formed,
-    listed,
-    many,
+    join_words,
     measures,
     phased,
     phases,
     reached,
     scaled,
-    size,
     training_rounds,
     written,
 )
@@ -35,7 +34,7 @@ def test_unknown_numbers_have_their_own_names() -> None:
         "as the method reports it",
     )
     assert (known["ARI_like"].title, known["ARI_like"].unit) == ("Ari like", "number")
-    assert known["ARI_like"].meaning == "compared with the hidden truth"
+    assert known["ARI_like"].meaning == "compared with the ground truth"
 
 
 def test_a_number_that_once_was_a_fraction_is_no_count() -> None:
@@ -75,7 +74,7 @@ def test_what_measures_refer_to_exists() -> None:
     ],
 )
 def test_bytes_have_three_digits(count: float, text: str) -> None:
-    assert size(count) == text
+    assert format_bytes(count) == text
 
 
 def line(step: int, **changes: dict) -> dict:
@@ -135,12 +134,4 @@ def test_phases_are_counted_in_order() -> None:
     ("names", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (list("abc"), "a, b and c")]
 )
 def test_names_stand_in_a_sentence(names: list[str], text: str) -> None:
-    assert listed(names) == text
-
-
-def test_counts_have_their_noun() -> None:
-    assert [many(1, "cluster"), many(2000, "cluster"), many(0, "community")] == [
-        "1 cluster",
-        "2,000 clusters",
-        "0 communities",
-    ]
+    assert join_words(names) == text

@@ -51,7 +51,7 @@ def test_members_are_listed_with_the_lone_ones_last() -> None:
     drawn = draw_graph(GraphView("G", "", nodes, [(1, 2)]))
     cells = re.findall(r"<td>([^<]*)</td>", drawn)
     assert cells == ["2", "11", "client 10/0, client 3/2", "1", "7", "client 2/1"]
-    assert "3 local clusters in 1 clusters, 1 alone, 1 associations" in drawn
+    assert "3 local clusters in 1 clusters, 1 unmatched, 1 associations" in drawn
 
 
 def test_clients_are_tagged_by_number_only_if_that_is_unambiguous() -> None:

@@ -102,7 +102,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_pointing_tells_when_a_client_was_where() -> None:
-    assert 'data-tip="client 0, hidden cluster B\nround 1: not known\nround 2–3: cluster 4"' in drawn(
+    assert 'data-tip="client 0, true cluster B\nround 1: none yet\nround 2–3: cluster 4"' in drawn(
         [[-1, 4, 4]], hidden=["B"]
     )
 
@@ -122,7 +122,7 @@ def test_what_happened_is_a_line_before_the_step_it_concerns() -> None:
 
 def test_a_first_cluster_is_no_change_of_cluster() -> None:
     markup = drawn([[-1, 0, 0], [-1, 0, 1], [-1, -1, 1]])
-    assert "1 clients are then in another cluster" in markup
+    assert "1 clients end in another cluster" in markup
     assert "Grey: in no cluster yet." in markup
 
 
@@ -133,5 +133,5 @@ def test_nothing_yet_is_said() -> None:
 def test_shapes_must_fit() -> None:
     with pytest.raises(FedkinError, match=r"client × step table of clusters has shape \(1, 2\) where \(1, 1\)"):
         drawn([[0, 1]], steps=[1])
-    with pytest.raises(FedkinError, match="row of hidden clusters"):
+    with pytest.raises(FedkinError, match="row of true clusters"):
         drawn([[0, 1]], hidden=["A", "B"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
+from fedkin.report.numbers import nice_ticks, plain, pluralize, shown, tick_labels
 from fedkin.report.run_view import Unit
 
 
@@ -47,3 +47,11 @@ def test_plain_numbers_can_be_copied() -> None:
 def test_tick_labels_share_decimals_and_unit() -> None:
     assert tick_labels([0, 0.5, 1.0], "share") == ["0.0", "0.5", "1.0"]
     assert tick_labels([0, 2e7, 4e7], "bytes") == ["0 MB", "20 MB", "40 MB"]
+
+
+def test_counts_have_their_noun() -> None:
+    assert [pluralize(1, "cluster"), pluralize(2000, "cluster"), pluralize(0, "community")] == [
+        "1 cluster",
+        "2,000 clusters",
+        "0 communities",
+    ]

@@ -30,7 +30,7 @@ from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
         ),
         (
             lambda: Curve("C", "", [1], {"a": [1.0]}, intervals={"b": [None]}),
-            "Interval 'b' of curve 'C' is of none of its series.",
+            "Interval 'b' of curve 'C' belongs to none of its series.",
         ),
         (
             lambda: Curve("C", "", [1], {"a": [1.0]}, intervals={"a": [(2.0, 1.0)]}),

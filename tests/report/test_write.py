@@ -197,7 +197,7 @@ def test_names_cannot_break_out_of_the_page() -> None:
     assert len(page.of("script")) == 1
     assert page.of("img") == []
     assert page.words.count(bad) >= 12
-    assert bad in [a.get("data-site") for _, a in page.elements]
+    assert bad in [a.get("data-client") for _, a in page.elements]
 
 
 def test_sixty_clusters_and_three_hundred_nodes_stay_small() -> None:

@@ -9,17 +9,17 @@ from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import TIMING, read_lines
 from fedkin.experiment.words import (
     Measure,
+    format_bytes,
     formed,
-    many,
     measures,
     phased,
     phases,
     reached,
-    size,
     training_rounds,
     warnings_of,
     written,
 )
+from fedkin.report.numbers import pluralize
 
 
 class Bar(Progress):
@@ -111,7 +111,7 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     last = outcome.records[-1]
     rows = _headlines(last) + _moments(outcome)
     rows += [("Missing in the last step", "client " + ", ".join(last["missing"]))] if last["missing"] else []
-    rows += [("Sent to the clients", size(last["sent"])), ("Received from them", size(last["received"]))]
+    rows += [("Sent to the clients", format_bytes(last["sent"])), ("Received from them", format_bytes(last["received"]))]
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
     return [*rows, ("Steps", steps), *_time(outcome)]
 
@@ -132,8 +132,8 @@ def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
 def _reached_at(outcome: RunOutcome, step: int, traffic: int) -> str:
     """When a target was reached: the step, and the rounds of training until then where there are other phases."""
     rounds = training_rounds(outcome.records, step)
-    training = f", {many(rounds, 'round')} of training" if phases(outcome.records) else ""
-    return f"step {step}{training}, after {size(traffic)}"
+    training = f", {pluralize(rounds, 'round')} of training" if phases(outcome.records) else ""
+    return f"step {step}{training}, after {format_bytes(traffic)}"
 
 
 def _headlines(line: RecordLine) -> list[tuple[str, str]]:

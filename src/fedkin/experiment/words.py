@@ -1,7 +1,6 @@
-"""How the numbers of a run are told to people: on the report's page and on the terminal.
+"""Titles, units and explanations of a run's numbers, for the report's page and the terminal.
 
-Methods and their evaluation name numbers as programs do. What is known here gets a title, a unit and an explanation,
-in order of importance; anything else is shown under its own name.
+`MEASURES` lists the known ones in order of importance; any other number is shown under its own name.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ class Measure:
     Attributes
     ----------
     title, meaning : str
-        What it is called, and what it says as a phrase without a full stop.
+        Its name, and a phrase without a full stop that defines it.
     unit : Unit
-        How it is written; with "percent" the number itself is a share.
+        How it is written; with "percent" the number itself is a fraction.
     total : str
-        Name of the number it is a part of, such as the unmatched clusters of all.
+        Name of the number it is a part of, such as all local clusters for the unmatched ones.
     beside : str
-        Name of a number that is drawn in the same chart, and told in the same breath.
+        Name of a number shown in the same chart and the same card.
     headline, chart : bool
-        Whether it is worth a card at the top of the page and a line on the terminal; worth a chart.
+        Whether it has a card at the top of the page and a line on the terminal; whether it has a chart.
     """
 
     title: str
@@ -45,83 +44,95 @@ class Measure:
     headline: bool = True
     chart: bool = True
 
+    @property
+    def in_sentence(self) -> str:
+        """The title as it stands within a sentence: in lower case, except for acronyms and names."""
+        keeps_case = self.title[:2].isupper() or self.title.startswith("Cohen")
+        return self.title if keeps_case else self.title[:1].lower() + self.title[1:]
+
 
 MEASURES = {
     "personal_accuracy": Measure(
-        "Personal accuracy", "mean over clients of their cluster's model on their own test samples", "share"
+        "Accuracy on each client's own test set", "of its cluster's model, mean over clients", "share"
     ),
     "global_accuracy": Measure(
-        "Global accuracy", "mean over clients of their cluster's model on the test samples common to all", "share"
+        "Accuracy on the shared test set", "of each client's cluster's model, mean over clients", "share"
     ),
     "ari": Measure(
-        "Agreement (ARI)", "of the clusters found with the hidden truth: 1 is the same, 0 is chance", "share"
+        "ARI", "adjusted Rand index of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
     ),
     "drifted_right": Measure(
-        "Drifted clients in their cluster", "share of them in the cluster of those that now see as they do", "percent"
+        "Drifted clients in the right cluster", "with most of the clients that now have the same data distribution",
+        "percent",
     ),
     "newcomers_right": Measure(
-        "Newcomers in their cluster", "share of them in the cluster of those that see as they do", "percent"
+        "Newcomers in the right cluster", "with most of the clients that have the same data distribution", "percent"
     ),
     "drifted_accuracy": Measure(
-        "Accuracy of drifted clients", "personal accuracy, mean over the clients that drift, before and after", "share",
+        "Accuracy of drifted clients", "on each one's own test set, mean over the clients whose data drift", "share",
         beside="personal_accuracy", headline=False,
     ),
     "newcomers_accuracy": Measure(
-        "Accuracy of newcomers", "personal accuracy, mean over the clients that joined late", "share",
+        "Accuracy of newcomers", "on each one's own test set, mean over the clients that joined late", "share",
         beside="personal_accuracy", headline=False,
     ),
     "purity": Measure(
-        "Purity", "share of clients that belong to the most frequent hidden cluster of theirs", "share", headline=False
+        "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share",
+        headline=False,
     ),
     "clusters": Measure("Clusters found", "over all clients together", "count", beside="target", chart=False),
     "communities": Measure(
-        "Communities", "sets of kin local clusters of different clients", "count", beside="target", headline=False
+        "Communities", "sets of matched local clusters of different clients", "count", beside="target", headline=False
     ),
     "temperature": Measure(
-        "Temperature", "how far the clients' updates point apart; clients are clustered once it rises", headline=False
+        "Clustering temperature",
+        "how far the directions of the clients' updates differ (OCFL); clients are clustered once it rises",
+        headline=False,
     ),
     "splits": Measure("Splits", "times that a cluster was divided", "count", headline=False, chart=False),
     "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
     "reconstruction": Measure(
-        "Reconstruction error", "mean squared, of the clients' autoencoder in pre-training", headline=False
+        "Reconstruction error", "mean squared error of the clients' autoencoder in pre-training", headline=False
     ),
     "personal_f1": Measure(
-        "Personal F1", "macro average, mean over clients, on their own test samples and on the common ones", "share",
+        "Macro-F1 on each client's own test set", "mean over clients, beside that on the shared test set", "share",
         beside="global_f1", headline=False,
     ),
     "global_f1": Measure(
-        "Global F1", "mean over clients, on the test samples common to all", "share", headline=False, chart=False
+        "Macro-F1 on the shared test set", "mean over clients", "share", headline=False, chart=False
     ),
     "learning_gap": Measure(
-        "Learning gap", "distance between the F1 on clients' own test samples and on the common ones", "share",
+        "Learning gap", "absolute difference of macro-F1 on clients' own test sets and on the shared one", "share",
         headline=False,
     ),
     "homogeneity": Measure(
-        "Homogeneity", "how far each cluster found holds one hidden cluster only, and each hidden cluster lies in one",
-        "share", beside="completeness", headline=False,
+        "Homogeneity", "how far each cluster found holds one true cluster only", "share",
+        beside="completeness", headline=False,
     ),
     "completeness": Measure(
-        "Completeness", "how far each hidden cluster lies in one cluster only", "share", headline=False, chart=False
+        "Completeness", "how far each true cluster lies in one cluster only", "share", headline=False, chart=False
     ),
     "ami": Measure(
-        "Agreement (AMI)", "mutual information of the clusters found and the hidden ones, above chance", "share",
+        "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share",
         headline=False,
     ),
-    "unmatched": Measure("Left alone", "local clusters that found no kin at any other client", "count", total="local_clusters"),
+    "unmatched": Measure(
+        "Unmatched local clusters", "local clusters associated with none of another client", "count",
+        total="local_clusters",
+    ),
     "accuracy": Measure(
-        "Accuracy (ACC)", "share of samples in a local cluster of their own class, mean over clients", "share"
+        "Local accuracy", "each client's local clusters matched to classes (Hungarian), mean over clients", "share"
     ),
     "false_matches": Measure(
-        "Wrongly joined", "share of the associations that join local clusters of different classes", "percent"
+        "False matches", "fraction of the associations that join local clusters of different classes", "percent"
     ),
     "synthetic_samples": Measure(
         "Synthetic samples", "made by the clients' generative networks, and sent to the server", "count", chart=False
     ),
     "generator_loss": Measure(
-        "Generator's loss", "mean over clients, with that of the discriminator", beside="discriminator_loss",
-        headline=False,
+        "Generator loss", "mean over clients, beside the discriminator's", beside="discriminator_loss", headline=False
     ),
-    "discriminator_loss": Measure("Discriminator's loss", "mean over clients", headline=False, chart=False),
+    "discriminator_loss": Measure("Discriminator loss", "mean over clients", headline=False, chart=False),
     "components": Measure(
         "Components", "principal components of the features that samples are compared by", "count", headline=False,
         chart=False,
@@ -130,55 +141,55 @@ MEASURES = {
         "First client", "whose local centroids the server began with", "count", headline=False, chart=False
     ),
     "largest_client_share": Measure(
-        "Held by one client", "of a sample's cluster, by the client that has most of it; near 100 % clusters follow clients",
+        "Largest client's share",
+        "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes",
         "percent", chart=False,
     ),
-    "nodes": Measure("Nodes", "small clusters in the server's graph", "count", headline=False, chart=False),
-    "edges": Measure("Links", "between nodes of the graph", "count", headline=False, chart=False),
-    "micro_clusters": Measure("Small clusters", "sent by all clients together", "count", headline=False, chart=False),
+    "nodes": Measure("Nodes", "micro-clusters in the server's graph", "count", headline=False, chart=False),
+    "edges": Measure("Edges", "between nodes of the server's graph", "count", headline=False, chart=False),
+    "micro_clusters": Measure("Micro-clusters", "sent by all clients together", "count", headline=False, chart=False),
     "resolution": Measure(
-        "Resolution", "share of chance's links below which clusters stay apart", headline=False, chart=False
+        "Resolution", "of the graph's clusters: the higher, the more of them", headline=False, chart=False
     ),
     "stability": Measure(
-        "Stability", "agreement of the clusters with those found without some of the nodes, 1 for the same", "share",
+        "Stability", "ARI of the clusters with those found without some of the nodes, 1 for equal", "share",
         headline=False, chart=False,
     ),
     "modularity": Measure(
-        "Modularity", "share of the graph's links within clusters, above chance", "share", headline=False, chart=False
+        "Modularity", "fraction of the graph's edges within clusters, above chance", "share", headline=False,
+        chart=False,
     ),
     "explained": Measure(
         "Variance kept", "by the principal components, of that of the features", "percent", headline=False,
         chart=False,
     ),
-    "active": Measure(
-        "Active clients", "clients that still refined their clusters; the others rest", "count", headline=False
-    ),
+    "active": Measure("Active clients", "clients whose local clusters still change", "count", headline=False),
     "agreement": Measure(
-        "Unmoved samples", "samples of the active clients that kept their local cluster", "percent", headline=False
+        "Unchanged samples", "samples of the active clients that kept their local cluster", "percent", headline=False
     ),
     "nmi": Measure(
-        "Agreement (NMI)", "mutual information of the clusters found and the hidden truth, 1 for the same", "share",
+        "NMI", "normalised mutual information of the clusters found and the true ones: 1 is equal", "share",
         beside="kappa",
     ),
     "kappa": Measure(
-        "Agreement (kappa)", "of each sample's class with the class its cluster stands for, above chance", "share",
-        headline=False, chart=False,
+        "Cohen's kappa", "accuracy above chance, each cluster standing for a class", "share", headline=False,
+        chart=False,
     ),
     "pooled_accuracy": Measure(
-        "Accuracy over all clients", "share of samples whose cluster stands for their class", "share",
+        "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share",
         headline=False, chart=False,
     ),
-    "target": Measure("True classes", "classes that two or more clients hold", "count", headline=False, chart=False),
+    "target": Measure("True classes", "classes that two or more clients have", "count", headline=False, chart=False),
     "local_clusters": Measure("Local clusters", "of all clients together", "count", headline=False, chart=False),
-    "associations": Measure("Associations", "pairs of kin local clusters", "count", headline=False, chart=False),
-    "cut": Measure("Cut", "largest average share of losses within a cluster", headline=False, chart=False),
+    "associations": Measure("Associations", "pairs of matched local clusters", "count", headline=False, chart=False),
+    "cut": Measure("Cut", "height at which the dendrogram of local clusters is cut", headline=False, chart=False),
 }  # fmt: skip
 
 
 def measures(*lines: RecordLine) -> dict[str, Measure]:
     """Words for every single number in any of these records, the known ones first."""
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
-    named.pop("fired", None)  # a moment, not a measure; `formed` tells it
+    named.pop("fired", None)  # a moment, not a measure; see `formed`
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
     known = {name: measure for name, measure in MEASURES.items() if name in single}
     return known | {name: _unknown(name, lines) for name in single if name not in known}
@@ -191,7 +202,7 @@ def number(line: RecordLine, name: str) -> float | None:
 
 
 def scaled(line: RecordLine, name: str, measure: Measure) -> float | None:
-    """A record's number as `Measure.unit` speaks of it."""
+    """A record's number in its `Measure.unit`; percent instead of a fraction."""
     value = number(line, name)
     return value if value is None or measure.unit != "percent" else 100 * value
 
@@ -203,10 +214,7 @@ def written(line: RecordLine, name: str, measure: Measure) -> str:
 
 
 def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[int, int] | None:
-    """The first step at which a number was at least `reach`, and the bytes sent and received until its end.
-
-    ``None`` if that never happened.
-    """
+    """The first step at which a metric is at least `reach`, and the bytes sent and received up to it, or ``None``."""
     for record in records:
         value = number(record, metric)
         if value is not None and value >= reach:
@@ -215,38 +223,34 @@ def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[i
 
 
 def phase_of(record: RecordLine) -> str:
-    """The phase that a record belongs to: what its value ``phase`` says, or training where it says nothing."""
+    """The phase of a record: its value ``phase``, by default training."""
     return str(record["values"].get("phase", TRAINING))
 
 
 def training_rounds(records: Iterable[RecordLine], step: int) -> int:
-    """Steps of training in `records` until step `step`, itself included; what comes before training does not count."""
+    """Number of steps of training in `records` up to and including `step`; other phases do not count."""
     return sum(record["step"] <= step and phase_of(record) == TRAINING for record in records)
 
 
 def phases(records: Iterable[RecordLine]) -> dict[str, int]:
-    """Steps of each phase, in order of first appearance; empty where records tell of none."""
-    told = [record for record in records if "phase" in record["values"]]
-    return dict(Counter(map(phase_of, told)))
+    """Number of steps of each phase, in order of first appearance; empty where records name none."""
+    return dict(Counter(phase_of(record) for record in records if "phase" in record["values"]))
 
 
 def phased(records: Sequence[RecordLine]) -> str:
-    """How the steps divide into phases, such as ``"3 of pre-training, 1 of embedding and 30 of training"``.
-
-    Empty where records tell of no phases.
-    """
-    return listed([f"{count:,} of {phase}" for phase, count in phases(records).items()])
+    """Phases in words, such as ``"3 of pre-training, 1 of embedding and 30 of training"``; empty without phases."""
+    return join_words([f"{count:,} of {phase}" for phase, count in phases(records).items()])
 
 
 def warnings_of(records: Iterable[RecordLine]) -> list[str]:
-    """What the method warns of, each once."""
+    """The method's warnings, each once."""
     return list(dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"]))
 
 
 def formed(records: Sequence[RecordLine]) -> int | None:
-    """The step at which a method's trigger fired and clusters were formed, by the value ``fired``.
+    """The step at which a method's trigger fired and clusters were formed, or ``None``.
 
-    That is the first record in which it is true, or the number of the step where it is a number itself.
+    It is that of the first record whose value ``fired`` is true, or ``fired`` itself where that is a number.
     """
     for record in records:
         fired = record["values"].get("fired")
@@ -255,8 +259,8 @@ def formed(records: Sequence[RecordLine]) -> int | None:
     return None
 
 
-def size(count: float) -> str:
-    """Bytes with three significant digits."""
+def format_bytes(count: float) -> str:
+    """A number of bytes with three significant digits and its unit."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 999.5:
             return f"{count:.3g} {unit}"
@@ -264,13 +268,7 @@ def size(count: float) -> str:
     return f"{count:.3g} PB"
 
 
-def many(count: int, noun: str) -> str:
-    """A count with its noun, as in "1 cluster" and "2 clusters"."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
-
-
-def listed(names: Sequence[str]) -> str:
+def join_words(names: Sequence[str]) -> str:
     """Names in a sentence: "a", "a and b", "a, b and c"."""
     *others, last = names or [""]
     return f"{', '.join(others)} and {last}" if others else last
@@ -279,5 +277,5 @@ def listed(names: Sequence[str]) -> str:
 def _unknown(name: str, lines: Sequence[RecordLine]) -> Measure:
     is_metric = any(name in line["metrics"] for line in lines)
     is_whole = all(isinstance(number(line, name), int | None) for line in lines)
-    meaning = "compared with the hidden truth" if is_metric else "as the method reports it"
+    meaning = "compared with the ground truth" if is_metric else "as the method reports it"
     return Measure(name.replace("_", " ").capitalize(), meaning, "count" if is_whole else "number")

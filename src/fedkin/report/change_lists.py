@@ -1,25 +1,25 @@
-"""Who changed when, as a table."""
+"""The events of clients, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedkin.report.markup import cluster_mark, element, listed, sheet, text
+from fedkin.report.markup import cluster_mark, element, name_ranges, sheet, text
 from fedkin.report.numbers import plain
 from fedkin.report.run_view import ClientEvent
 
 
 def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
-    """One row per change: when, what, the clusters if it is about them, and the clients."""
-    heads = (x_label, "what happened", "from", "to", "clients", "which")
+    """One row per event: step, event, clusters from and to, and the clients."""
+    heads = (x_label, "event", "from", "to", "clients", "which")
     rows = []
     for change in changes:
         name = element("th", plain(change.step), scope="row")
         cells = (text(change.what), _cluster(change.before), _cluster(change.after), str(len(change.clients)))
-        rows.append(element("tr", name, *(element("td", cell) for cell in (*cells, text(listed(change.clients))))))
+        rows.append(element("tr", name, *(element("td", cell) for cell in (*cells, text(name_ranges(change.clients))))))
     head = element("thead", element("tr", *(element("th", text(head), scope="col") for head in heads)))
     table = element("table", head, element("tbody", *rows), class_="numbers members changes")
-    return sheet(table, "What changed when")
+    return sheet(table, "Events")
 
 
 def _cluster(cluster: int | None) -> str:

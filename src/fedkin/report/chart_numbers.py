@@ -1,4 +1,4 @@
-"""The numbers of a curve: in its legend, in what pointing shows, in words, and as a table to copy."""
+"""The numbers of a curve: in its legend, its tips, its description, and as a table to copy."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ def series(curve: Curve) -> list[tuple[str, list[float | None]]]:
 
 
 def references(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """The same of what the curve is compared with."""
+    """Names and reference values in order of name; ``None`` where there is no finite value."""
     return [(name, [finite(value) for value in curve.reference[name]]) for name in sorted(curve.reference)]
 
 
-def drawn(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """What has a colour of its own, in the order of colours: the series, then what belongs to none of them."""
+def coloured(curve: Curve) -> list[tuple[str, list[float | None]]]:
+    """The lines with a colour of their own, in order of colour: the series, then references to none of them."""
     return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
 
 
 def intervals(curve: Curve, name: str) -> list[Interval | None]:
-    """How sure series `name` is; ``None`` where that is not known, or an end is not finite."""
+    """The intervals of series `name`; ``None`` where there is none, or an end is not finite."""
     known = curve.intervals.get(name, [None] * len(curve.x))
     return [None if each is None or None in map(finite, each) else each for each in known]
 
 
-def told(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
-    """For every chosen step, counted from 0, a line for everything that is `drawn`."""
-    parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in drawn(curve)]
+def tip_lines(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
+    """For every chosen step, counted from 0, one line per `coloured` series."""
+    parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in coloured(curve)]
     return [
         [
             f"{name}: {shown(values[at], curve.unit)}{_sure(known[at], curve.unit)}{compared[at]}"
@@ -49,14 +49,14 @@ def _sure(interval: Interval | None, unit: Unit) -> str:
 
 
 def _compared(curve: Curve, name: str) -> list[str]:
-    """What series `name` is compared with at every step, in words; nothing for what is no series."""
+    """The reference of series `name` at every step, in words; empty where there is none."""
     values = curve.reference.get(name) if name in curve.series else None
     known = [None] * len(curve.x) if values is None else [finite(value) for value in values]
     return ["" if each is None else f"; {curve.reference_name} {shown(each, curve.unit)}" for each in known]
 
 
 def end_values(curve: Curve) -> str:
-    """A legend: every series' line, where there are several, and its last value; then what else is drawn."""
+    """The legend: every series, where there are several, with its last value; then references and intervals."""
     named = series(curve)
     entries = [element("li", "last:")] if named else []
     for index, (name, values) in enumerate(named):
@@ -67,7 +67,7 @@ def end_values(curve: Curve) -> str:
     mark = element("path", d="M0 5H22") + element("rect", x=7.6, y=1.6, width=6.8, height=6.8)
     if any(name in curve.series for name in curve.reference):
         entries.append(element("li", _key("reference alone", mark), text(curve.reference_name)))
-    for index, (name, _) in enumerate(drawn(curve)[len(named) :], len(named)):
+    for index, (name, _) in enumerate(coloured(curve)[len(named) :], len(named)):
         entries.append(element("li", _key(f"reference s{index % 8}", mark), text(name)))
     if any(each is not None for name in curve.intervals for each in intervals(curve, name)):
         area = element("rect", x=0, y=0, width=22, height=10, class_="between")
@@ -75,8 +75,8 @@ def end_values(curve: Curve) -> str:
     return element("ul", *entries, class_="legend")
 
 
-def _key(look: str, *drawn: str) -> str:
-    return element("svg", *drawn, class_=look, viewBox="0 0 22 10", aria_hidden="true")
+def _key(look: str, *content: str) -> str:
+    return element("svg", *content, class_=look, viewBox="0 0 22 10", aria_hidden="true")
 
 
 def number_table(curve: Curve) -> str:
@@ -103,7 +103,7 @@ def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
             columns.append((f"{name}, to", [None if each is None else each[1] for each in known]))
         if name in curve.reference:
             columns.append((f"{name}, {curve.reference_name}", curve.reference[name]))
-    others = drawn(curve)[len(curve.series) :]
+    others = coloured(curve)[len(curve.series) :]
     return columns + [(in_unit(name, curve.unit), values) for name, values in others]
 
 

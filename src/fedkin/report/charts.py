@@ -8,18 +8,18 @@ from itertools import groupby, pairwise
 
 from fedkin.report.chart_numbers import (
     Interval,
-    drawn,
+    coloured,
     end_values,
     in_words,
     intervals,
     number_table,
     references,
     series,
-    told,
+    tip_lines,
 )
 from fedkin.report.markup import element, short, text
 from fedkin.report.numbers import nice_ticks, plain, tick_labels
-from fedkin.report.run_view import ALL_ALIKE, Band, Curve, Timeline
+from fedkin.report.run_view import NO_EVENTS, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
 TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0
@@ -32,7 +32,7 @@ MOST_NAMED, NARROWEST = 11, 30.0
 CurvePoints = list[tuple[float, float]]
 
 
-def line_chart(curve: Curve, timeline: Timeline = ALL_ALIKE) -> str:
+def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
     """A figure with the curve's lines; pointing at a step shows its values, and what happened then."""
     heading = element("figcaption", element("h3", text(curve.title)), element("p", text(curve.caption)))
     if not _values(curve):
@@ -78,7 +78,7 @@ class _Frame:
 
 def _drawing(curve: Curve, timeline: Timeline) -> str:
     frame = _Frame(curve)
-    colours = {name: index for index, (name, _) in enumerate(drawn(curve))}
+    colours = {name: index for index, (name, _) in enumerate(coloured(curve))}
     beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in series(curve))
     compared = "".join(_reference(curve, frame, colours[name], values) for name, values in references(curve))
     lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(series(curve)))
@@ -182,8 +182,8 @@ def _stops(curve: Curve, frame: _Frame, timeline: Timeline) -> str:
     chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})
     guide = element("path", d=f"M0 {short(TOP)}V{short(HEIGHT - BOTTOM)}")
     parts = [element("g", guide, class_="guide")]
-    shown = drawn(curve)
-    for at, following, lines in zip(chosen, [*chosen[1:], None], told(curve, chosen), strict=True):
+    shown = coloured(curve)
+    for at, following, lines in zip(chosen, [*chosen[1:], None], tip_lines(curve, chosen), strict=True):
         step, after = curve.x[at], math.inf if following is None else curve.x[following]
         phase = f" ({timeline.phase(step)})" if timeline.phase(step) else ""
         happened = [mark.meaning for mark in timeline.marks if step <= mark.step < after]

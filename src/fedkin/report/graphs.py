@@ -27,10 +27,10 @@ def _drawing(graph: GraphView) -> str:
     for tag, place in zip(tags, layout.places, strict=False):
         parts.append(element("text", text(tag), x=place.tag_x, y=place.tag_y + 3, class_="middle tag"))
     parts += [element("text", f"Cluster {cluster}", x=x, y=y, class_="middle name") for cluster, x, y in layout.labels]
-    if layout.alone is not None:
+    if layout.unmatched is not None:
         count = sum(node.cluster is None for node in graph.nodes)
-        parts.append(element("path", d=f"M0 {short(layout.alone)}H{WIDTH:g}", class_="grid"))
-        parts.append(element("text", f"Alone: {count}", x=0, y=layout.alone + 17, class_="name"))
+        parts.append(element("path", d=f"M0 {short(layout.unmatched)}H{WIDTH:g}", class_="grid"))
+        parts.append(element("text", f"Unmatched: {count}", x=0, y=layout.unmatched + 17, class_="name"))
     box = f"0 0 {WIDTH:g} {short(layout.height)}"
     key = "A dot is a local cluster, its area the number of samples, a line an association."
     if tags:
@@ -83,15 +83,15 @@ def _tags(graph: GraphView) -> list[str]:
 
 
 def _tip(node: GraphNode) -> str:
-    where = "alone" if node.cluster is None else f"in cluster {node.cluster}"
-    return f"{node.client}, local cluster {node.cluster}\n{node.size} samples, {where}"
+    where = "unmatched" if node.cluster is None else f"in cluster {node.cluster}"
+    return f"{node.client}, local cluster {node.local_cluster}\n{node.size} samples, {where}"
 
 
 def _in_words(graph: GraphView) -> str:
     clusters = {node.cluster for node in graph.nodes} - {None}
-    alone = sum(node.cluster is None for node in graph.nodes)
+    unmatched = sum(node.cluster is None for node in graph.nodes)
     return (
-        f"{graph.title}: {len(graph.nodes)} local clusters in {len(clusters)} clusters, {alone} alone, "
+        f"{graph.title}: {len(graph.nodes)} local clusters in {len(clusters)} clusters, {unmatched} unmatched, "
         f"{len(graph.edges)} associations. The table below lists the members."
     )
 
@@ -103,10 +103,11 @@ def _members(graph: GraphView) -> str:
     rows = []
     for cluster in sorted(by_cluster, key=lambda key: (key is None, key or 0)):
         nodes = by_cluster[cluster]
-        listed = ", ".join(f"{node.client}/{node.cluster}" for node in nodes)
-        name = "alone" if cluster is None else cluster_mark(cluster, str(cluster))
-        cells = [str(len(nodes)), str(sum(node.size for node in nodes)), text(listed)]
+        names = ", ".join(f"{node.client}/{node.local_cluster}" for node in nodes)
+        name = "unmatched" if cluster is None else cluster_mark(cluster, str(cluster))
+        cells = [str(len(nodes)), str(sum(node.size for node in nodes)), text(names)]
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
-    heads = [element("th", head, scope="col") for head in ("cluster", "local clusters", "samples", "client/cluster")]
+    titles = ("cluster", "local clusters", "samples", "client/local cluster")
+    heads = [element("th", head, scope="col") for head in titles]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers members")
     return folded("The members", sheet(table, f"{graph.title}: the members")) if rows else ""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, listed, scrolling, sheet, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, element, name_ranges, scrolling, sheet, short, text
 from fedkin.report.numbers import nice_ticks, plain, shown
-from fedkin.report.run_view import ALL_ALIKE, ClientClusters, Timeline
+from fedkin.report.run_view import NO_EVENTS, ClientClusters, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0
@@ -35,7 +35,7 @@ class _Run(NamedTuple):
     cluster: int
 
 
-def client_clusters(clusters: ClientClusters, timeline: Timeline = ALL_ALIKE) -> str:
+def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) -> str:
     """A card with the lanes, if there are few enough clients for them, and the table of the last clusters.
 
     Of the timeline the marks are drawn; phases show by themselves, as lanes without a cluster.
@@ -73,7 +73,7 @@ class _Frame:
 
     @staticmethod
     def _widest(hidden: Sequence[str]) -> int:
-        return max(len("hidden"), *(len(_short(name)) for name in hidden))
+        return max(len("true"), *(len(_short(name)) for name in hidden))
 
     def x(self, column: float) -> float:
         return self.left + (self.right - self.left) * column / len(self.columns)
@@ -102,7 +102,7 @@ def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
     if (clusters.clusters < 0).any():
         key += " Grey: in no cluster yet."
     if any(clusters.steps[0] < mark.step <= clusters.steps[-1] for mark in timeline.marks):
-        key += " Vertical lines: see the table of changes."
+        key += " Vertical lines: see the table of events."
     if len(frame.columns) < len(clusters.steps):
         key += f" Shown are {len(frame.columns)} of {len(clusters.steps)} {clusters.x_label}s."
     return (scrolling(svg, "Cluster of each client", tall=True) if frame.dense else svg) + element(
@@ -130,7 +130,7 @@ def _row(clusters: ClientClusters, frame: _Frame, runs: Sequence[_Run], at: int)
 def _heads(clusters: ClientClusters, frame: _Frame) -> str:
     """Headings of the columns, and the steps below."""
     heads = [("client", frame.left - 6, "end"), ("cluster", frame.cluster_at, "middle")]
-    heads += [("hidden", WIDTH, "end")] if clusters.hidden else []
+    heads += [("true", WIDTH, "end")] if clusters.hidden else []
     parts = [element("text", head, x=x, y=TOP - 7, class_=where) for head, x, where in heads]
     steps = [clusters.steps[column] for column in frame.columns]
     ticks = nice_ticks(steps[0], steps[-1], count=7, whole=True) if len(steps) > 1 else [steps[0]]
@@ -178,26 +178,26 @@ def _look(dashed: bool) -> str:
 
 
 def _tip(clusters: ClientClusters, at: int) -> str:
-    """Where a client was, told run by run, the last ones of many."""
+    """The clusters of a client over the steps, the last ones of many."""
     spans: list[tuple[int, int, int]] = []
     for column, cluster in enumerate(clusters.clusters[at].tolist()):
         if spans and spans[-1][2] == cluster:
             spans[-1] = (spans[-1][0], column, cluster)
         else:
             spans.append((column, column, cluster))
-    lines = [f"client {clusters.clients[at]}" + (f", hidden cluster {clusters.hidden[at]}" if clusters.hidden else "")]
+    lines = [f"client {clusters.clients[at]}" + (f", true cluster {clusters.hidden[at]}" if clusters.hidden else "")]
     lines += ["…"] if len(spans) > LONGEST_TIP else []
     for start, stop, cluster in spans[-LONGEST_TIP:]:
         first, last = plain(clusters.steps[start]), plain(clusters.steps[stop])
         when = first if first == last else f"{first}–{last}"
-        lines.append(f"{clusters.x_label} {when}: " + ("not known" if cluster < 0 else f"cluster {cluster}"))
+        lines.append(f"{clusters.x_label} {when}: " + ("none yet" if cluster < 0 else f"cluster {cluster}"))
     return "\n".join(lines)
 
 
 def _table(clusters: ClientClusters) -> str:
-    """The last clusters: their clients, hidden clusters and score."""
+    """The last clusters: their clients, true clusters and score."""
     last = clusters.clusters[:, -1].tolist()
-    heads = ["cluster", "clients"] + (["hidden clusters"] if clusters.hidden else [])
+    heads = ["cluster", "clients"] + (["true clusters"] if clusters.hidden else [])
     heads += [text(clusters.score)] if clusters.scores else []
     rows = []
     for cluster in sorted(set(last), key=lambda key: (key < 0, key)):
@@ -207,8 +207,8 @@ def _table(clusters: ClientClusters) -> str:
             cells.append(text(_counted([clusters.hidden[at] for at in members])))
         if clusters.scores:
             cells.append(shown(clusters.scores.get(cluster), "share"))
-        name = "not known" if cluster < 0 else cluster_mark(cluster, str(cluster))
-        cells.append(text(listed([clusters.clients[at] for at in members])))
+        name = "none yet" if cluster < 0 else cluster_mark(cluster, str(cluster))
+        cells.append(text(name_ranges([clusters.clients[at] for at in members])))
         rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
     head = element("tr", *(element("th", name, scope="col") for name in [*heads, "which"]))
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers members")
@@ -226,8 +226,8 @@ def _in_words(clusters: ClientClusters) -> str:
     found = len(set(last[last >= 0].tolist()))
     changed = int((_first_known(clusters.clusters) != last).sum())
     return (
-        f"Clusters of {len(clusters.clients)} clients by {clusters.x_label}: {found} in the end; {changed} clients are then "
-        "in another cluster than at first. The table below lists the members."
+        f"Clusters of {len(clusters.clients)} clients by {clusters.x_label}: {found} in the end; {changed} clients "
+        "end in another cluster than they began in. The table below lists the members."
     )
 
 

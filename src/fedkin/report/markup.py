@@ -39,7 +39,7 @@ def short(number: float) -> str:
 
 
 def cluster_mark(cluster: int, name: str = "") -> str:
-    """A small coloured mark for a cluster, followed by `name`; the name is what tells clusters apart, colour only helps."""
+    """A small coloured mark for a cluster, followed by `name`; the name identifies it, the colour only helps."""
     return element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name)
 
 
@@ -48,7 +48,7 @@ def cluster_class(cluster: int | None) -> str:
     return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"
 
 
-def listed(names: Sequence[str]) -> str:
+def name_ranges(names: Sequence[str]) -> str:
     """Names in order; consecutive numbers as a range, many names cut short."""
     parts: list[str] = []
     for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):

@@ -32,6 +32,12 @@ def shown(value: float | None, unit: Unit) -> str:
     return f"{number:.1f}" if unit == "count" else f"{number:.4g}"
 
 
+def pluralize(count: int, noun: str) -> str:
+    """A count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def plain(value: float | None) -> str:
     """`value` for copying: digits only, an empty cell where there is none."""
     number = finite(value)

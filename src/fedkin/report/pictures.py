@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedkin.report.markup import cluster_mark, element
+from fedkin.report.numbers import pluralize
 from fedkin.report.run_view import ClusterPictures
 
 LARGEST_TILE = 64
@@ -55,13 +56,11 @@ def _card(cluster: ClusterPictures, side: int) -> str:
     tiles = [_tile(at, count) for at in range(count + 1)]
     height, width = cluster.mean.shape[:2]
     label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
-    strip = element(
-        "div", *tiles,
-        class_="strip", role="img", aria_label=label,
-        style=f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}",
-    )  # fmt: skip
+    image = sprite(cluster.mean, cluster.members, side)
+    style = f"--sprite:url({image});--tiles:{count + 1};--shape:{width}/{height}"
+    strip = element("div", *tiles, class_="strip", role="img", aria_label=label, style=style)
     title = element("h3", cluster_mark(cluster.cluster, f"Cluster {cluster.cluster}"))
-    facts = element("p", f"{_many(cluster.size, 'sample')} from {_many(cluster.clients, 'client')}")
+    facts = element("p", f"{pluralize(cluster.size, 'sample')} from {pluralize(cluster.clients, 'client')}")
     return element("figure", element("figcaption", title, facts), strip, class_="card")
 
 
@@ -73,7 +72,3 @@ def _tile_side(clusters: Sequence[ClusterPictures]) -> int:
     """The longest side at which all tiles together stay within the budget."""
     tiles = sum((1 + len(cluster.members)) * (3 if cluster.mean.ndim == 3 else 1) for cluster in clusters)
     return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -15,17 +15,17 @@ from fedkin.report.run_view import SampleMap
 SIDE, MARGIN = 400.0, 8.0
 
 
-def sample_map(drawn: SampleMap) -> str:
+def sample_map(view: SampleMap) -> str:
     """A figure by cluster, and beside it one by class where classes are known."""
-    places = _scaled(drawn.places)
-    figures = [_figure("By cluster found", places, drawn.clusters, lambda cluster: f"Cluster {cluster}")]
-    if drawn.truth is not None:
-        figures.append(_figure("By true class", places, drawn.truth, lambda label: _class_name(drawn, label)))
-    return element("p", text(drawn.caption)) + gallery(*figures, columns=2)
+    places = _scaled(view.places)
+    figures = [_figure("By cluster found", places, view.clusters, lambda cluster: f"Cluster {cluster}")]
+    if view.truth is not None:
+        figures.append(_figure("By true class", places, view.truth, lambda label: _class_name(view, label)))
+    return element("p", text(view.caption)) + gallery(*figures, columns=2)
 
 
-def _class_name(drawn: SampleMap, label: int) -> str:
-    return drawn.classes[label] if label < len(drawn.classes) else f"Class {label}"
+def _class_name(view: SampleMap, label: int) -> str:
+    return view.classes[label] if label < len(view.classes) else f"Class {label}"
 
 
 def _figure(
@@ -36,10 +36,10 @@ def _figure(
         element("g", *_dots(places[labels == label]), class_=f"cloud {cluster_class(label)}", data_tip=name(label))
         for label in present
     )
-    shares = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
+    counts = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
     drawing = element(
         "svg", layers,
-        class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {shares}.",
+        class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {counts}.",
     )  # fmt: skip
     entries = [element("li", cluster_mark(label, name(label))) for label in present]
     heading = element("figcaption", element("h3", text(title)))

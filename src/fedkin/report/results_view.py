@@ -1,4 +1,4 @@
-"""What a page of results shows, such as that of a comparison or of a reproduction, in plain Python values."""
+"""The content of a page of results, such as a comparison or a reproduction, in plain Python values."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fedkin.core.errors import FedkinError
 from fedkin.report.run_view import Bars, Curve
 
 CellVerdict = Literal["", "inside", "better", "worse", "best"]
-"""What to think of a cell: as expected, better or worse than that, or the best of its column or the one to take."""
+"""Verdict on a cell: as expected, better or worse than that, or the best of its column or recommended."""
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """What stands in one place of a table.
+    """A cell of a table.
 
     Attributes
     ----------
     text : str
         Such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing.
     beside : str
-        Smaller, under it: what it is compared with, a unit, a note.
-    verdict : Verdict
+        Small text beneath: a value to compare with, a unit, a note.
+    verdict : CellVerdict
         Shown by a colour and by a sign.
     tip : str
-        What one sees when pointing at the cell.
+        Shown when pointing at the cell.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Named rows of cells.
+    """A titled table with named rows of cells.
 
     Attributes
     ----------
@@ -81,12 +81,12 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class PagePart:
-    """A section of a page; what is empty is left out, the rest comes in the order of the attributes.
+    """A section of a page; empty attributes are omitted, the others come in their order.
 
     Attributes
     ----------
     anchor : str
-        Names the part in links; not ``'settings'``.
+        The part's name in links; not ``'settings'``.
     title : str
     paragraphs : sequence of str
         Plain text; what stands in backticks is shown as code.
@@ -111,7 +111,7 @@ class PagePart:
 
 @dataclass(frozen=True)
 class PageView:
-    """Everything a page of results shows.
+    """The content of a page of results.
 
     Attributes
     ----------
@@ -119,8 +119,8 @@ class PageView:
     lead : str
         One or two sentences in plain language; backticks as in `PagePart.paragraphs`.
     summary : sequence of (label, value, explanation)
-        Headline numbers in words.
-    parts : sequence of Part
+        Headline numbers.
+    parts : sequence of PagePart
     settings : mapping
         Nested or flat, shown folded and in order of name.
 

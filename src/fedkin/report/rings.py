@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand: one ring per cluster, rings on shelves in order of cluster, lone nodes below."""
+"""Layout of a graph: one ring of nodes per cluster, rings on shelves in order of cluster, unmatched nodes below."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class RingLayout:
-    """Places by node, labels as (cluster, x, y), where the lone nodes' part begins, and the height of it all."""
+    """Places by node, labels as (cluster, x, y), where the unmatched nodes begin, and the total height."""
 
     places: list[Place]
     labels: list[tuple[int, float, float]]
-    alone: float | None
+    unmatched: float | None
     height: float
 
 
@@ -58,14 +58,14 @@ class _Ring:
         if len(self.members) == 1:
             return 0.0
         half_turn = 2 * math.sin(math.pi / len(self.members))
-        most = min(max(LARGEST_RING, TIGHTEST / half_turn), WIDEST_RING)
-        return min(self.spacing / half_turn, most)
+        largest = min(max(LARGEST_RING, TIGHTEST / half_turn), WIDEST_RING)
+        return min(self.spacing / half_turn, largest)
 
     @property
     def node(self) -> float:
         """The largest radius a node may have without touching its neighbours."""
-        apart = self.spacing if self.radius == 0 else 2 * math.sin(math.pi / len(self.members)) * self.radius
-        return min(LARGEST_NODE, 0.4 * apart)
+        distance = self.spacing if self.radius == 0 else 2 * math.sin(math.pi / len(self.members)) * self.radius
+        return min(LARGEST_NODE, 0.4 * distance)
 
     @property
     def reach(self) -> float:
@@ -103,15 +103,17 @@ def _arrange(clusters: Sequence[int | None], spacing: float, tagged: bool) -> Ri
             labels.append((ring.cluster, x, floor - 7))
             left += ring.width + spare
         top = floor + GAP
-    alone = [at for at, own in enumerate(clusters) if own is None]
-    lone_places, bottom = _lone(len(alone), spacing, tagged, top + 27)
-    places |= dict(zip(alone, lone_places, strict=True))
-    start = top if alone else None
-    return RingLayout([places[at] for at in range(len(clusters))], labels, start, bottom if alone else top - GAP + 4)
+    unmatched = [at for at, own in enumerate(clusters) if own is None]
+    own_places, bottom = _unmatched(len(unmatched), spacing, tagged, top + 27)
+    places |= dict(zip(unmatched, own_places, strict=True))
+    start = top if unmatched else None
+    return RingLayout(
+        [places[at] for at in range(len(clusters))], labels, start, bottom if unmatched else top - GAP + 4
+    )
 
 
-def _lone(count: int, spacing: float, tagged: bool, top: float) -> tuple[list[Place], float]:
-    """Places for lone nodes, row by row, and where they end."""
+def _unmatched(count: int, spacing: float, tagged: bool, top: float) -> tuple[list[Place], float]:
+    """Places for unmatched nodes, row by row, and where they end."""
     room = min(LARGEST_NODE, 0.4 * spacing)
     step, down = 2.6 * room, 2.6 * room + (TAG + 3 if tagged else 0)
     across = int(WIDTH // step)

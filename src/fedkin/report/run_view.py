@@ -1,4 +1,4 @@
-"""What a report shows, in plain Python and numpy values; free of any method's specifics.
+"""The content of a run's report, in plain Python and numpy values, whatever the method.
 
 Clusters are numbered as in a model's labels. A cluster keeps its colour and mark wherever it appears in one report, so
 numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures`,
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedkin.core.errors import FedkinError
 
 Unit = Literal["number", "count", "share", "percent", "bytes"]
-"""How a number is written and where its axis starts; a share lies in [0, 1], a percent in [0, 100]."""
+"""How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +29,24 @@ class Curve:
     title, caption : str
         The caption says what to see.
     x : sequence of float
-        Steps, increasing.
+        Steps, in increasing order.
     series : mapping of str to sequence of (float or None)
-        Values by name, as long as `x`; ``None``, NaN and infinities leave a gap. Drawn in order of name.
+        Values by name, as many as steps; ``None``, NaN and infinities leave a gap. Drawn in order of name.
     unit : Unit
         Of all the series.
     x_label : str
         What a step is.
     intervals : mapping of str to sequence of ((low, high) or None)
-        How sure a series is at every step, such as ± 95 %; drawn as a band behind it.
+        Interval of a series at every step, such as 95 % confidence; drawn as a band behind it.
     reference : mapping of str to sequence of (float or None)
-        What to compare with, as long as `x`; drawn thin, and under the name of a series in its colour.
+        Values to compare with, as many as steps; drawn thin, those of a series' name in its colour.
     reference_name : str
-        Whose values those under the name of a series are.
+        Source of the reference values of a series' name.
 
     Raises
     ------
     FedkinError
-        If values are not as many as steps, or an interval is of no series or upside down.
+        If there are more or fewer values than steps, or an interval is reversed or of no series.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Curve:
         self._check_lengths("Interval", self.intervals)
         for name, intervals in self.intervals.items():
             if name not in self.series:
-                raise FedkinError(f"Interval '{name}' of curve '{self.title}' is of none of its series.")
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' belongs to none of its series.")
             turned = next((each for each in intervals if each is not None and each[0] > each[1]), None)
             if turned is not None:
                 raise FedkinError(f"Interval '{name}' of curve '{self.title}' holds {turned}, whose ends are reversed.")
@@ -79,7 +79,7 @@ class Curve:
 
 
 class Band(NamedTuple):
-    """Steps `first` to `last`, which belong to one phase of a run."""
+    """A phase of a run, from step `first` to `last`."""
 
     phase: str
     first: float
@@ -87,7 +87,7 @@ class Band(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened at a step; drawn dashed where it was the method's doing."""
+    """An event at a step; dashed if the method caused it."""
 
     step: float
     meaning: str
@@ -96,15 +96,15 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """What all drawings over the steps have in common.
+    """Phases and events, which all drawings over the steps share.
 
     Attributes
     ----------
     bands : sequence of Band
-        In order, without overlaps; empty where steps are all alike.
+        In order, without overlaps; empty for a run without phases.
     marks : sequence of Mark
     caption : str
-        What both say, in words.
+        Both in words.
     """
 
     bands: Sequence[Band] = ()
@@ -112,32 +112,32 @@ class Timeline:
     caption: str = ""
 
     def phase(self, step: float) -> str:
-        """The phase that `step` belongs to; empty if to none."""
+        """The phase of `step`; empty if it has none."""
         return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
 
 
-ALL_ALIKE = Timeline()
-"""Steps of no phases, in which nothing happened."""
+NO_EVENTS = Timeline()
+"""A timeline without phases and events."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A few numbers side by side.
+    """A bar chart of a few numbers.
 
     Attributes
     ----------
     title, caption : str
         The caption says what to see.
     names : sequence of str
-        What stands below each bar, short.
+        Short names of the bars.
     values : sequence of float
         Finite.
     strong : sequence of bool
-        Which bars stand out.
+        Which bars are highlighted.
     x_label : str
-        What a bar is.
+        What the bars stand for.
     line : float or None
-        A value with a line across, called `line_name`.
+        Value of a dashed line, labelled `line_name`.
     """
 
     title: str
@@ -155,7 +155,7 @@ class Bars:
 
 
 class ClientEvent(NamedTuple):
-    """What happened to some clients at a step; `before` and `after` are clusters, ``None`` where it is not about them."""
+    """An event of some clients at a step; `before` and `after` are clusters, or ``None`` where it is no move."""
 
     step: float
     what: str
@@ -165,7 +165,7 @@ class ClientEvent(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """A local cluster in a graph: its client, its number there, its samples, and its cluster (``None``: it is alone)."""
+    """A local cluster in a graph: its client, its number there, its samples, and its cluster (``None``: unmatched)."""
 
     client: str
     local_cluster: int
@@ -175,7 +175,7 @@ class GraphNode(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphView:
-    """Local clusters and the associations between them; `edges` are pairs of positions in `nodes`."""
+    """A graph of local clusters and their associations; `edges` are pairs of positions in `nodes`."""
 
     title: str
     caption: str
@@ -203,7 +203,7 @@ class ClusterTable:
     counts : ndarray of int, shape (clients, clusters)
     caption : str
     keys : sequence of str
-        The clients as nodes of graphs name them, where rows have longer names; pointing at one shows the other.
+        The clients' names in graphs, where those of the rows are longer; pointing at one highlights the other.
     """
 
     clients: Sequence[str]
@@ -229,13 +229,13 @@ class ClientClusters:
     steps : sequence of float
         Increasing.
     clusters : ndarray of int, shape (clients, steps)
-        -1 where a client's cluster is not known.
+        -1 where a client has no cluster yet.
     hidden : sequence of str
-        Name of the hidden cluster of each client; empty if there are none.
+        Name of each client's true cluster; empty if there are none.
     scores : mapping of int to float
-        How well each of the last clusters does, as `score` says; clusters may be absent.
+        Score of each of the last clusters; clusters may be absent.
     caption, score : str
-        What to see; the heading of `scores`.
+        A sentence on what to see; the heading of `scores`.
     x_label : str
         What a step is.
     """
@@ -246,23 +246,23 @@ class ClientClusters:
     hidden: Sequence[str] = ()
     scores: Mapping[int, float] = field(default_factory=dict)
     caption: str = ""
-    score: str = "personal accuracy"
+    score: str = "accuracy on own test sets"
     x_label: str = "round"
 
     def __post_init__(self) -> None:
         _check_shape("client × step table of clusters", self.clusters.shape, (len(self.clients), len(self.steps)))
         if self.hidden:
-            _check_shape("row of hidden clusters", (len(self.hidden),), (len(self.clients),))
+            _check_shape("row of true clusters", (len(self.hidden),), (len(self.clients),))
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
-    """What a cluster of images looks like.
+    """Mean and some members of a cluster of images.
 
     Attributes
     ----------
     cluster, size, clients : int
-        Its number, its samples, and the clients that hold some.
+        Its number, and how many samples and clients it has.
     mean : ndarray of float, shape (H, W) or (H, W, 3)
         Mean image, in [0, 1].
     members : ndarray of float, shape (m, H, W) or (m, H, W, 3)
@@ -283,7 +283,7 @@ class ClusterPictures:
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """What a cluster of table rows looks like: the mean of every standardised feature.
+    """Mean of every standardised feature by cluster.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ class Profiles:
 
 @dataclass(frozen=True, eq=False)
 class SampleMap:
-    """Samples as places in the plane.
+    """Samples as points in the plane.
 
     Attributes
     ----------
@@ -333,7 +333,7 @@ class SampleMap:
 
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """Everything one page shows about a run; an empty field leaves its section out.
+    """The content of a run's page; an empty field omits its section.
 
     Attributes
     ----------
@@ -341,17 +341,17 @@ class RunView:
     lead : str
         One or two sentences in plain language.
     summary : sequence of (label, value, explanation)
-        Headline numbers in words.
+        Headline numbers.
     findings : sequence of str
-        Sentences: how clusters were found.
+        Sentences on how clusters were found.
     bars : sequence of Bars
-        What they were read off.
-    changes : sequence of Change
+        Criteria by which they were found.
+    changes : sequence of ClientEvent
         In order of step.
     timeline : Timeline
         Of `curves` and `clients`.
     notes : sequence of str
-        Sentences: who was missing, what the numbers mean.
+        Sentences on missing clients, and on what the numbers mean.
     settings : mapping
         The resolved configuration, nested or flat, shown folded and in order of name.
     """
@@ -369,7 +369,7 @@ class RunView:
     findings: Sequence[str] = ()
     bars: Sequence[Bars] = ()
     changes: Sequence[ClientEvent] = ()
-    timeline: Timeline = ALL_ALIKE
+    timeline: Timeline = NO_EVENTS
     notes: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Pages: one HTML file each, written whole or not at all."""
+"""Write pages, each one HTML file, atomically."""
 
 from __future__ import annotations
 
@@ -71,28 +71,28 @@ def _part(part: PagePart) -> str:
 
 def _sections(view: RunView) -> Iterator[Section]:
     if view.graphs:
-        yield Section("associations", "Who is kin", gallery(*map(draw_graph, view.graphs), columns=2))
+        yield Section("associations", "Matched local clusters", gallery(*map(draw_graph, view.graphs), columns=2))
     if view.clients:
-        yield Section("clients", "Which clients belong together", client_clusters(view.clients, view.timeline))
+        yield Section("clients", "Clusters of clients", client_clusters(view.clients, view.timeline))
     if view.findings:
         yield Section(
             "clustering", "How the clusters were found", paragraphs(view.findings) + "".join(map(bar_chart, view.bars))
         )
     if view.changes:
         unit = view.clients.x_label if view.clients else "step"
-        yield Section("changes", "What changed when", change_table(view.changes, unit))
+        yield Section("changes", "Events", change_table(view.changes, unit))
     if view.pictures:
         yield Section("pictures", "What the clusters look like", picture_cards(view.pictures))
     if view.map:
-        yield Section("map", "Where the samples lie", sample_map(view.map))
+        yield Section("map", "Map of the samples", sample_map(view.map))
     if view.profiles:
-        yield Section("profiles", "What sets the clusters apart", profile_table(view.profiles))
+        yield Section("profiles", "Feature means of the clusters", profile_table(view.profiles))
     if view.curves:
         charts = gallery(*(line_chart(curve, view.timeline) for curve in view.curves), columns=3)
         caption = [view.timeline.caption] if view.timeline.caption else []
-        yield Section("curves", "Step by step", paragraphs(caption) + charts)
+        yield Section("curves", "Curves", paragraphs(caption) + charts)
     if view.table:
-        yield Section("table", "Clients and clusters", count_table(view.table))
+        yield Section("table", "Samples by client and cluster", count_table(view.table))
     if view.notes:
         yield Section("notes", "Notes", sentences(view.notes))
     yield from _settings(view.settings, "Every setting of this run")

@@ -18,7 +18,8 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.progress import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, TIMING, no_run, read_lines
-from fedkin.experiment.words import TRAINING, many, measures, phase_of, reached, training_rounds
+from fedkin.experiment.words import TRAINING, measures, phase_of, reached, training_rounds
+from fedkin.report.numbers import pluralize
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
 
@@ -249,8 +250,8 @@ def _told(each: Costs, target: CostTarget | None) -> str:
     if each.step is None:
         return f"{each.run}: {what} not reached"
     if target:
-        return f"{each.run}: {what} reached at step {each.step}, after {many(each.rounds or 0, 'training round')}"
-    return f"{each.run}: {many(each.step, 'step')}, {many(each.rounds or 0, 'training round')}"
+        return f"{each.run}: {what} reached at step {each.step}, after {pluralize(each.rounds or 0, 'training round')}"
+    return f"{each.run}: {pluralize(each.step, 'step')}, {pluralize(each.rounds or 0, 'training round')}"
 
 
 def _written(value: float | None, percent: bool) -> str:

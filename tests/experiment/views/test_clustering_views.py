@@ -12,11 +12,11 @@ def test_clusters_of_samples_show_how_stable_they_are_at_each_resolution():
     }
     graph = {"step": 2, "answered": [0, 1, 2], "values": values}
     findings, bars = clustering_of([{"values": {"phase": "components"}}, graph])
-    assert findings == ["In step 2, a graph of 1,200 small clusters from 3 clients gave 5 clusters."]
+    assert findings == ["In step 2, a graph of 1,200 micro-clusters from 3 clients gave 5 clusters."]
     (drawn,) = bars
     assert list(drawn.names) == ["3", "5", "9"]
     assert list(drawn.values) == [0.8, 0.99, 0.7]
     assert list(drawn.strong) == [False, True, False]
     assert "joined" not in drawn.caption
     values["clusters"] = 2
-    assert "Of its 5 clusters some were then joined" in clustering_of([graph])[1][0].caption
+    assert "Of its 5 clusters, those with the most edges" in clustering_of([graph])[1][0].caption

@@ -34,7 +34,7 @@ def test_equal_samples_and_a_single_column_are_no_trouble():
         assert line is not None
         assert np.ptp(line.places, axis=0)[0] > 10
         assert np.ptp(line.places, axis=0)[1] == 0
-        assert "varies most" in line.caption
+        assert "principal components" in line.caption
 
 
 def test_no_map_where_none_is_wanted():

@@ -6,7 +6,7 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.scenarios.label_skew import Clients, LabelSkew
+from fedkin.data.scenarios.label_skew import ClientFiles, LabelSkew
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.views import view_of
 from fedkin.experiment.views.client_views import _caption
@@ -21,14 +21,14 @@ def config(toy: None) -> Config:
 def test_clusters_are_counted_per_client(config: Config) -> None:
     table = view(config, torch.zeros(4, 3), scaling("standard", (3,))).table
     assert table is not None
-    assert (table.sites, table.clusters, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
+    assert (table.clients, table.clusters, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
 
 
 def test_clients_with_names_are_known_to_graphs_by_their_numbers(config: Config) -> None:
     clients = [Client(i, torch.rand(2, 2), state={"clusters": torch.tensor([0, 1])}) for i in range(2)]
     table = view_of(config, Population(clients, None, [], [], ["a.csv", "b.csv"]), scaling("none", (2,)), []).table
     assert table is not None
-    assert (list(table.sites), list(table.keys)) == (["0 (a.csv)", "1 (b.csv)"], ["0", "1"])
+    assert (list(table.clients), list(table.keys)) == (["0 (a.csv)", "1 (b.csv)"], ["0", "1"])
 
 
 def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -> None:
@@ -53,8 +53,8 @@ def test_a_scenario_knows_its_columns(tmp_path: Path) -> None:
     assert LabelSkew(data="wine").build(0).features[:2] == ["alcohol", "malic_acid"]
     assert LabelSkew(data="digits").build(0).features == []
     (tmp_path / "a.csv").write_text("age,label\n1,x\n")
-    assert Clients(str(tmp_path)).build().features == ["age"]
-    assert Clients([[[1.0]]]).build().features == []
+    assert ClientFiles(str(tmp_path)).build().features == ["age"]
+    assert ClientFiles([[[1.0]]]).build().features == []
 
 
 def test_of_many_columns_those_that_stand_out_are_shown_in_order(config: Config) -> None:
@@ -73,7 +73,7 @@ def test_images_show_mean_and_members_as_they_were(config: Config, channels: int
     scaled = scaling("standard", (channels, 5, 4), mean=0.25, scale=0.5)
     shown = view(config, torch.full((4, channels, 5, 4), 0.5), scaled)
     first, second = shown.pictures
-    assert (first.cluster, first.size, first.sites, second.cluster, second.size, second.sites) == (0, 2, 2, 2, 4, 2)
+    assert (first.cluster, first.size, first.clients, second.cluster, second.size, second.clients) == (0, 2, 2, 2, 4, 2)
     assert first.mean.shape == shape
     assert second.members.shape == (4, *shape)
     assert (first.mean == 0.5).all()
@@ -112,15 +112,15 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     )
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
     assert [(curve.title, curve.unit, curve.series) for curve in shown.curves] == [
-        ("Left alone", "count", {"Left alone": [4, 0]}),
-        ("Accuracy (ACC)", "share", {"Accuracy (ACC)": [0.25, None]}),
-        ("Wrongly joined", "percent", {"Wrongly joined": [50.0, 12.5]}),
+        ("Unmatched local clusters", "count", {"Unmatched local clusters": [4, 0]}),
+        ("Local accuracy", "share", {"Local accuracy": [0.25, None]}),
+        ("False matches", "percent", {"False matches": [50.0, 12.5]}),
         ("Links", "count", {"Links": [3, 4]}),
         ("Traffic", "bytes", {"sent": [5, 5], "received": [1, 1]}),
     ]
     assert [row[:2] for row in shown.summary] == [
-        ("Left alone", "0 of 8"),
-        ("Wrongly joined", "12.5 %"),
+        ("Unmatched local clusters", "0 of 8"),
+        ("False matches", "12.5 %"),
         ("Links", "4"),
         ("Traffic", "12 B"),
     ]
@@ -132,7 +132,8 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     ]
     assert shown.notes[-1] == "Step 2: client 1 was missing (no reply)."
     assert (
-        shown.lead == "3 clients hold 10 samples, which never left them. In 2 steps, 2 clusters were found across them."
+        shown.lead
+        == "3 clients hold 10 samples, which never left them. In 2 steps, 2 clusters were found in all their samples."
     )
     assert shown.title == "Toy on digits"
 
@@ -168,8 +169,8 @@ def test_the_first_and_the_last_graph_are_drawn(config: Config) -> None:
     assert [g.title for g in shown.graphs] == ["After step 1", "After step 3"]
     assert [node.cluster for node in shown.graphs[0].nodes] == [0, 0, 1, None, 1]
     assert [tuple(node)[:3] for node in shown.graphs[1].nodes] == [("0", 0, 5), ("1", 0, 6)]
-    assert shown.graphs[0].caption == "2 communities, each numbered by size in each drawing; 1 local cluster alone."
-    assert shown.graphs[1].caption == "1 community, each numbered by size in each drawing; none alone."
+    assert shown.graphs[0].caption == "2 communities, each numbered by size in each drawing; 1 unmatched local cluster."
+    assert shown.graphs[1].caption == "1 community, each numbered by size in each drawing; 0 unmatched local clusters."
 
 
 def test_one_step_is_one_graph(config: Config) -> None:
@@ -217,11 +218,13 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
     assert shown.clients.clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
     assert shown.clients.hidden == ["A", "BB", "B", "C"]
     assert shown.clients.scores == pytest.approx({0: 0.6, 1: 0.6})
-    assert shown.clients.caption.startswith("After round 2: 2 clusters of 1 and 2 clients, 1 client not known yet.")
+    assert shown.clients.caption.startswith(
+        "After round 2: 2 clusters of 1 and 2 clients, 1 client without a cluster yet."
+    )
     assert shown.lead == (
         "4 clients hold 20 samples, which never left them. In 2 rounds, 2 clusters of clients were found."
     )
-    assert "no method sees them" in shown.notes[0]
+    assert "which no method sees" in shown.notes[0]
     spread = next(curve for curve in shown.curves if curve.title == "Accuracy across clients")
     assert spread.series["median"] == pytest.approx([0.2, 0.6])
     assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
@@ -271,7 +274,7 @@ def test_missing_clients_are_told_by_reason(config: Config) -> None:
         ([0, 1, 2, 3], "4 clusters of 1 client each."),
         ([0, 1, 1, 1], "2 clusters of 1 and 3 clients."),
         ([0, 1, 2, 2], "3 clusters of 1, 1 and 2 clients."),
-        ([-1, -1, -1, -1], "0 clusters, 4 clients not known yet."),
+        ([-1, -1, -1, -1], "0 clusters, 4 clients without a cluster yet."),
     ],
 )
 def test_sizes_of_clusters_are_told(labels: list[int], told: str) -> None:
@@ -285,8 +288,8 @@ def test_sizes_of_many_clusters_are_told_by_their_range() -> None:
 @pytest.mark.parametrize(
     ("reach", "row"),
     [
-        (0.5, ("Reached personal accuracy 0.5", "round 2", "after 12 B to the clients and from them")),
-        (0.9, ("Reached personal accuracy 0.9", "no", "not in 3 rounds")),
+        (0.5, ("Reached accuracy on each client's own test set 0.5", "round 2", "after 12 B sent and received")),
+        (0.9, ("Reached accuracy on each client's own test set 0.9", "no", "not in 3 rounds")),
     ],
 )
 def test_a_target_is_told(toy: None, reach: float, row: tuple[str, str, str]) -> None:
@@ -314,8 +317,8 @@ def test_numbers_that_are_not_told_in_every_round_have_unbroken_curves(config: C
         for step in range(1, 6)
     ]
     shown = clustered(config, *records)
-    curve = next(curve for curve in shown.curves if curve.title == "Personal accuracy")
-    assert (curve.x, curve.series) == ([2, 4], {"Personal accuracy": [0.5, 0.75]})
+    curve = next(curve for curve in shown.curves if curve.title == "Accuracy on each client's own test set")
+    assert (curve.x, curve.series) == ([2, 4], {"Accuracy on each client's own test set": [0.5, 0.75]})
     label, value, text = shown.summary[0]
-    assert (label, value) == ("Personal accuracy", "0.750")
+    assert (label, value) == ("Accuracy on each client's own test set", "0.750")
     assert text.endswith("; as of round 4; after round 2 0.500")

@@ -33,11 +33,11 @@ def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
     )
     assert shown.findings[1].startswith(
         "Privacy: epsilon 2.2 for one bit, 439 for a whole message, which for a whole message is no meaningful "
-        "guarantee by itself."
+        "guarantee."
     )
     [bars] = shown.bars
     assert (bars.values, bars.strong, bars.line) == ([9.0, 2.0, 1.0], [True, False, False], 5.0)
-    assert "part off fewer clients" not in bars.caption
+    assert "separate fewer clients" not in bars.caption
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
         ({"separable": False, "cut": None, "heights": []}, "too few for two clusters, so there is one.", 0),
         (
             {"flip": [0.05, 0.2]},
-            "every bit flipped with a probability that the client chose, 0.05 to 0.2: 2 clusters.",
+            "every bit flipped with a probability chosen by the client, 0.05 to 0.2: 2 clusters.",
             1,
         ),
         ({"flip": 0.0}, "no bit flipped: 2 clusters.", 1),
@@ -62,16 +62,19 @@ def test_what_messages_gave_is_told(config: Config, changes: dict, told: str, ba
 def test_merges_that_part_off_a_few_are_told(config: Config) -> None:
     [bars] = clustered(config, embedded(1, heights=[9.0, 8.0, 1.0])).bars
     assert sum(bars.strong) == 2
-    assert "part off fewer clients than a cluster needs" in bars.caption
+    assert "separate fewer clients than the minimum size of a cluster" in bars.caption
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"epsilon_bit": 0.005, "epsilon": 1.0}, "Privacy: epsilon 0.005 for one bit, 1 for a whole message. This"),
-        ({"flip": 0.0, "epsilon_bit": None, "epsilon": None}, "Bits were sent as they are"),
-        ({"flip": [0.0, 0.1], "epsilon_bit": None, "epsilon": None}, "Bits of some clients were sent as they are"),
-        ({"flip": [0.1, 0.2]}, "439 for a whole message, for those who flip least, which"),
+        (
+            {"epsilon_bit": 0.005, "epsilon": 1.0},
+            "Privacy: epsilon 0.005 for one bit, 1 for a whole message. It covers this message alone",
+        ),
+        ({"flip": 0.0, "epsilon_bit": None, "epsilon": None}, "Bits were sent without noise"),
+        ({"flip": [0.0, 0.1], "epsilon_bit": None, "epsilon": None}, "Bits of some clients were sent without noise"),
+        ({"flip": [0.1, 0.2]}, "439 for a whole message, for the clients with the lowest probability, which"),
     ],
 )
 def test_privacy_is_told_for_what_it_is(config: Config, changes: dict, told: str) -> None:
@@ -84,7 +87,7 @@ def test_clusters_by_k_means_are_told_with_their_silhouettes(config: Config) -> 
     shown = clustered(config, found)
     assert shown.findings == [
         "In step 1, 4 clients sent one message each: 2 clusters, by k-means.",
-        "The messages were sent as they are, with nothing to protect them; see docs/privacy.md.",
+        "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md.",
     ]
     [bars] = shown.bars
     assert (bars.names, bars.values, bars.strong) == (["2", "3", "10"], [0.75, -0.25, 0.5], [True, False, False])
@@ -114,21 +117,22 @@ def test_steps_of_a_run_with_phases_are_told_apart(toy: None) -> None:
     )
     curves = {curve.title: list(curve.x) for curve in shown.curves}
     assert (curves["Training loss"], curves["Reconstruction error"]) == ([4, 5], [1, 2])
-    assert (curves["Personal accuracy"], curves["Traffic"]) == ([3, 4, 5], [1, 2, 3, 4, 5])
+    assert (curves["Accuracy on each client's own test set"], curves["Traffic"]) == ([3, 4, 5], [1, 2, 3, 4, 5])
     assert {curve.x_label for curve in shown.curves} == {"step"}
     assert shown.timeline.bands == [("pre-training", 1, 2), ("embedding", 3, 3), ("training", 4, 5)]
     assert shown.timeline.caption == "Steps 1 to 2: pre-training; step 3: embedding; steps 4 to 5: training."
     assert shown.clients is not None
     assert shown.clients.caption.startswith("After step 5: 2 clusters")
     row = (
-        "Reached personal accuracy 0.5",
+        "Reached accuracy on each client's own test set 0.5",
         "step 5",
-        "2 rounds of training until then; after 30 B to the clients and from them",
+        "2 rounds of training until then; after 30 B sent and received",
     )
     assert row in shown.summary
     assert ("Clusters found", "2", "over all clients together") in shown.summary
     records[4]["metrics"]["personal_accuracy"] = 0.45
-    assert ("Reached personal accuracy 0.5", "no", "not in 2 rounds of training") in clustered(config, *records).summary
+    row = ("Reached accuracy on each client's own test set 0.5", "no", "not in 2 rounds of training")
+    assert row in clustered(config, *records).summary
 
 
 def test_clusters_without_any_training_are_not_called_models(config: Config) -> None:
@@ -158,23 +162,23 @@ def test_what_happened_to_whom_is_told_in_order() -> None:
         (2, "data changed", ["1", "2"], None, None),
         (2, "joined the federation", ["3"], None, None),
         (2, "got a first cluster", ["3"], None, 1),
-        (3, "went to another cluster", ["1"], 0, 1),
+        (3, "moved to another cluster", ["1"], 0, 1),
         (3, "founded a cluster", ["0"], 0, 2),
         (3, "founded a cluster", ["2"], 1, 2),
-        (4, "went to another cluster", ["1"], 1, 0),
-        (4, "went to another cluster", ["2"], 2, 0),
+        (4, "moved to another cluster", ["1"], 1, 0),
+        (4, "moved to another cluster", ["2"], 2, 0),
     ]
     assert [tuple(mark) for mark in shown.timeline.marks] == [
         (2, "2 clients: data changed", False),
         (2, "1 client: joined the federation", False),
-        (3, "1 client: went to another cluster", True),
+        (3, "1 client: moved to another cluster", True),
         (3, "2 clients: founded a cluster", True),
-        (4, "2 clients: went to another cluster", True),
+        (4, "2 clients: moved to another cluster", True),
     ]
     assert shown.timeline.caption == (
         "Steps 1 to 4: training. Solid vertical line: clients whose data changed, in step 2. "
         "Solid vertical line: clients that joined the federation, in step 2. "
-        "Dashed vertical line: clients that went to another cluster, in steps 3 and 4. "
+        "Dashed vertical line: clients that moved to another cluster, in steps 3 and 4. "
         "Dashed vertical line: clients that founded a cluster, in step 3."
     )
 

@@ -1,7 +1,8 @@
-"""What happened to whom in the course of a run: phases, data that change, clients that join or change their cluster.
+"""Events of a run: phases, data that change, clients that join or change their cluster.
 
-Methods tell of it in their records' values: ``phase``; ``moved``, lists of client and the clusters from and to;
-``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters. The rest is the scenario's.
+They come from the scenario, and from the values of a method's records: ``phase``; ``moved``, lists of client and the
+clusters from and to;
+``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from itertools import groupby
 from typing import Any
 
 from fedkin.data.population import Population
-from fedkin.experiment.words import listed, many, phase_of
+from fedkin.experiment.words import join_words, phase_of
 from fedkin.report import Band, ClientEvent, Mark, Timeline
+from fedkin.report.numbers import pluralize
 
 RecordLine = dict[str, Any]
 
 DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first cluster"
-MOVED, FOUNDED = "went to another cluster", "founded a cluster"
+MOVED, FOUNDED = "moved to another cluster", "founded a cluster"
 
 _LISTED_STEPS = 8
 
 
 def changes(records: Sequence[RecordLine], population: Population) -> list[ClientEvent]:
-    """What has happened until the last record, in order of step; the scenario's doing before the method's."""
+    """Events up to the last record, in order of step; those of the scenario before those of the method."""
     last = records[-1]["step"] if records else 0
     found = [change for change in _in_scenario(population) if change.step <= last]
     for record in records:
@@ -38,29 +40,29 @@ def changes(records: Sequence[RecordLine], population: Population) -> list[Clien
     return sorted(found, key=lambda change: change.step)
 
 
-def timeline(records: Sequence[RecordLine], told: Sequence[ClientEvent], unit: str) -> Timeline:
+def timeline(records: Sequence[RecordLine], events: Sequence[ClientEvent], unit: str) -> Timeline:
     """Phases and changes as bands and marks over the steps, which are called `unit`."""
     bands = _bands(records)
     counts: Counter[tuple[float, str]] = Counter()
-    for change in told:
-        if change.what != PLACED:  # they show by joining
-            counts[change.step, change.what] += len(change.clients)
+    for event in events:
+        if event.what != PLACED:  # shown by the lane that begins
+            counts[event.step, event.what] += len(event.clients)
     marks = [
-        Mark(step, f"{many(count, 'client')}: {what}", what in (MOVED, FOUNDED))
+        Mark(step, f"{pluralize(count, 'client')}: {what}", what in (MOVED, FOUNDED))
         for (step, what), count in counts.items()
     ]
     sentences = [_phases(bands, unit)] if bands else []
     for what in dict.fromkeys(what for _, what in counts):
         line = "Dashed vertical line" if what in (MOVED, FOUNDED) else "Solid vertical line"
         steps = [f"{step:g}" for step, other in counts if other == what]
-        shown = listed(steps) if len(steps) <= _LISTED_STEPS else f"{steps[0]} to {steps[-1]}"
+        shown = join_words(steps) if len(steps) <= _LISTED_STEPS else f"{steps[0]} to {steps[-1]}"
         sentences.append(f"{line}: clients whose {what}" if what == DRIFTED else f"{line}: clients that {what}")
         sentences[-1] += f", in {unit}{'s' if len(steps) > 1 else ''} {shown}."
     return Timeline(bands, marks, " ".join(sentences))
 
 
 def _list(record: RecordLine, name: str) -> list[Any]:
-    """A list in a record's values; a method may well use the name for something else, such as a count."""
+    """A list in a record's values; empty where a method uses the name for something else, such as a count."""
     value = record["values"].get(name)
     return value if isinstance(value, list) else []
 
@@ -74,7 +76,7 @@ def _in_scenario(population: Population) -> Iterable[ClientEvent]:
 
 
 def _together(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
-    """Clusters from and to, and the clients that went this way."""
+    """Moves by clusters from and to, with the clients of each."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for client, before, after in moves:
         ways.setdefault((before, after), []).append(client)
@@ -101,12 +103,12 @@ def _bands(records: Sequence[RecordLine]) -> list[Band]:
 
 
 def _phases(bands: Sequence[Band], unit: str) -> str:
-    """Which steps are of which phase, as a sentence."""
+    """The steps of each phase, as a sentence."""
     parts = [
         f"{unit} {band.first:g}: {band.phase}"
         if band.first == band.last
         else f"{unit}s {band.first:g} to {band.last:g}: {band.phase}"
         for band in bands
     ]
-    told = "; ".join(parts)
-    return f"{told[0].upper()}{told[1:]}."
+    sentence = "; ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}."

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedkin.data.population import Population
-from fedkin.experiment.words import many
+from fedkin.experiment.words import join_words
 from fedkin.report import ClientClusters, Curve
+from fedkin.report.numbers import pluralize
 
 RecordLine = dict[str, Any]
 
@@ -17,41 +18,41 @@ _LISTED_SIZES = 8
 _SPREAD = {"10th percentile": 10, "median": 50, "90th percentile": 90}
 
 
-def tells_clusters(records: Sequence[RecordLine]) -> bool:
-    """Whether records tell of clusters of clients."""
+def has_client_clusters(records: Sequence[RecordLine]) -> bool:
+    """Whether any record holds clusters of clients."""
     return any("labels" in record["values"] for record in records)
 
 
 def client_clusters(records: Sequence[RecordLine], population: Population, unit: str) -> ClientClusters | None:
-    """The cluster of each client at every step, a step being called `unit`; ``None`` where records tell of none."""
-    told = [record for record in records if "labels" in record["values"]]
-    if not told:
+    """The cluster of each client at every step, a step being called `unit`; ``None`` where no record holds any."""
+    own = [record for record in records if "labels" in record["values"]]
+    if not own:
         return None
-    labels = np.array([record["values"]["labels"] for record in told]).T
+    labels = np.array([record["values"]["labels"] for record in own]).T
     hidden = [] if population.clusters is None else [_letter(cluster) for cluster in population.clusters.tolist()]
     return ClientClusters(
         population.names or [str(client.id) for client in population.clients],
-        [record["step"] for record in told],
+        [record["step"] for record in own],
         labels,
         hidden,
-        _scores(labels[:, -1].tolist(), told[-1]["metrics"].get("client_accuracy", [])),
-        _caption(f"{unit} {told[-1]['step']}", labels[:, -1].tolist(), bool(hidden), _drifted(population)),
+        _scores(labels[:, -1].tolist(), own[-1]["metrics"].get("client_accuracy", [])),
+        _caption(f"{unit} {own[-1]['step']}", labels[:, -1].tolist(), bool(hidden), _drifted(population)),
         x_label=unit,
     )
 
 
 def client_spread(records: Sequence[RecordLine], unit: str) -> list[Curve]:
-    """How the accuracy differs between clients, step by step; nothing where records do not tell."""
-    told = [record for record in records if "client_accuracy" in record["metrics"]]
-    known = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in told]
-    if len(told) < 2:
+    """The spread of the accuracy over clients, step by step; empty where fewer than two records hold it."""
+    own = [record for record in records if "client_accuracy" in record["metrics"]]
+    known = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in own]
+    if len(own) < 2:
         return []
     series = {
-        name: [float(np.percentile(scores, share)) if scores else None for scores in known]
-        for name, share in _SPREAD.items()
+        name: [float(np.percentile(scores, percentile)) if scores else None for scores in known]
+        for name, percentile in _SPREAD.items()
     }
-    caption = "On each client's own test: the median, and what a tenth of the clients stay below or above."
-    steps = [record["step"] for record in told]
+    caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
+    steps = [record["step"] for record in own]
     return [Curve("Accuracy across clients", caption, steps, series, "share", unit)]
 
 
@@ -61,25 +62,24 @@ def _drifted(population: Population) -> bool:
 
 def _caption(when: str, labels: Sequence[int], hidden: bool, drifted: bool) -> str:
     sizes = [labels.count(cluster) for cluster in sorted(set(labels)) if cluster >= 0]
-    found = f"After {when}: {many(len(sizes), 'cluster')}{_sizes(sizes)}"
+    found = f"After {when}: {pluralize(len(sizes), 'cluster')}{_sizes(sizes)}"
     unknown = labels.count(-1)
-    found += f", {many(unknown, 'client')} not known yet" if unknown else ""
+    found += f", {pluralize(unknown, 'client')} without a cluster yet" if unknown else ""
     if not hidden:
         return f"{found}."
-    since = ", as they are since some clients' data changed" if drifted else ""
-    return f"{found}. Letters name the hidden clusters, which no method sees{since}."
+    since = ", after the drift of some clients' data" if drifted else ""
+    return f"{found}. Letters name the true clusters, which no method sees{since}."
 
 
 def _sizes(sizes: Sequence[int]) -> str:
-    """Numbers of clients, each one, or from which to which where that would be long."""
+    """Numbers of clients, listed or, where that is long, as a range."""
     if not sizes:
         return ""
     if len(set(sizes)) == 1:
-        return f" of {many(sizes[0], 'client')}{' each' if len(sizes) > 1 else ''}"
+        return f" of {pluralize(sizes[0], 'client')}{' each' if len(sizes) > 1 else ''}"
     if len(sizes) > _LISTED_SIZES:
         return f" of {min(sizes)} to {max(sizes)} clients"
-    *others, last = map(str, sizes)
-    return f" of {', '.join(others)} and {last} clients"
+    return f" of {join_words([*map(str, sizes)])} clients"
 
 
 def _scores(labels: Sequence[int], accuracy: Sequence[float | None]) -> dict[int, float]:
@@ -92,5 +92,5 @@ def _scores(labels: Sequence[int], accuracy: Sequence[float | None]) -> dict[int
 
 
 def _letter(cluster: int) -> str:
-    """A to Z, then AA to ZZ, so that hidden clusters are not taken for the ones found."""
+    """A to Z, then AA to ZZ: letters, so that true clusters are not mistaken for those found."""
     return chr(ord("A") + cluster % 26) * (cluster // 26 + 1)

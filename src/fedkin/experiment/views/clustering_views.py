@@ -1,12 +1,11 @@
-"""How clusters were found, where a method's records tell.
+"""How clusters were found, in sentences and bar charts, from the values of a method's records.
 
-Of clusters of clients, from a record whose values hold ``clustering``. It is a mapping with ``mode``; for messages of bits
-with ``bits``, ``flip`` (a probability, or those that clients took in turn), ``epsilon_bit`` and ``epsilon`` (``None``
-where infinite); and with what clusters were read off: the greatest merge ``heights`` of a tree and the ``cut`` through
-it, or ``silhouettes`` by number of clusters.
+Clusters of clients: ``clustering``, a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a
+probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); and with the greatest
+merge ``heights`` of a dendrogram and its ``cut``, or ``silhouettes`` by number of clusters.
 
-Of clusters of samples, from a record whose values hold ``stabilities``, one for each of ``resolutions``, with the number
-of ``clusters_found`` at each and the ``resolution`` that was taken.
+Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each
+and the ``resolution`` chosen.
 """
 
 from __future__ import annotations
@@ -14,89 +13,93 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkin.experiment.words import many
 from fedkin.report import Bars
+from fedkin.report.numbers import pluralize
 
 RecordLine = dict[str, Any]
 
 _MEANINGFUL = 10.0
-"""Beyond this epsilon what a message says may be e to the power of it, 22,000 times, likelier for one than another."""
+"""Largest epsilon called a guarantee: a message may be e^10 = 22,000 times likelier from one client than another."""
 
 _RULES = {
-    "gap": "where merges become much lower than the one before, and above what chance alone gives",
-    "exact": "where clusters explain most, compared with what chance alone gives",
+    "gap": "where the next merge is much lower, and above what chance alone gives",
+    "exact": "where clusters explain most variance, compared with what chance alone gives",
     "bayes": "where a search over some thresholds found the clusters most distinct",
 }
 
 
 def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
-    """Sentences on how clusters were found and how private that was, and drawings of what they were read off."""
+    """Sentences on how clusters were found and how private that was, and bar charts of the criterion."""
     for record in records:
-        told = record["values"].get("clustering")
-        if isinstance(told, Mapping):
-            return [_found(record, told), _privacy(told)], _bars(record, told)
+        found = record["values"].get("clustering")
+        if isinstance(found, Mapping):
+            return [_found(record, found), _privacy(found)], _bars(record, found)
         if "stabilities" in record["values"]:
             return [_cut(record)], [_stability(record["values"])]
     return [], []
 
 
-def _found(record: RecordLine, told: Mapping[str, Any]) -> str:
-    """Who sent what, and how many clusters that gave."""
-    sent = f"{told['bits']:,} bits each, {_flips(told['flip'])}" if "bits" in told else "one message each"
-    clusters = many(record["values"]["clusters"], "cluster")
-    if told.get("separable", True):
-        result = f"{clusters}, by k-means" if told["mode"] == "k-means" else clusters
-    elif told.get("heights"):
+def _found(record: RecordLine, found: Mapping[str, Any]) -> str:
+    """What clients sent, and the number of clusters found in it."""
+    sent = f"{found['bits']:,} bits each, {_flips(found['flip'])}" if "bits" in found else "one message each"
+    clusters = pluralize(record["values"]["clusters"], "cluster")
+    if found.get("separable", True):
+        result = f"{clusters}, by k-means" if found["mode"] == "k-means" else clusters
+    elif found.get("heights"):
         result = "nothing to separate, one cluster"
     else:
         result = "too few for two clusters, so there is one"
-    return f"In step {record['step']}, {many(len(record['answered']), 'client')} sent {sent}: {result}."
+    return f"In step {record['step']}, {pluralize(len(record['answered']), 'client')} sent {sent}: {result}."
 
 
 def _flips(flip: float | Sequence[float]) -> str:
     if isinstance(flip, int | float):
         return f"every bit flipped with probability {flip:.3g}" if flip else "no bit flipped"
-    return f"every bit flipped with a probability that the client chose, {min(flip):.3g} to {max(flip):.3g}"
+    return f"every bit flipped with a probability chosen by the client, {min(flip):.3g} to {max(flip):.3g}"
 
 
-def _privacy(told: Mapping[str, Any]) -> str:
-    """What the messages' privacy amounts to, in plain words."""
-    if "epsilon" not in told:
-        return "The messages were sent as they are, with nothing to protect them; see docs/privacy.md."
-    flips = [told["flip"]] if isinstance(told["flip"], int | float) else told["flip"]
+def _privacy(found: Mapping[str, Any]) -> str:
+    """The privacy guarantee of the messages, in plain words."""
+    if "epsilon" not in found:
+        return "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    flips = [found["flip"]] if isinstance(found["flip"], int | float) else found["flip"]
     if not min(flips):
         who = "Bits" if len(flips) == 1 else "Bits of some clients"
-        return f"{who} were sent as they are, with nothing to protect them; see docs/privacy.md."
-    least = "" if len(flips) == 1 else ", for those who flip least"
-    bit, whole = _short(told["epsilon_bit"]), _short(told["epsilon"])
-    text = f"Privacy: epsilon {bit} for one bit, {whole} for a whole message{least}"
-    if told["epsilon"] > _MEANINGFUL:
-        text += ", which for a whole message is no meaningful guarantee by itself"
-    return f"{text}. This is about the message alone: models that clients train tell more. See docs/privacy.md."
+        return f"{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    weakest = "" if len(flips) == 1 else ", for the clients with the lowest probability"
+    bit, whole = _short(found["epsilon_bit"]), _short(found["epsilon"])
+    text = f"Privacy: epsilon {bit} for one bit, {whole} for a whole message{weakest}"
+    if found["epsilon"] > _MEANINGFUL:
+        text += ", which for a whole message is no meaningful guarantee"
+    return f"{text}. It covers this message alone, not the models that clients train. See docs/privacy.md."
 
 
-def _bars(record: RecordLine, told: Mapping[str, Any]) -> list[Bars]:
-    if told.get("heights"):
-        return [_tree(record, told)]
-    if len(told.get("silhouettes", {})) > 1:
-        return [_silhouettes(record, told["silhouettes"])]
+def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:
+    if found.get("heights"):
+        return [_dendrogram(record, found)]
+    if len(found.get("silhouettes", {})) > 1:
+        return [_silhouettes(record, found["silhouettes"])]
     return []
 
 
-def _tree(record: RecordLine, told: Mapping[str, Any]) -> Bars:
-    heights, cut = told["heights"], told["cut"]
+def _dendrogram(record: RecordLine, found: Mapping[str, Any]) -> Bars:
+    heights, cut = found["heights"], found["cut"]
     caption = (
-        "Starting with every client on its own, the two parts most alike were merged, again and again (Ward's method); "
-        "a merge is the higher, the more its two parts differ. "
+        "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); the "
+        "height of a merge is how far they differ. "
     )
     if cut is None:
-        caption += "No merge stands out, so none was undone."
+        caption += "No merge stands out, so there is one cluster."
         return Bars("Merge heights", caption, _ranks(heights), heights, [False] * len(heights), "merge, highest first")
     undone = [height >= cut for height in heights]
-    caption += f"The tree was cut {_RULES.get(told['mode'], 'at the dashed line')}; merges above the cut were undone."
+    caption += (
+        f"The dendrogram was cut {_RULES.get(found['mode'], 'at the dashed line')}; merges above the cut were undone."
+    )
     if sum(undone) != record["values"]["clusters"] - 1:
-        caption += " Some of them part off fewer clients than a cluster needs, who went to the nearest cluster."
-    caption += " The greater the step at the cut, the clearer the clusters."
+        caption += (
+            " Some of them separate fewer clients than the minimum size of a cluster; these joined the nearest cluster."
+        )
+    caption += " The larger the step at the cut, the clearer the clusters."
     return Bars(
         "Merge heights", caption, _ranks(heights), heights, undone, "merge, highest first", cut, f"cut at {cut:.3g}"
     )
@@ -111,34 +114,31 @@ def _silhouettes(record: RecordLine, scores: Mapping[str, float]) -> Bars:
     values = [scores[count] for count in counts]
     best = max(range(len(values)), key=values.__getitem__)
     caption = (
-        "How much nearer clients are to their own cluster than to the next, for each number of clusters that was tried: "
-        f"1 is clear, 0 is not. The greatest was taken, {counts[best]} clusters."
+        "Mean silhouette of the clients for each number of clusters tried: 1 is well separated, 0 is not. The highest "
+        f"was chosen, {counts[best]} clusters."
     )
     return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "clusters")
 
 
 def _cut(record: RecordLine) -> str:
-    """What the graph of small clusters fell into."""
+    """The size of the graph of micro-clusters, and the clusters found in it."""
     values = record["values"]
-    nodes, clusters = many(values["nodes"], "small cluster"), many(values["clusters"], "cluster")
-    return (
-        f"In step {record['step']}, a graph of {nodes} from {many(len(record['answered']), 'client')} gave {clusters}."
-    )
+    nodes, clusters = pluralize(values["nodes"], "micro-cluster"), pluralize(values["clusters"], "cluster")
+    clients = pluralize(len(record["answered"]), "client")
+    return f"In step {record['step']}, a graph of {nodes} from {clients} gave {clusters}."
 
 
 def _stability(values: Mapping[str, Any]) -> Bars:
-    taken = values["resolutions"].index(values["resolution"])
+    chosen = values["resolutions"].index(values["resolution"])
     caption = (
-        "Clusters were found at each resolution, the coarsest first, and again with some of the small clusters left out; "
-        "bars say how far both agree: 1 is the same. The coloured one was taken. Below each, the number of clusters."
+        "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
+        "micro-clusters: 1 is equal. The coloured one was chosen. Below each bar: the number of clusters."
     )
-    found, left = values["clusters_found"][taken], values["clusters"]
+    found, left = values["clusters_found"][chosen], values["clusters"]
     if found > left:
-        caption += (
-            f" Of its {found} clusters some were then joined, those with most links between them, which left {left}."
-        )
+        caption += f" Of its {found} clusters, those with the most edges between were then merged, leaving {left}."
     names = [str(count) for count in values["clusters_found"]]
-    strong = [at == taken for at in range(len(names))]
+    strong = [at == chosen for at in range(len(names))]
     return Bars("Stability", caption, names, values["stabilities"], strong, "clusters, by resolution")
 
 

@@ -1,4 +1,4 @@
-"""A map of the samples: what clusters were found in, laid out in the plane."""
+"""A map of the samples: their representation in two dimensions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedkin.report import SampleMap
 
 MapLayout = Literal["tsne", "pca", "none"]
 
-_FEWEST = 12  # below, neighbours are too few for t-SNE
+_MIN_SAMPLES = 12  # below, neighbours are too few for t-SNE
 _CAPTIONS = {
-    "tsne": "Neighbours in the representation that clusters were found in lie side by side (t-SNE); distances between "
+    "tsne": "t-SNE of the representation that clusters were found in: neighbours lie together, distances between "
     "islands mean little.",
-    "pca": "The two directions in which the representation that clusters were found in varies most.",
+    "pca": "First two principal components of the representation that clusters were found in.",
 }
 
 
@@ -34,11 +34,11 @@ class MapPoints(Protocol):
 
 
 def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
-    """The picture of `latents`, drawn twice: by cluster, and by class where classes are known."""
+    """Places of `latents` in the plane, with their clusters and, where known, their classes."""
     if layout == "none":
         return None
     points = latents.points.double().numpy()
-    if len(points) < _FEWEST or points.shape[1] < 2:  # t-SNE starts from two components
+    if len(points) < _MIN_SAMPLES or points.shape[1] < 2:  # t-SNE starts from two components
         layout = "pca"
     places = _neighbours(points) if layout == "tsne" else _components(points)
     truth = None if latents.truth is None else latents.truth.numpy()

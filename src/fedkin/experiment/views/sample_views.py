@@ -1,4 +1,4 @@
-"""Clusters of samples as tables and pictures, from what clients hold as ``state["clusters"]``."""
+"""Clusters of samples as tables and pictures, from the clients' ``state["clusters"]``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card
 _COLUMNS = 40
-_UNSEEN = 1e-3
-"""How far values may leave [0, 1] by rounding: less than half a shade of grey."""
+_ROUNDING = 1e-3
+"""Values this far outside [0, 1] count as rounding errors; less than half a shade of grey."""
 
 
 def cluster_table(clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str]) -> ClusterTable:
     """Samples of each client by cluster."""
     counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
     keys = [str(client.id) for client in clients]
-    sites = [f"{key} ({names[client.id]})" if names else key for key, client in zip(keys, clients, strict=True)]
-    return ClusterTable(sites, clusters, counts.numpy(), "Samples of each client by cluster.", keys)
+    rows = [f"{key} ({names[client.id]})" if names else key for key, client in zip(keys, clients, strict=True)]
+    return ClusterTable(rows, clusters, counts.numpy(), "Samples of each client by cluster.", keys)
 
 
 def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
@@ -33,33 +33,33 @@ def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
 
 
 def cluster_pictures(clients: Sequence[Client], clusters: Sequence[int], scaling: Scaling) -> list[ClusterPictures]:
-    """What clusters of images look like, on the scale they came in; where that leaves [0, 1], on one scale for all."""
-    drawn = [_pictures_of(clients, cluster, scaling) for cluster in clusters]
-    shown = [images for each in drawn for images in (each.mean, each.members)]
-    least = min((float(images.min()) for images in shown), default=0.0)
-    greatest = max((float(images.max()) for images in shown), default=1.0)
-    if least >= -_UNSEEN and greatest <= 1 + _UNSEEN:
-        least, greatest = 0.0, 1.0
+    """Mean and members of clusters of images, as they came; where they leave [0, 1], all on one common scale."""
+    cards = [_pictures_of(clients, cluster, scaling) for cluster in clusters]
+    shown = [images for each in cards for images in (each.mean, each.members)]
+    low = min((float(images.min()) for images in shown), default=0.0)
+    high = max((float(images.max()) for images in shown), default=1.0)
+    if low >= -_ROUNDING and high <= 1 + _ROUNDING:
+        low, high = 0.0, 1.0
 
     def on_unit(images: NDArray[Any]) -> NDArray[Any]:
-        return ((images - least) / (greatest - least or 1.0)).clip(0, 1)
+        return ((images - low) / (high - low or 1.0)).clip(0, 1)
 
-    return [replace(each, mean=on_unit(each.mean), members=on_unit(each.members)) for each in drawn]
+    return [replace(each, mean=on_unit(each.mean), members=on_unit(each.members)) for each in cards]
 
 
 def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> ClusterPictures:
-    holders = [client for client in clients if (client.state["clusters"] == cluster).any()]
-    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in holders])
+    owners = [client for client in clients if (client.state["clusters"] == cluster).any()]
+    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in owners])
     if scaling.mode == "standard":
         x = (x * scaling.scale.view(1, -1, 1, 1) + scaling.mean.view(1, -1, 1, 1)).float()
     # Grey as (H, W), colour as (H, W, 3); of any other number of channels the first is shown.
     x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
     spread = torch.linspace(0, len(x) - 1, min(_MEMBERS, len(x))).round().long()
-    return ClusterPictures(cluster, len(x), len(holders), x.mean(0).numpy(), x[spread].numpy())
+    return ClusterPictures(cluster, len(x), len(owners), x.mean(0).numpy(), x[spread].numpy())
 
 
 def cluster_profiles(clients: Sequence[Client], clusters: Sequence[int], columns: Sequence[str]) -> Profiles:
-    """Means in standard deviations from the overall mean; of many columns, those in which clusters differ most."""
+    """Standardised means of each cluster; of many columns, those in which clusters differ most."""
     x = torch.cat([client.x for client in clients]).double()
     labels = torch.cat([client.state["clusters"] for client in clients])
     spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))

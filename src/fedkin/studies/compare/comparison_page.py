@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedkin.experiment.words import size
+from fedkin.experiment.words import format_bytes
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_words import seconds
@@ -58,7 +58,7 @@ def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
     return [
         _span(line.clusters),
         *("–" if value is None else f"{value:.3f}" for value in values),
-        "–" if line.bytes is None else size(line.bytes),
+        "–" if line.bytes is None else format_bytes(line.bytes),
         "–" if line.seconds is None else seconds(line.seconds),
         f"{line.runs} of {comparison.seeds}",
     ]

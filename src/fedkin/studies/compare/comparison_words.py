@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from statistics import mean
 
 from fedkin.experiment.config import apply_setting
-from fedkin.experiment.words import listed, many, size
+from fedkin.experiment.words import format_bytes, join_words
+from fedkin.report.numbers import pluralize
 from fedkin.studies.compare.candidates import Candidate, Family, Role
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
@@ -35,8 +36,8 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
     cheapest = ", the least of these," if told and family == "samples" else ""
     if told and family == "clients":
         parts.append(f"needs no more clusters than these ({mean(verdict.clusters):g})")
-    parts.append(f"moves {size(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
-    return listed(parts)
+    parts.append(f"moves {format_bytes(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
+    return join_words(parts)
 
 
 def _stable(value: float, more_than_others: bool) -> str:
@@ -55,7 +56,7 @@ def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: boo
     what = f"reaches an accuracy of {value:.3f} on clients' own test samples"
     if family == "samples":
         what = f"keeps neighbours together to {value:.3f}"
-    others = f", as good as {many(choice.rivals, 'other')}" if choice.rivals else ""
+    others = f", as good as {pluralize(choice.rivals, 'other')}" if choice.rivals else ""
     behind = f", {choice.ahead:.3f} more than {'the rest' if choice.rivals else 'any other'}" if choice.ahead else ""
     return what + others + behind
 
@@ -66,9 +67,9 @@ def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | No
     if refusal is not None:
         notes.append(f"cannot be applied: {refusal.rstrip('.')}")
     elif not finished:
-        notes.append(f"not finished in the budget, stopped after {many(steps, 'step')}" if began else "had no time")
+        notes.append(f"not finished in the budget, stopped after {pluralize(steps, 'step')}" if began else "had no time")
     elif finished < wanted:
-        notes.append(f"{finished} of {many(wanted, 'run')} finished")
+        notes.append(f"{finished} of {pluralize(wanted, 'run')} finished")
     return "; ".join(note for note in notes if note)
 
 

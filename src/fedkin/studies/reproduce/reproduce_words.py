@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from fedkin.experiment.words import many
 from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.numbers import pluralize
 from fedkin.studies.reproduce.entry import EntryLine
 from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.table import Checked, Result, Table
@@ -54,7 +54,7 @@ def _differences(table: Table) -> list[str]:
 
 def _runs(table: Table) -> str:
     count = len(table.plan.jobs)
-    done = many(count, "run") if table.finished == count else f"{table.finished} of {many(count, 'run')} finished"
+    done = pluralize(count, "run") if table.finished == count else f"{table.finished} of {pluralize(count, 'run')} finished"
     return f"{done}, {duration(table.seconds)} of one core." if table.finished else f"{done}."
 
 

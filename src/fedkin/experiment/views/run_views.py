@@ -1,0 +1,251 @@
+"""The report of a run: everything its page shows, made from the run's records and the clients' state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.method import display_name
+from fedkin.data.population import Population
+from fedkin.data.preparing.scaling import Scaling
+from fedkin.experiment.config import Config
+from fedkin.experiment.views.association_views import graphs
+from fedkin.experiment.views.change_views import changes, timeline
+from fedkin.experiment.views.client_views import client_clusters, client_spread, has_client_clusters
+from fedkin.experiment.views.clustering_views import clustering_of
+from fedkin.experiment.views.map_views import MapPoints, sample_map
+from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profiles, cluster_table
+from fedkin.experiment.words import (
+    MEASURES,
+    TRAINING,
+    Measure,
+    format_bytes,
+    formed,
+    join_words,
+    measures,
+    number,
+    phase_of,
+    phased,
+    phases,
+    reached,
+    scaled,
+    training_rounds,
+    warnings_of,
+    written,
+)
+from fedkin.report import ClientClusters, Curve, RunView
+from fedkin.report.numbers import pluralize
+
+RecordLine = dict[str, Any]
+
+_MAX_NAMES = 12
+
+
+def view_of(
+    config: Config,
+    population: Population,
+    scaling: Scaling,
+    records: Sequence[RecordLine],
+    latents: MapPoints | None = None,
+) -> RunView:
+    """Make the content of a run's page from its records and its clients' state.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment.
+    population : Population
+        Its clients; samples of those with int64 ``state["clusters"]`` are shown by cluster.
+    scaling : Scaling
+        The scaling of their data.
+    records : sequence of dict
+        The lines of ``records.jsonl``.
+    latents : MapPoints, optional
+        Some samples in the representation that clusters were found in.
+    """
+    clients = [client for client in population.clients if "clusters" in client.state]
+    clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
+    is_image = len(scaling.shape) == 3
+    # Where a run has phases, its steps are not all rounds.
+    unit = "round" if has_client_clusters(records) and not phases(records) else "step"
+    clustered = client_clusters(records, population, unit)
+    findings, bars = clustering_of(records)
+    changed = changes(records, population)
+    return RunView(
+        title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
+        lead=_lead(population, _found(clusters, clustered, records), _steps(records, unit)),
+        summary=_summary(config, records, unit),
+        curves=_curves(records, unit),
+        graphs=graphs(records),
+        clients=clustered,
+        table=cluster_table(clients, clusters, population.names) if clusters else None,
+        pictures=cluster_pictures(clients, clusters, scaling) if is_image else (),
+        profiles=cluster_profiles(clients, clusters, population.features) if clusters and not is_image else None,
+        map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
+        notes=_notes(records, unit, clustered is not None),
+        findings=findings,
+        bars=bars,
+        changes=changed,
+        timeline=timeline(records, changed, unit),
+        settings={name: table for name, table in config.tables.items() if name != "tracking"},
+    )
+
+
+def _steps(records: Sequence[RecordLine], unit: str) -> str:
+    """The number of steps, and their phases."""
+    steps, parts = pluralize(len(records), unit), phased(records)
+    return f"{steps} ({parts})" if parts else steps
+
+
+def _found(clusters: Sequence[int], clients: ClientClusters | None, records: Sequence[RecordLine]) -> str:
+    """What a run found, as a clause; empty if nothing."""
+    if clients is None:
+        return f"{pluralize(len(clusters), 'cluster')} were found in all their samples" if clusters else ""
+    found = len({cluster for cluster in clients.clusters[:, -1].tolist() if cluster >= 0})
+    if not any(phase_of(record) == TRAINING for record in records):
+        return f"{pluralize(found, 'cluster')} of clients {'was' if found == 1 else 'were'} found" if found else ""
+    if found == 1:
+        return "one model was trained for all of them"
+    if found == len(clients.clients):
+        return "each of them trained a model of its own"
+    return f"{pluralize(found, 'cluster')} of clients were found" if found else ""
+
+
+def _lead(population: Population, found: str, steps: str) -> str:
+    end = f"In {steps}, {found}." if found else f"So far: {steps}."
+    if not population.clients:  # in a real federation the number of samples is not known here
+        return f"{pluralize(len(population.names), 'client')} took part; their samples never left them. {end}"
+    samples = sum(len(client) for client in population.clients)
+    return f"{pluralize(len(population.clients), 'client')} hold {samples:,} samples, which never left them. {end}"
+
+
+def _summary(config: Config, records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
+    if not records:
+        return []
+    known = measures(*records)
+    rows = []
+    for name, measure in known.items():
+        own = _with_number(records, name)
+        if measure.headline and number(own[-1], name) is not None:
+            rows.append((measure.title, written(own[-1], name, measure), _explained(known, name, own, records, unit)))
+    last = records[-1]
+    rows += _trigger(records, unit) + _target(config, records, unit)
+    traffic = format_bytes(last["sent"] + last["received"])
+    return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
+
+
+def _explained(
+    known: Mapping[str, Measure], name: str, own: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
+) -> str:
+    """What a number means, the one beside it, and its first value."""
+    first, last, measure = own[0], own[-1], known[name]
+    text = measure.meaning
+    if number(last, measure.beside) is not None:
+        beside = known[measure.beside]
+        text += f"; {beside.in_sentence}: {written(last, measure.beside, beside)}"
+    if last is not records[-1]:
+        text += f"; as of {unit} {last['step']}"
+    if number(first, name) != number(last, name):
+        when = f"the first {unit}" if first is records[0] else f"{unit} {first['step']}"
+        text += f"; after {when} {written(first, name, measure)}"
+    return text
+
+
+def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
+    """The records that hold a number, since models are not evaluated in every step.
+
+    Records with no cluster at all count only if there are no others.
+    """
+    own = [record for record in records if name in record["metrics"] or name in record["values"]]
+    return [record for record in own if name != "clusters" or number(record, name) != 0] or own
+
+
+def _in_its_phases(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
+    """The records of those phases in which a number is known at all."""
+    known = {phase_of(record) for record in records if number(record, name) is not None}
+    return [record for record in records if phase_of(record) in known]
+
+
+def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
+    """When the trigger of a method that waits for one fired."""
+    if not any("fired" in record["values"] for record in records):
+        return []
+    step = formed(records)
+    if step is None:
+        return [("Clusters formed", "not yet", "the method's trigger has not fired")]
+    return [("Clusters formed", f"{unit} {step}", "when the method's trigger fired")]
+
+
+def _target(config: Config, records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
+    """When the experiment's target was reached."""
+    metric, reach = config.target.metric, config.target.reach
+    if metric is None or reach is None:
+        return []
+    title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
+    label = f"Reached {title} {reach:g}"
+    found = reached(records, metric, reach)
+    if found is None:
+        return [(label, "no", f"not in {_rounds(records, unit)}")]
+    step, traffic = found
+    after = f"after {format_bytes(traffic)} sent and received"
+    if phases(records):
+        after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"
+    return [(label, f"{unit} {step}", after)]
+
+
+def _rounds(records: Sequence[RecordLine], unit: str) -> str:
+    """The number of steps that could have reached a target."""
+    if not phases(records):
+        return pluralize(len(records), unit)
+    return f"{pluralize(training_rounds(records, records[-1]['step']), 'round')} of training"
+
+
+def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
+    if len(records) < 2:
+        return []
+    known = measures(*records)
+    curves = []
+    for name, measure in known.items():
+        own = _in_its_phases(_with_number(records, name), name)
+        if measure.chart and len(own) > 1:
+            together = {n: known[n] for n in (name, measure.beside) if n in known}
+            series = {m.title: [scaled(record, n, m) for record in own] for n, m in together.items()}
+            caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
+            steps = [record["step"] for record in own]
+            curves.append(Curve(measure.title, caption, steps, series, measure.unit, unit))
+    x = [record["step"] for record in records]
+    traffic = {name: _increments([record[name] for record in records]) for name in ("sent", "received")}
+    caption = f"Sent to the clients and received from them, in each {unit}."
+    return [*curves, *client_spread(records, unit), Curve("Traffic", caption, x, traffic, "bytes", unit)]
+
+
+def _increments(totals: Sequence[float]) -> list[float]:
+    return [after - before for before, after in zip([0, *totals], totals, strict=False)]
+
+
+def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool) -> list[str]:
+    """What metrics are compared with, a method's warnings, and the clients missing in each step."""
+    missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record)]
+    notes = [*warnings_of(records), *missing]
+    if not records or not records[-1]["metrics"]:
+        return notes
+    if not of_clients:
+        return ["Class metrics use the data's labels, which no method sees.", *notes]
+    return ["Metrics use the true clusters and test samples, which no method sees.", *notes]
+
+
+def _missing(record: RecordLine) -> list[str]:
+    """The clients missing in a step, by reason."""
+    clients: dict[str, list[str]] = {}
+    for client, reason in record["missing"].items():
+        clients.setdefault(reason, []).append(client)
+    return [
+        f"client {own[0]} was missing ({reason})" if len(own) == 1 else f"clients {_few(own)} were missing ({reason})"
+        for reason, own in clients.items()
+    ]
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return join_words([*names[:_MAX_NAMES], f"{more} more"] if more > 0 else names)
