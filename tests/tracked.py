@@ -20,14 +20,14 @@ class Warned(Progress):
     """Keeps what it is warned of."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.texts: list[str] = []
 
     def warn(self, text: str) -> None:
-        self.told.append(text)
+        self.texts.append(text)
 
 
 class Listens:
-    """Stands in for a tool: keeps what it is told in `heard`, and fails where `fails` says so."""
+    """Stands in for a tool: keeps what it gets in `heard`, and fails where `fails` says so."""
 
     heard: ClassVar[list[Any]] = []
     fails: ClassVar[Callable[[str, int], bool]]

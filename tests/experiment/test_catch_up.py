@@ -12,7 +12,7 @@ from tracked import interrupt, run
 pytestmark = pytest.mark.usefixtures("toy")
 
 
-def told(folder: Path) -> list[int]:
+def tracked_steps(folder: Path) -> list[int]:
     """Steps of which TensorBoard knows."""
     found = EventAccumulator(str(folder))
     found.Reload()
@@ -25,7 +25,7 @@ def test_runs_are_tracked_afterwards(tmp_path: Path, capsys: pytest.CaptureFixtu
         main(["track", *map(str, folders), "--to", "tensorboard", "--set", f"tracking.folder={tmp_path}/events"])
     assert not end.value.code
     assert capsys.readouterr().out == "".join(f"Told of {folder}: 4 steps\n" for folder in folders)
-    assert told(tmp_path / "events" / "one") == told(tmp_path / "events" / "two") == [1, 2, 3, 4]
+    assert tracked_steps(tmp_path / "events" / "one") == tracked_steps(tmp_path / "events" / "two") == [1, 2, 3, 4]
 
 
 def test_what_a_tool_has_is_not_sent_again_unless_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_what_a_tool_has_is_not_sent_again_unless_anew(tmp_path: Path, monkeypat
     assert track(tmp_path / "run") == 2
     assert {file.name: file.read_bytes() for file in events.iterdir()} == before
     track(tmp_path / "run", settings=["tracking.name=again", f"tracking.folder={tmp_path}/events"], anew=True)
-    assert told(tmp_path / "events" / "again") == [1, 2]
+    assert tracked_steps(tmp_path / "events" / "again") == [1, 2]
 
 
 def test_the_command_run_names_tools(
@@ -45,7 +45,7 @@ def test_the_command_run_names_tools(
     with pytest.raises(SystemExit) as end:
         main(["run", "toy", "--scenario", "toy", "--out", "first", "--track", "tensorboard"])
     assert (end.value.code or 0, capsys.readouterr().err) == (0, "")
-    assert told(tmp_path / "first" / "tensorboard") == [1, 2, 3, 4]
+    assert tracked_steps(tmp_path / "first" / "tensorboard") == [1, 2, 3, 4]
     with pytest.raises(SystemExit) as end:
         main(["run", "toy", "--scenario", "toy", "--out", "second", "--track", "mlfow"])
     assert end.value.code == 2
@@ -54,7 +54,7 @@ def test_the_command_run_names_tools(
     assert not (tmp_path / "second").exists()
 
 
-def test_what_cannot_be_tracked_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_tracked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
         track(tmp_path, ["mlflow"])
     folder = run(tmp_path / "run").folder

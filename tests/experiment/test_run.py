@@ -140,7 +140,7 @@ def test_a_report_is_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_lost_records_are_told(content: str | None, tmp_path: Path) -> None:
+def test_lost_records_are_refused(content: str | None, tmp_path: Path) -> None:
     run(tmp_path / "run")
     records = tmp_path / "run" / "records.jsonl"
     records.unlink() if content is None else records.write_text(content)
@@ -176,7 +176,7 @@ def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pyt
 
 def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "whole")
-    build, told = Blobs.build, []
+    build, heard = Blobs.build, []
 
     def meanwhile(*arguments: object) -> object:
         with monkeypatch.context() as patch:
@@ -185,13 +185,13 @@ def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.
             )  # it looked when there was nothing yet
             with pytest.raises(FedkinError) as refused:
                 run(tmp_path / "run")
-        told.append(str(refused.value))
+        heard.append(str(refused.value))
         return build(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Blobs, "build", meanwhile)
     run(tmp_path / "run")
-    assert len(told) == 1
-    assert "Another process is at work in" in told[0]
+    assert len(heard) == 1
+    assert "Another process is at work in" in heard[0]
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
@@ -255,33 +255,33 @@ def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("ask", [resume, report])
-def test_a_folder_without_a_run_is_told(ask, tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_refused(ask, tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"holds no run: config\.toml is absent"):
         ask(tmp_path)
 
 
 @pytest.mark.parametrize("more", [[], ["engine.name=flower"], ["data.source=nowhere.csv", "scenario.name=iid"]])
-def test_nothing_to_report_is_told(more: list[str], tmp_path: Path) -> None:
+def test_nothing_to_report_is_refused(more: list[str], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(load_config("toy", [*OPTIONS[:2], *more]).to_toml())
     with pytest.raises(FedkinError, match="nothing to report yet; resume it with `fedkin resume"):
         report(tmp_path)
 
 
-def test_progress_is_told_within_a_step(tmp_path: Path) -> None:
-    told: list[tuple] = []
+def test_progress_is_reported_within_a_step(tmp_path: Path) -> None:
+    heard: list[tuple] = []
 
     class Watch(Progress):
         def phase(self, text: str) -> None:
-            told.append((text,))
+            heard.append((text,))
 
         def part(self, done: int, total: int) -> None:
-            told.append((done, total))
+            heard.append((done, total))
 
         def step(self, line: dict, timing: dict) -> None:
-            told.append((line["step"], "done", timing["seconds"] >= 0))
+            heard.append((line["step"], "done", timing["seconds"] >= 0))
 
     execute(load_config("toy", ["scenario.name=toy", "engine.chunk=1", "method.rounds=1"]), tmp_path / "run", Watch())
-    step = told[told.index(("Step 1",)) :]
+    step = heard[heard.index(("Step 1",)) :]
     assert step == [("Step 1",), (1, 3), (2, 3), (3, 3), (1, "done", True), ("Writing the results",)]
 
 

@@ -212,9 +212,9 @@ def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
     config = small("embedding", *options)
     whole = execute(config, tmp_path / "whole")
     values = [line["values"] for line in whole.records]
-    assert [told["phase"] for told in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
-    assert any(change in told for told in values)
-    assert max(told["clusters"] for told in values) > 1
+    assert [value["phase"] for value in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
+    assert any(change in value for value in values)
+    assert max(value["clusters"] for value in values) > 1
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "run", Interrupt(2))  # pre-training
     for step in (3, 4, 6, 6, 7, 9):  # the embedding, training, twice when messages are sent anew, and the end

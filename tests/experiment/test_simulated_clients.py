@@ -34,8 +34,8 @@ def fedkin(*words: str | Path, wait: bool = True) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "fedkin", *map(str, words)]
     child = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     if wait:
-        _, told = child.communicate(timeout=600)
-        assert child.returncode == 0, told.decode()
+        _, errors = child.communicate(timeout=600)
+        assert child.returncode == 0, errors.decode()
     return child
 
 
@@ -59,8 +59,8 @@ def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     data = sites(tmp_path / "data", labelled=False)
     words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=2"]
     child = fedkin("run", *words, "--out", tmp_path / "runs" / "one", wait=False)
-    _, told = child.communicate(timeout=600)
-    *others, last = told.decode().splitlines()  # on a busy machine Ray has something to say, too
+    _, errors = child.communicate(timeout=600)
+    *others, last = errors.decode().splitlines()  # on a busy machine Ray has something to say, too
     assert child.returncode == 2
     assert "Client 0 has no labels, which FedAvg needs" in last
     assert not any("Traceback" in line for line in others)
@@ -76,8 +76,8 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
         assert child.poll() is None
         time.sleep(0.01)
     (os.killpg if how == signal.SIGKILL else os.kill)(child.pid, how)
-    _, told = child.communicate(timeout=600)
-    assert how == signal.SIGKILL or (child.returncode == 130 and b"go on with `fedkin resume" in told)
+    _, errors = child.communicate(timeout=600)
+    assert how == signal.SIGKILL or (child.returncode == 130 and b"go on with `fedkin resume" in errors)
     fedkin("resume", folder)
     assert files(folder) == files(straight)
 

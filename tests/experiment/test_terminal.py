@@ -19,7 +19,7 @@ LINE = {
 }
 
 
-def test_the_bar_tells_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_shows_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar() as bar:
         bar.phase("Step 3")
         bar.part(1, 2)
@@ -37,11 +37,11 @@ def test_only_a_terminal_gets_a_bar(terminal: bool, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("progress", [Bar, Quiet])
-def test_warnings_are_told_whether_or_not_anybody_watches(
+def test_warnings_are_shown_whether_or_not_anybody_watches(
     progress: type[Bar | Quiet], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress() as told:
-        told.warn("[MLflow] is gone.")
+    with progress() as shows:
+        shows.warn("[MLflow] is gone.")
     shown = capsys.readouterr()
     assert "fedkin: [MLflow] is gone.\n" in shown.err
     assert shown.out == ""
@@ -83,7 +83,9 @@ def test_the_outcome_is_a_small_table(
     ]
 
 
-def test_the_time_of_all_steps_is_told_where_it_was_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_time_of_all_steps_is_shown_where_it_was_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "timing.jsonl").write_text('{"step": 1, "seconds": 1.25}\n{"step": 2, "seconds": 10.0}\n')
     print_outcome(RunOutcome(tmp_path, State(), [LINE], load_config("fedcref")))
     assert "Training time" in (line := capsys.readouterr().out.splitlines()[-2])
@@ -98,13 +100,13 @@ def test_what_came_before_the_first_step_is_no_time_in_steps(
     assert "  1.5 s\n" in capsys.readouterr().out
 
 
-def test_what_a_method_warns_of_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_method_warns_of_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [LINE, {**LINE, "values": {"warning": "Too few."}}, {**LINE, "values": {"warning": "Too few."}}]
     print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("fedcref")))
     assert capsys.readouterr().out.endswith("\nNote: Too few.\nReport: runs/x/report.html\n")
 
 
-def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_phases_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     phases = ["pre-training", "embedding", "training", "training"]
     records = [
         LINE | {"step": step, "values": {"phase": phase}, "metrics": {"personal_accuracy": 0.25 * step}}
@@ -120,6 +122,6 @@ def test_phases_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Step 1 · pre-training · 2.0 s · Accuracy on each client's own test set 0.250" in capsys.readouterr().err
 
 
-def test_an_outcome_without_steps_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_outcome_without_steps_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     print_outcome(RunOutcome(Path("runs/x"), State(), [], load_config("fedcref")))
     assert capsys.readouterr().out == "Steps  0\nReport: runs/x/report.html\n"

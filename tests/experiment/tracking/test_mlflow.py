@@ -67,7 +67,7 @@ def test_metrics_parameters_tags_and_artifacts_are_read_back(client: Any, made: 
 
 
 @pytest.mark.parametrize("noted", [2, 1])
-def test_a_run_that_goes_on_is_the_same_run_with_every_step_once(
+def test_a_resumed_run_is_the_same_run_with_every_step_once(
     noted: int, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it was killed before it could note that a step had arrived, and goes on from another folder."""
@@ -75,9 +75,9 @@ def test_a_run_that_goes_on_is_the_same_run_with_every_step_once(
     interrupt(tmp_path / "run", 2, monkeypatch, *to(project))
     assert only(client, project).info.status == "KILLED"
     notes = tmp_path / "run" / "tracking.json"
-    told = json.loads(notes.read_text())
-    told["mlflow"]["step"] = noted
-    notes.write_text(json.dumps(told))
+    known = json.loads(notes.read_text())
+    known["mlflow"]["step"] = noted
+    notes.write_text(json.dumps(known))
     monkeypatch.chdir(tmp_path)
     outcome = resume(tmp_path / "run")
     found = only(client, project)
@@ -101,10 +101,10 @@ def test_a_server_that_is_gone_does_not_stop_the_run(client: Any, made: Path, tm
         finally:
             database.execute("ALTER TABLE away RENAME TO metrics")
     database.close()
-    (told,) = progress.told
-    assert told.startswith(f"MLflow could not be reached for {tmp_path / 'run'} after step 1 (")
-    run(tmp_path / "alone")
-    assert results(tmp_path / "alone") == results(tmp_path / "run")
+    (text,) = progress.texts
+    assert text.startswith(f"MLflow could not be reached for {tmp_path / 'run'} after step 1 (")
+    run(tmp_path / "untracked")
+    assert results(tmp_path / "untracked") == results(tmp_path / "run")
 
 
 def test_a_server_that_was_never_there_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

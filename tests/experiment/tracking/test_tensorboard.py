@@ -52,21 +52,21 @@ def test_hyper_parameters_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noted", [2, 1])
-def test_a_run_that_goes_on_has_every_step_once(noted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_has_every_step_once(noted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if it was killed before it could note that a step had been written."""
     interrupt(tmp_path / "run", 2, monkeypatch, TO)
     notes = tmp_path / "run" / "tracking.json"
-    told = json.loads(notes.read_text())
-    assert told["tensorboard"]["step"] == 2
-    told["tensorboard"]["step"] = noted
-    notes.write_text(json.dumps(told))
+    known = json.loads(notes.read_text())
+    assert known["tensorboard"]["step"] == 2
+    known["tensorboard"]["step"] = noted
+    notes.write_text(json.dumps(known))
     # Event files are read by name: a second, then a process's count as text, by which its tenth comes before its ninth.
     time.sleep(1.01 - time.time() % 1)
     outcome = resume(tmp_path / "run")
     found = read(tmp_path / "run" / "tensorboard")
     assert scalars(found, "traffic/sent_bytes") == [(line["step"], line["sent"]) for line in outcome.records]
-    run(tmp_path / "alone")
-    assert results(tmp_path / "alone") == results(tmp_path / "run")
+    run(tmp_path / "untracked")
+    assert results(tmp_path / "untracked") == results(tmp_path / "run")
 
 
 def test_a_folder_for_all_runs_has_one_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_folder_for_all_runs_has_one_for_each(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "more" / "run").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FedkinError, match=r"TensorBoard cannot track this run: .*Not a directory"):
         run(tmp_path / "run", TO, f"tracking.folder={tmp_path}/file")

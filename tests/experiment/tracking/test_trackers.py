@@ -18,14 +18,14 @@ TO = "tracking.to=['tensorboard']"
 
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch, toy: None) -> list[Any]:
-    """What the tool "tensorboard", which here only listens, has been told."""
+    """What the tool "tensorboard", which here only listens, has got."""
     monkeypatch.setattr(Listens, "heard", [])
     monkeypatch.setattr(Listens, "fails", lambda call, step: False, raising=False)
     monkeypatch.setitem(TOOLS, "tensorboard", Tool("Listener", "json", "tracked:Listens"))
     return Listens.heard
 
 
-def test_every_step_is_told_once_and_files_at_the_end(tmp_path: Path, heard: list[Any]) -> None:
+def test_every_step_is_sent_once_and_files_at_the_end(tmp_path: Path, heard: list[Any]) -> None:
     run(tmp_path / "first", TO)
     assert heard == [("begin", "first", None), 1, 2, 3, 4, ("finished", ["result.json", "report.html"])]
     run(tmp_path / "second", TO, "tracking.name=other", "tracking.artifacts=false")
@@ -34,12 +34,12 @@ def test_every_step_is_told_once_and_files_at_the_end(tmp_path: Path, heard: lis
 
 
 def test_tracking_changes_no_result(tmp_path: Path) -> None:
-    run(tmp_path / "alone")
+    run(tmp_path / "untracked")
     run(tmp_path / "tracked", TO, "tracking.name=other")
-    assert results(tmp_path / "alone") == results(tmp_path / "tracked")
+    assert results(tmp_path / "untracked") == results(tmp_path / "tracked")
 
 
-def test_a_run_that_goes_on_goes_on_there_too(
+def test_a_run_that_resumes_is_resumed_there_too(
     tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(tmp_path / "run", 2, monkeypatch, TO)
@@ -53,27 +53,27 @@ def test_a_run_that_goes_on_goes_on_there_too(
 def test_what_a_tool_missed_comes_first(tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(tmp_path / "run", 3, monkeypatch, TO)
     notes = tmp_path / "run" / "tracking.json"
-    told = json.loads(notes.read_text())
-    told["tensorboard"]["step"] = 1
-    notes.write_text(json.dumps(told))
+    known = json.loads(notes.read_text())
+    known["tensorboard"]["step"] = 1
+    notes.write_text(json.dumps(known))
     heard.clear()
     resume(tmp_path / "run")
     assert heard[1:-1] == [2, 3, 4]
 
 
-def test_a_tool_that_is_lost_is_told_of_once_and_the_run_goes_on(
+def test_a_lost_tool_is_one_warning_and_the_run_continues(
     tmp_path: Path, heard: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Listens, "fails", lambda call, step: step == 2)
     warned = Warned()
     run(tmp_path / "run", TO, progress=warned)
-    assert warned.told == [
+    assert warned.texts == [
         f"Listener could not be reached for {tmp_path / 'run'} after step 1 (Nobody there); the run continues, and "
         f"`fedkin track {tmp_path / 'run'}` sends the rest."
     ]
     assert heard == [("begin", "run", None), 1]
-    run(tmp_path / "alone")
-    assert results(tmp_path / "alone") == results(tmp_path / "run")
+    run(tmp_path / "untracked")
+    assert results(tmp_path / "untracked") == results(tmp_path / "run")
 
 
 def test_without_progress_a_lost_tool_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,14 +82,14 @@ def test_without_progress_a_lost_tool_is_a_warning(tmp_path: Path, monkeypatch: 
         run(tmp_path / "run", TO)
 
 
-def test_a_tool_that_is_lost_when_a_run_goes_on_does_not_stop_it(
+def test_a_tool_that_is_lost_when_a_run_resumes_does_not_stop_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(tmp_path / "run", 2, monkeypatch, TO)
     monkeypatch.setattr(Listens, "fails", lambda call, step: call == "begin")
     warned = Warned()
     assert len(resume(tmp_path / "run", warned).records) == 4
-    assert len(warned.told) == 1
+    assert len(warned.texts) == 1
 
 
 def test_a_tool_that_cannot_be_opened_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,9 @@ def test_a_run_that_is_refused_has_failed(tmp_path: Path, heard: list[Any], monk
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tool_that_is_not_installed_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_is_not_installed_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     sentence = (
         r"'tracking.to' names 'mlflow', which is not installed: pip install 'fedkin\[tracking\]', or mlflow alone"
@@ -122,7 +124,7 @@ def test_a_tool_that_is_not_installed_is_told_before_any_work(tmp_path: Path, mo
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_goes_on_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_needs_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path / "run", TO)
     monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     with pytest.raises(FedkinError, match="which is not installed"):
@@ -130,7 +132,7 @@ def test_a_run_that_goes_on_needs_its_tools(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"tensorboard": {"step": 1}}', '{"tensorboard": 1}'])
-def test_spoilt_notes_are_told(content: str, tmp_path: Path) -> None:
+def test_spoilt_notes_are_refused(content: str, tmp_path: Path) -> None:
     run(tmp_path / "run", TO)
     (tmp_path / "run" / "tracking.json").write_text(content)
     with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; remove it to track the run anew"):

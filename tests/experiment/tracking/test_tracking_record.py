@@ -15,9 +15,9 @@ def line(**entries: Any) -> dict[str, Any]:
 
 
 def test_numbers_of_a_step_have_names_by_kind() -> None:
-    told = line(values={"loss": 0.5, "clusters": 3}, metrics={"loss": 0.25})
+    record = line(values={"loss": 0.5, "clusters": 3}, metrics={"loss": 0.25})
     timing = {"step": 3, "seconds": 1.5, "client_seconds": 2.5}
-    assert numbers(told, timing) == {
+    assert numbers(record, timing) == {
         "metrics/loss": 0.25,
         "values/loss": 0.5,
         "values/clusters": 3.0,
@@ -28,7 +28,7 @@ def test_numbers_of_a_step_have_names_by_kind() -> None:
         "time/seconds": 1.5,
         "time/client_seconds": 2.5,
     }
-    assert "time/seconds" not in numbers(told, {})
+    assert "time/seconds" not in numbers(record, {})
 
 
 letters = st.text("ab/", max_size=3)
@@ -36,7 +36,7 @@ json_values = st.none() | st.booleans() | st.integers(-9, 9) | letters | st.list
 
 
 @given(values=st.dictionaries(letters, json_values, max_size=4))
-def test_only_single_numbers_of_a_step_are_told(values: dict[str, Any]) -> None:
+def test_only_single_numbers_of_a_step_are_sent(values: dict[str, Any]) -> None:
     found = numbers(line(values=values), {})
     assert {name.removeprefix("values/") for name in found if name.startswith("values/")} == {
         name for name, value in values.items() if type(value) in (int, float)

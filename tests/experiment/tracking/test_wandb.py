@@ -1,4 +1,4 @@
-"""What Weights & Biases is told, by a stand-in that keeps it: the package is not among those for development."""
+"""What Weights & Biases gets, by a stand-in that keeps it: the package is not among those for development."""
 
 import json
 import sys
@@ -28,10 +28,10 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
         def add_file(self, file: str) -> None:
             self.append(Path(file).name)
 
-    def init(**told: Any) -> Any:
-        heard.append(("init", told))
+    def init(**options: Any) -> Any:
+        heard.append(("init", options))
         return SimpleNamespace(
-            id=told["id"],
+            id=options["id"],
             log=lambda numbers, step: heard.append(("log", (step, numbers))),
             log_artifact=lambda kept: heard.append(("artifact", (kept.name, kept.type, list(kept)))),
             finish=lambda exit_code: heard.append(("finish", exit_code)),
@@ -48,25 +48,25 @@ def test_a_run_is_a_run_there_with_its_experiment_and_files(tmp_path: Path, said
     outcome = run(tmp_path / "first", TO, "method.rate=0.25", f"tracking.folder={tmp_path}/kept")
     kinds = [kind for kind, _ in said]
     assert kinds == ["init", "log", "log", "log", "log", "artifact", "finish"]
-    told = said[0][1]
-    assert (told["project"], told["name"], told["resume"]) == ("fedkin", "first", "allow")
-    assert (told["config"]["method.rate"], told["dir"]) == (0.25, f"{tmp_path}/kept")
-    assert "method: toy" in told["tags"]
+    options = said[0][1]
+    assert (options["project"], options["name"], options["resume"]) == ("fedkin", "first", "allow")
+    assert (options["config"]["method.rate"], options["dir"]) == (0.25, f"{tmp_path}/kept")
+    assert "method: toy" in options["tags"]
     sent = [(step, numbers["traffic/sent_bytes"]) for _, (step, numbers) in said[1:5]]
     assert sent == [(line["step"], line["sent"]) for line in outcome.records]
-    assert said[5][1] == (f"run-{told['id']}", "fedkin-run", ["result.json", "report.html"])
+    assert said[5][1] == (f"run-{options['id']}", "fedkin-run", ["result.json", "report.html"])
     assert said[6][1] == 0
 
 
-def test_a_run_that_goes_on_is_the_same_run(
+def test_a_resumed_run_is_the_same_run(
     tmp_path: Path, said: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(tmp_path / "run", 2, monkeypatch, TO, "tracking.project=mine")
     assert said[-1] == ("finish", 1)
     number = json.loads((tmp_path / "run" / "tracking.json").read_text())["wandb"]
     resume(tmp_path / "run")
-    begun = [told for kind, told in said if kind == "init"]
+    begun = [options for kind, options in said if kind == "init"]
     assert begun[0]["id"] == begun[1]["id"]
     assert begun[0]["id"] in json.dumps(number)
-    assert {told["project"] for told in begun} == {"mine"}
-    assert [told[0] for kind, told in said if kind == "log"] == [1, 2, 3, 4]
+    assert {options["project"] for options in begun} == {"mine"}
+    assert [options[0] for kind, options in said if kind == "log"] == [1, 2, 3, 4]

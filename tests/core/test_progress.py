@@ -1,0 +1,53 @@
+import pytest
+
+from fedkin.core.progress import Callback, Callbacks, Progress, followed
+
+
+class Diary(Callback):
+    """Writes down its calls, and fails at `fails`."""
+
+    def __init__(self, name: str, calls: list[tuple], fails: str = "") -> None:
+        self.name, self.calls, self.fails = name, calls, fails
+
+    def begin(self) -> None:
+        self.calls.append((self.name, "begin"))
+        if self.fails == "begin":
+            raise KeyError
+
+    def warn(self, text: str) -> None:
+        self.calls.append((self.name, text))
+
+    def end(self, status: str) -> None:
+        self.calls.append((self.name, status))
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, "interrupted"), (OSError, "failed")])
+def test_callbacks_end_with_what_happened(error: type[BaseException], status: str) -> None:
+    calls: list[tuple] = []
+    with followed(Diary("a", calls)):
+        pass
+    with pytest.raises(error), followed(Diary("a", calls)):
+        raise error
+    assert calls == [("a", "begin"), ("a", "finished"), ("a", "begin"), ("a", status)]
+
+
+def test_several_callbacks_are_called_in_order_and_all_end_if_one_cannot_begin() -> None:
+    calls: list[tuple] = []
+    both = Callbacks([Diary("a", calls, fails="begin"), Diary("b", calls)])
+    both.warn("Careful.")
+    with pytest.raises(KeyError), followed(both):
+        raise AssertionError
+    assert calls == [("a", "Careful."), ("b", "Careful."), ("a", "begin"), ("a", "failed"), ("b", "failed")]
+
+
+def test_any_callback_may_stop_a_run() -> None:
+    class Stop(Callback):
+        def stops(self, line: dict) -> bool:
+            return line["step"] == 3
+
+    assert [Callbacks([Callback(), Stop()]).stops({"step": step}) for step in (2, 3)] == [False, True]
+
+
+def test_progress_that_shows_nothing_still_warns() -> None:
+    with pytest.warns(UserWarning, match="Careful"):
+        Progress().warn("Careful.")
