@@ -169,7 +169,7 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     private = "fedkin.methods.samples.kingraph.private_kingraph."
     assert known == {
         "fedkin.data.preparing.scaling.shapes",
-        "fedkin.methods.samples.kingraph.kingraph_tasks.take_clusters",
+        "fedkin.methods.samples.kingraph.kingraph_tasks.receive_clusters",
         *(private + name for name in ("send_shape", "send_noisy_moments", "send_noisy_sums")),
     }
 

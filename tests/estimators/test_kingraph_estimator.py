@@ -42,7 +42,7 @@ def test_images_are_told_apart_with_no_argument_either():
 
 def test_too_few_micro_clusters_are_warned_of():
     x = np.random.default_rng(0).normal(size=(80, 20))
-    with pytest.warns(UserWarning, match="One cluster was found among .* small clusters, too few") as warned:
+    with pytest.warns(UserWarning, match="One cluster was found among .* micro-clusters, too few") as warned:
         model = KinGraph(random_state=0).fit([x[:40], x[40:]])
     assert model.n_clusters_ == 1
     assert [warning.filename for warning in warned] == [__file__]

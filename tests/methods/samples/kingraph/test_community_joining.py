@@ -11,7 +11,7 @@ from sklearn.datasets import make_blobs, make_circles, make_moons, make_s_curve
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.methods.samples.kingraph.community_joining import _thinnest, join_alike, join_to
+from fedkin.methods.samples.kingraph.community_joining import _halving_links, join_similar, join_to
 
 
 def found(x, seed=0):
@@ -76,55 +76,55 @@ def test_clusters_that_are_apart_stay_apart():
 
 def test_the_fewest_links_between_halves_are_found():
     everyone = np.ones(40, dtype=bool)
-    assert _thinnest(ladder(20), everyone) == pytest.approx(4.0)
-    assert _thinnest(ladder(20, [(8, 0.25)]), everyone) == pytest.approx(1.0)
+    assert _halving_links(ladder(20), everyone) == pytest.approx(4.0)
+    assert _halving_links(ladder(20, [(8, 0.25)]), everyone) == pytest.approx(1.0)
     # Off the middle half a thin place does not halve anything.
-    assert _thinnest(ladder(20, [(1, 0.25)]), everyone) == pytest.approx(4.0)
+    assert _halving_links(ladder(20, [(1, 0.25)]), everyone) == pytest.approx(4.0)
 
 
 def test_many_nodes_are_halved_as_few_are():
     for length in (450, 550, 1500):
         everyone = np.ones(2 * length, dtype=bool)
-        assert _thinnest(ladder(length, [(length // 3, 0.5)]), everyone) == pytest.approx(2.0)
+        assert _halving_links(ladder(length, [(length // 3, 0.5)]), everyone) == pytest.approx(2.0)
 
 
 def test_partitions_are_joined_one_by_one():
     graph = ladder(20, [(9, 0.4)])
     halves, quarters = np.repeat([0, 1], 20), np.repeat(range(4), 10)
-    together = join_alike(graph, [quarters, halves, quarters])
-    alone = [join_alike(graph, [labels])[0] for labels in (quarters, halves, quarters)]
+    together = join_similar(graph, [quarters, halves, quarters])
+    alone = [join_similar(graph, [labels])[0] for labels in (quarters, halves, quarters)]
     for a, b in zip(together, alone, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_stretches_of_one_line_are_joined_unless_links_are_missing_between():
     halves = np.repeat([0, 1], 20)
-    assert join_alike(ladder(20), [halves])[0].tolist() == [0] * 40
-    assert join_alike(ladder(20, [(9, 0.6)]), [halves])[0].tolist() == [0] * 40
-    assert join_alike(ladder(20, [(9, 0.4)]), [halves])[0].tolist() == halves.tolist()
+    assert join_similar(ladder(20), [halves])[0].tolist() == [0] * 40
+    assert join_similar(ladder(20, [(9, 0.6)]), [halves])[0].tolist() == [0] * 40
+    assert join_similar(ladder(20, [(9, 0.4)]), [halves])[0].tolist() == halves.tolist()
 
 
 def test_a_few_nodes_have_no_halves_to_compare_with():
     graph = ladder(20)
     few = np.repeat([0, 1], [37, 3])
-    assert join_alike(graph, [few])[0].tolist() == few.tolist()
-    assert np.isinf(_thinnest(graph, few == 1))
+    assert join_similar(graph, [few])[0].tolist() == few.tolist()
+    assert np.isinf(_halving_links(graph, few == 1))
 
 
 def test_joined_clusters_are_measured_anew():
     graph = ladder(40, [(9, 0.6), (29, 0.45)])
     quarters = np.repeat([0, 1, 2, 3], 20)
     # The first join makes a cluster whose thinnest place is as thin as that between it and the last.
-    assert join_alike(graph, [quarters])[0].tolist() == [0] * 80
-    assert join_alike(ladder(40, [(29, 0.45)]), [quarters])[0].tolist() == [0] * 60 + [1] * 20
+    assert join_similar(graph, [quarters])[0].tolist() == [0] * 80
+    assert join_similar(ladder(40, [(29, 0.45)]), [quarters])[0].tolist() == [0] * 60 + [1] * 20
 
 
 def test_what_falls_apart_by_itself_is_joined_with_whatever_it_is_linked_to():
     apart = sparse.block_diag([ladder(5), ladder(5), ladder(10)]).tolil()
     apart[0, 39] = apart[39, 0] = 0.9
-    assert join_alike(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == np.repeat([0, 1], 20).tolist()
+    assert join_similar(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == np.repeat([0, 1], 20).tolist()
     apart[0, 39] = apart[39, 0] = 1.6
-    assert join_alike(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == [0] * 40
+    assert join_similar(apart.tocsr(), [np.repeat([0, 1], 20)])[0].tolist() == [0] * 40
 
 
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6))
@@ -134,7 +134,7 @@ def test_joining_only_joins(seed, communities_before, wanted):
     links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
     graph = sparse.csr_matrix(links + links.T)
     labels = np.concatenate([np.arange(communities_before), rng.integers(communities_before, size=60)])[:60]
-    for after in (*join_alike(graph, [labels]), join_to(graph, labels, wanted)):
+    for after in (*join_similar(graph, [labels]), join_to(graph, labels, wanted)):
         assert sorted(set(after.tolist())) == list(range(after.max() + 1))
         for community in range(communities_before):
             assert len(set(after[labels == community].tolist())) == 1

@@ -12,8 +12,9 @@ from fedkin.data.scenarios.own_class import OwnClass
 from fedkin.engines.local import LocalFederation
 from fedkin.features import pca
 from fedkin.features.extractors import extract
+from fedkin.methods.samples.kingraph import kingraph_tasks
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_tasks import voted
+from fedkin.methods.samples.kingraph.kingraph_tasks import vote
 
 CENTRES = 20 * torch.eye(6, 20)
 
@@ -93,12 +94,12 @@ def test_wide_noise_does_not_part_the_clients():
 def test_moments_cross_once_and_then_micro_clusters():
     clients, _ = planted()
     fed, state, _ = run(KinGraphMethod(micro_clusters=10), clients)
-    assert fed.exchange == 5  # shapes, moments, differences, small clusters, clusters
+    assert fed.exchange == 5  # shapes, moments, differences, micro-clusters, clusters
     assert len(state.counts) <= 60
     assert state.counts.min() >= 5
     assert state.counts.sum() == 720
-    moments, differences, local_clusters = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
-    assert fed.traffic.received < 6 * (moments + differences + local_clusters + 400)
+    moments, differences, summary = 20 * 8 + 210 * 4, 20 * 20 * 8, 10 * (20 * 4 + 8)
+    assert fed.traffic.received < 6 * (moments + differences + summary + 400)
 
 
 def test_a_client_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
@@ -128,7 +129,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     assert told[0] > own[0] + 0.02
     assert told[1] > own[1]
     assert all(map(torch.equal, told[2], found(broadcast_nodes=True)[2]))
-    monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph._FEW_NODES", 50)
+    monkeypatch.setattr("fedkin.methods.samples.kingraph.kingraph._MAX_BROADCAST", 50)
     assert all(map(torch.equal, own[2], found()[2]))
 
 
@@ -136,9 +137,9 @@ def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
     centroids = torch.tensor([[0.0, 0.0], [3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0], [1.0, 9.0]])
     result = {"n_clusters": 2, "centroids": centroids, "clusters": torch.tensor([0, 1, 1, 1, 1, 0])}
     points = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.4, 1.2], [1.0, 9.0]])
-    assert voted(result, points).tolist() == [0, 0, 1, 0]
-    assert voted({**result, "centroids": centroids[:1], "clusters": torch.tensor([1])}, points).tolist() == [1] * 4
-    assert voted(result, points[:0]).shape == (0,)
+    assert vote(result, points).tolist() == [0, 0, 1, 0]
+    assert vote({**result, "centroids": centroids[:1], "clusters": torch.tensor([1])}, points).tolist() == [1] * 4
+    assert vote(result, points[:0]).shape == (0,)
 
 
 def test_a_client_with_too_few_samples_sends_nothing_and_gets_clusters():
@@ -220,8 +221,24 @@ def test_one_cluster_among_few_micro_clusters_is_warned_of():
     _, _, records = run(KinGraphMethod(), few)
     assert records[-1].values["clusters"] == 1
     nodes = records[-1].values["nodes"]
-    assert records[-1].values["warning"].startswith(f"One cluster was found among {nodes} small clusters, too few")
+    assert records[-1].values["warning"].startswith(f"One cluster was found among {nodes} micro-clusters, too few")
     for method, clients in ((KinGraphMethod(n_clusters=1), few), (KinGraphMethod(), many)):
         _, _, records = run(method, clients)
         assert records[-1].values["clusters"] == 1
         assert "warning" not in records[-1].values
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 1e6}])
+def test_features_of_a_client_are_computed_once_and_deleted_at_the_end(options, monkeypatch: pytest.MonkeyPatch):
+    extracted = []
+
+    def counted(name: str, x: torch.Tensor) -> torch.Tensor:
+        extracted.append(len(x))
+        return extract(name, x)
+
+    monkeypatch.setattr(kingraph_tasks, "extract", counted)
+    rng = torch.Generator().manual_seed(0)
+    clients = [Client(i, torch.rand(70 + i, 1, 12, 12, generator=rng)) for i in range(3)]
+    run(KinGraphMethod(**options), clients)
+    assert extracted == [70, 71, 72]
+    assert not any(client.x in kingraph_tasks._kept_features for client in clients)

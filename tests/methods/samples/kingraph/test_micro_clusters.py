@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.methods.samples.kingraph import micro_clusters
-from fedkin.methods.samples.kingraph.micro_clusters import assigned, condensed, merged, smoothed, summarised
+from fedkin.methods.samples.kingraph.micro_clusters import assigned, merged, merged_nodes, smoothed, summarise
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -18,7 +18,7 @@ def points(n: int = 400, d: int = 3) -> torch.Tensor:
 @pytest.mark.parametrize(("clusters", "least"), [(40, 1), (40, 5), (80, 5), (400, 1), (3, 100), (1, 1)])
 def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, least: int):
     x = points()
-    found = summarised(x, clusters, least, generator())
+    found = summarise(x, clusters, least, generator())
     assert 1 <= len(found.counts) <= clusters
     assert found.counts.min() >= least
     assert torch.equal(found.labels.bincount(), found.counts)
@@ -29,7 +29,7 @@ def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, le
 def test_micro_clusters_are_pure_where_points_are_apart():
     truth = torch.arange(200) % 4
     x = 20 * torch.eye(4)[truth] + torch.randn(200, 4, generator=generator())
-    found = summarised(x, 40, 5, generator(3))
+    found = summarise(x, 40, 5, generator(3))
     for i in range(len(found.counts)):
         assert len(truth[found.labels == i].unique()) == 1
 
@@ -44,20 +44,20 @@ def test_the_smallest_joins_the_nearest_until_all_are_large_enough():
 
 
 def test_only_some_of_many_points_are_fitted_and_all_are_assigned():
-    found = summarised(points(5000), 4, 1, generator())
+    found = summarise(points(5000), 4, 1, generator())
     assert found.counts.sum() == 5000
 
 
 def test_too_many_micro_clusters_become_fewer_by_weight():
     x, counts = points(), torch.arange(1, 401)
-    found = condensed(x, counts, 50, generator())
+    found = merged_nodes(x, counts, 50, generator())
     assert 25 < len(found.counts) <= 50
     assert found.counts.sum() == counts.sum()
     for i, centroid in enumerate(found.centroids):
         inside = found.labels == i
         mean = (x[inside] * counts[inside, None]).sum(0) / counts[inside].sum()
         torch.testing.assert_close(centroid, mean, atol=1e-5, rtol=1e-4)
-    same = condensed(x, counts, 400, generator())
+    same = merged_nodes(x, counts, 400, generator())
     assert torch.equal(same.centroids, x)
     assert torch.equal(same.labels, torch.arange(400))
 

@@ -241,14 +241,14 @@ def test_only_shapes_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPat
         "send_shape": {"shape"},
         "send_noisy_moments": {"count", "total", "second"},
         "send_noisy_sums": {"counts", "sums"},
-        "take_clusters": set(),
+        "receive_clusters": set(),
     }
     assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
 
 
 def test_too_few_samples_drown_and_that_is_said():
     clients, _ = blobs(n=20)
-    with pytest.raises(FedkinError, match="drowns"):
+    with pytest.raises(FedkinError, match="noise hides"):
         run(KinGraphMethod(epsilon=0.01), clients)
 
 

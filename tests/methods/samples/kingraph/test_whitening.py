@@ -31,7 +31,7 @@ def test_of_many_points_some_are_asked(monkeypatch: pytest.MonkeyPatch):
     x = torch.rand(900, 2, generator=generator())
     whole = local_scatter(x, generator())
     assert torch.allclose(local_scatter(x, generator(1)), whole)
-    monkeypatch.setattr(whitening, "_ASKED", 300)
+    monkeypatch.setattr(whitening, "_QUERIES", 300)
     part = local_scatter(x, generator())
     assert not torch.allclose(part, whole)
     torch.testing.assert_close(part.trace(), whole.trace(), rtol=0.3, atol=0.0)

@@ -1,10 +1,10 @@
-"""Which communities of kin-graph's graph are one cluster.
+"""Joining communities of kin-graph's graph to clusters.
 
-Chance is what communities are measured by, and where points lie along a line or on a sheet, any stretch of it has more
-links than chance gives: a single cloud in two dimensions falls into twenty. There two communities stay apart only if
-they are further from each other than the two halves of one. That is relative interconnectivity of Chameleon (Karypis,
-Han and Kumar 1999): the links between two, over those between the halves of either. In many dimensions chance is the
-better measure: communities that overlap have as many links between them as their halves, and are two all the same.
+Communities are defined by chance, and among points on a line or a sheet any stretch has more links than expected by
+chance: a single cloud in two dimensions falls into twenty communities. There two communities stay separate only if they
+have fewer links between them than the halves of one: the relative interconnectivity of Chameleon (Karypis, Han and
+Kumar 1999). In many dimensions chance is the better measure: communities that overlap have as many links between them
+as their halves, and yet are two.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from fedkin.clustering.louvain import CommunityLabels, condensed
 CommunityLinks = NDArray[np.float64]
 
 FEW_DIMENSIONS = 3
-"""Up to here stretches of one cloud pass for communities."""
+"""Maximum dimensions in which stretches of one cloud are found as communities."""
 
-_AS_MANY = 0.5
-"""Links between two communities, over those between halves: from here on they are one. Communities meet where links are
-fewest, so that even stretches of one line have less than 1."""
+_MIN_RATIO = 0.5
+"""Minimum ratio of links between two communities to links between halves at which they are one cluster. Communities
+meet where links are fewest, so that even stretches of one line have less than 1."""
 
-_INSIDE = 4
-"""Nodes that a community needs to have halves."""
+_MIN_NODES = 4
+"""Minimum nodes of a community that is halved."""
 
-_SIDE = 0.25
-"""Of a community's links, the least share of either half."""
+_MIN_HALF = 0.25
+"""Minimum fraction of a community's links in either half."""
 
 _DENSE, _CLOSE, _BASIS = 1000, 1e-8, 40
-"""Nodes up to which the slowest vector comes from a full matrix; else, its exactness, and vectors it is sought by."""
+"""Maximum nodes for a dense eigensolver; tolerance and basis size of the sparse one."""
 
 
-def join_alike(graph: Any, partitions: Sequence[CommunityLabels]) -> list[CommunityLabels]:
-    """Of each partition, communities joined, those with most links for those inside first, as long as two have half as
-    many or more.
+def join_similar(graph: Any, partitions: Sequence[CommunityLabels]) -> list[CommunityLabels]:
+    """Join communities of each partition while two have at least half as many links between them as inside.
 
-    None of fewer than four nodes is joined. 6,000 nodes take a few seconds, ten where they lie on a line.
+    Pairs with the highest ratio are joined first. Communities of fewer than four nodes are not joined. 6,000 nodes take
+    a few seconds, ten if they lie on a line.
 
     Parameters
     ----------
@@ -58,39 +58,40 @@ def join_alike(graph: Any, partitions: Sequence[CommunityLabels]) -> list[Commun
     list of array
         int64 ``(m,)``, from 0.
     """
-    # Partitions of one graph have many communities in common, and each takes an eigenvector.
+    # Partitions of one graph share many communities, and each needs an eigenvector.
     known: dict[bytes, float] = {}
 
-    def thinnest(members: NDArray[np.bool_]) -> float:
+    def halving_links(members: NDArray[np.bool_]) -> float:
         key = np.packbits(members).tobytes()
         if key not in known:
-            known[key] = _thinnest(graph, members)
+            known[key] = _halving_links(graph, members)
         return known[key]
 
-    return [_alike_joined(graph, labels, thinnest) for labels in partitions]
+    return [_join_similar(graph, labels, halving_links) for labels in partitions]
 
 
-def _alike_joined(
-    graph: Any, labels: CommunityLabels, thinnest: Callable[[NDArray[np.bool_]], float]
+def _join_similar(
+    graph: Any, labels: CommunityLabels, halving_links: Callable[[NDArray[np.bool_]], float]
 ) -> CommunityLabels:
-    """One partition's communities, joined."""
+    """`join_similar` for one partition."""
     links = _between(graph, labels)
-    inside = np.array([thinnest(labels == community) for community in range(len(links))])
+    inside = np.array([halving_links(labels == community) for community in range(len(links))])
     while len(links) > 1:
         halves = (inside[:, None] + inside) / 2
         ratio = np.divide(links, halves, out=np.where(links > 0, np.inf, 0.0), where=halves > 0)
         keep, drop = _greatest(ratio)
-        if ratio[keep, drop] < _AS_MANY:
+        if ratio[keep, drop] < _MIN_RATIO:
             break
         labels, links = _joined(labels, links, keep, drop)
         inside = np.delete(inside, drop)
-        inside[keep] = thinnest(labels == keep)
+        inside[keep] = halving_links(labels == keep)
     return labels
 
 
 def join_to(graph: Any, labels: CommunityLabels, n_clusters: int) -> CommunityLabels:
-    """Communities joined until there are `n_clusters`, those with most links for their size first, without links the
-    smallest; graph, labels and result are those of `join_alike`.
+    """Join communities until there are `n_clusters`: pairs with most links for their size first, then the smallest.
+
+    Graph, labels and result are those of `join_similar`.
     """
     links = _between(graph, labels)
     volume = np.bincount(labels, weights=np.asarray(graph.sum(axis=1)).ravel())
@@ -114,7 +115,7 @@ def _between(graph: Any, labels: CommunityLabels) -> CommunityLinks:
 
 
 def _greatest(of_pairs: CommunityLinks) -> tuple[int, int]:
-    """The pair with the greatest number, the smaller first."""
+    """The pair with the largest number, the lower index first."""
     first, second = divmod(int(np.triu(of_pairs, 1).argmax()), len(of_pairs))
     return first, second
 
@@ -122,7 +123,7 @@ def _greatest(of_pairs: CommunityLinks) -> tuple[int, int]:
 def _joined(
     labels: CommunityLabels, links: CommunityLinks, keep: int, drop: int
 ) -> tuple[CommunityLabels, CommunityLinks]:
-    """The community `drop` as part of `keep`, and those behind it renumbered."""
+    """Join the community `drop` to `keep`, and renumber those after it."""
     links[keep] += links[drop]
     links[:, keep] += links[:, drop]
     links[keep, keep] = 0.0
@@ -130,28 +131,28 @@ def _joined(
     return labels - (labels > drop), np.delete(np.delete(links, drop, 0), drop, 1)
 
 
-def _thinnest(graph: Any, members: NDArray[np.bool_]) -> float:
-    """Links between the halves of a community: the fewest along its slowest vector; infinite where it has none."""
+def _halving_links(graph: Any, members: NDArray[np.bool_]) -> float:
+    """Links between the halves of a community, at its best cut by the Fiedler vector; infinite if too small."""
     count = int(members.sum())
-    if count < _INSIDE:
+    if count < _MIN_NODES:
         return np.inf
     within = graph[members][:, members].tocsr()
     if connected_components(within, directed=False, return_labels=False) > 1:
         return 0.0
     strength = np.asarray(within.sum(axis=1)).ravel()
-    order = np.argsort(_slowest(within, strength), kind="stable")
+    order = np.argsort(_fiedler_vector(within, strength), kind="stable")
     sorted_links = sparse.triu(within[order][:, order], 1).tocoo()
-    # A link crosses every place between its two ends.
+    # A link crosses every cut between its two ends.
     crossing = np.bincount(sorted_links.row, sorted_links.data, count)
     crossing -= np.bincount(sorted_links.col, sorted_links.data, count)
-    share = np.cumsum(strength[order]) / strength.sum()
-    balanced = (share >= _SIDE) & (share <= 1 - _SIDE)
+    fraction = np.cumsum(strength[order]) / strength.sum()
+    balanced = (fraction >= _MIN_HALF) & (fraction <= 1 - _MIN_HALF)
     cuts = np.cumsum(crossing)
     return float(cuts[balanced].min()) if balanced.any() else float(cuts[count // 2 - 1])
 
 
-def _slowest(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The second eigenvector of a random walk on a connected graph: where nodes lie along its longest way."""
+def _fiedler_vector(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The second eigenvector of a random walk on a connected graph, which orders nodes along its longest extent."""
     root = 1 / np.sqrt(strength)
     even = sparse.diags(root) @ graph @ sparse.diags(root)
     if len(strength) <= _DENSE:
@@ -161,5 +162,5 @@ def _slowest(graph: Any, strength: NDArray[np.float64]) -> NDArray[np.float64]:
         start = np.linspace(-1, 1, len(strength))
         values, vectors = eigsh(even, k=2, which="LA", tol=_CLOSE, v0=start, ncv=_BASIS)
         vector = vectors[:, np.argmin(values)]
-    slowest: NDArray[np.float64] = vector * root
-    return slowest
+    fiedler: NDArray[np.float64] = vector * root
+    return fiedler

@@ -1,8 +1,8 @@
-"""Which clusters kin-graph's graph falls into.
+"""The communities of kin-graph's graph, which are its clusters.
 
-Clusters are communities of that graph: sets of nodes with more links among them than chance would place there. How much
-more, the resolution, decides how many there are. The one taken is the one whose communities change least if nodes are
-left out at random: a clustering that hangs on who happened to be there is no property of the data.
+A community is a set of nodes with more links among them than expected by chance. How many more is the resolution, which
+determines the number of communities. The resolution chosen is the one whose communities change least when random nodes
+are left out: a clustering that depends on which samples were drawn is no property of the data.
 """
 
 from __future__ import annotations
@@ -19,56 +19,57 @@ from torch import Tensor
 from fedkin.clustering.louvain import CommunityLabels, condensed, louvain
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.samples.kingraph.community_joining import join_alike, join_to
+from fedkin.methods.samples.kingraph.community_joining import join_similar, join_to
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
-"""What is tried. At the lowest, clusters stay apart if they have less than a twentieth of the links chance gives them."""
+"""Resolutions to try. At the lowest, clusters with less than a twentieth of chance's links stay separate."""
 
 _RESAMPLES, _OF_FEW, _FEW = 5, 20, 2_000
-"""How often nodes are left out, and how often of so few nodes or less: with few, chance does more."""
+"""Number of resamples; the number for small graphs, which vary more; and the maximum nodes of a small graph."""
 
-_KEPT, _MOST_KEPT = 0.8, 8_000
-"""Nodes that stay, as a share and at most."""
+_KEPT, _MAX_KEPT = 0.8, 8_000
+"""Fraction of the nodes in a resample, and their maximum number."""
 
 _FINE = 4.0
-"""Resolution of the communities that are put together at every lower one: about 60 on images of ten classes."""
+"""Resolution of the communities that all others are composed of: about 60 on images of ten classes."""
 
 _CAUTION = 0.5
-"""Standard deviations that are taken from a mean of twenty agreements: clusters that fall apart now and then are not
-stable. Of five the deviation is too rough to go by."""
+"""Standard deviations subtracted from a mean of twenty indices: clusters that sometimes fall apart are not stable. With
+five resamples the estimate is too rough."""
 
 _AS_STABLE = 0.01
-"""Differences in agreement that mean nothing; of such resolutions the lowest is taken, which has fewest clusters."""
+"""Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters."""
 
 _STABLE = 0.85
-"""Agreement that resolutions of flat points are chosen by: communities that are mere stretches of a sheet have less."""
+"""Minimum stability of flat points: communities that are only stretches of a sheet have less."""
 
-_APART = 4
-"""Of flat points every fourth resolution is tried: joining takes time, and five find what all do."""
+_STRIDE = 4
+"""Of flat points every fourth resolution is tried: joining takes time, and five resolutions suffice."""
 
-_ROUNDS = 4
-"""How far around a node its order among the others is looked for."""
+_RADIUS = 4
+"""Steps around a node that its place in the order depends on."""
 
 
 def communities(
     graph: Any, counts: Tensor, n_clusters: int | None, rng: torch.Generator, *, flat: bool = False
 ) -> tuple[Tensor, dict[str, Any]]:
-    """Clusters of nodes, as many as the graph shows or as are asked for.
+    """Clusters of nodes, as many as the graph shows or as given.
 
-    Communities are found at every resolution of `RESOLUTIONS`, and again five times with a fifth of the nodes left out,
-    of 2,000 nodes or fewer twenty times. The resolution is taken at which those agree best with these by the adjusted
-    Rand index over samples, averaged with the resolutions next to it; of equally good ones the lowest. Of twenty
-    agreements half their standard deviation is taken from the mean. A resolution that leaves every node alone is not
-    among them, for that would agree with itself whatever is left out. Where a number is given it is the best resolution
-    of those with as many clusters. If none has, the clusters of the lowest resolution that has more are joined, those first
-    that have most links for their size. Where none is given, communities of `flat` points are joined as far as they are
-    no further apart than halves of one, at every fourth resolution. If none of these five has an agreement of 0.85,
-    that is taken whose clusters agree best with those of all five: stretches of a sheet are never the same, but join to
-    the same clusters.
+    Communities are found at every resolution of `RESOLUTIONS`, and again in five resamples with a fifth of the nodes
+    left out; up to 2,000 nodes in twenty resamples. The stability of a resolution is the mean adjusted Rand index over
+    samples between both, averaged with the neighbouring resolutions; with twenty resamples, half the standard deviation
+    is subtracted. The most stable resolution is chosen, of equal ones the lowest. Resolutions that leave every node
+    single are excluded, since they are always stable.
 
-    The order of nodes changes nothing but the clusters' names, except among nodes that their links do not tell apart.
-    Of more than 10,000 nodes 8,000 stay each time. 6,000 nodes take two seconds, 20,000 a few, and half a minute if
-    they are flat; memory is some copies of the graph.
+    If `n_clusters` is given, the choice is among the resolutions with that many communities. If there is none, the
+    communities of the lowest resolution with more are joined, those with most links for their size first. If it is not
+    given, communities of `flat` points are joined while they are no more separate than halves of one, at every fourth
+    resolution. If none of these five has a stability of 0.85, the one with the highest mean index to all five is
+    chosen: stretches of a sheet vary, but join to the same clusters.
+
+    The order of nodes affects only the names of clusters, except among nodes with the same links. Resamples have at
+    most 8,000 nodes. 6,000 nodes take two seconds, 20,000 a few, and half a minute if they are flat; memory is some
+    copies of the graph.
 
     Parameters
     ----------
@@ -77,22 +78,21 @@ def communities(
     counts : Tensor
         int64 ``(m,)``, samples in each node, at least 1.
     n_clusters : int or None
-        Clusters to find, at least 1; None finds out. Fewer nodes are each a cluster of their own.
+        Clusters to find, at least 1; None for as many as the graph shows. With fewer nodes each is a cluster.
     rng : torch.Generator
-        Draws who is left out, and the order in which nodes are looked at.
+        Draws the resamples, and the order in which nodes are visited.
     flat : bool
         Whether points have at most three dimensions.
 
     Returns
     -------
     clusters : Tensor
-        int64 ``(m,)``, from 0, the cluster with most samples first. A node without links is a cluster of its own, unless
-        fewer clusters are asked for.
+        int64 ``(m,)``, from 0, the cluster with most samples first. A node without links is a cluster, unless
+        fewer clusters are given.
     evidence : dict
-        "resolution", the one taken; "stability", the agreement it is taken for, 1 at most, both of what is then joined
-        or, if more clusters are asked for than any resolution has, cut anew to get `n_clusters`; "modularity", links within
-        clusters less those by chance, as shares of all; and lists "resolutions", "clusters_found", of flat points after
-        joining, and "stabilities" of all tried.
+        "resolution" and its "stability", at most 1, both before communities are joined or split further to reach
+        `n_clusters`; "modularity", the fraction of links within clusters above chance; and the lists "resolutions",
+        "clusters_found" (for flat points after joining) and "stabilities" of all resolutions tried.
 
     Raises
     ------
@@ -102,27 +102,27 @@ def communities(
     if n_clusters is not None and n_clusters < 1:
         raise FedkinError(f"n_clusters is {n_clusters}; it must be 1 or more, or None.")
     size = counts.double().numpy()
-    order = _order(graph, size)
+    order = _canonical_order(graph, size)
     graph, size = graph[order][:, order].tocsr(), size[order]
     graph.sort_indices()
     numbers = np.random.default_rng(draw_seed(rng))
-    ladder = _ladder(graph, numbers)
-    stability = _stability(graph, size, ladder, numbers)
+    partitions = _all_resolutions(graph, numbers)
+    stability = _stability(graph, size, partitions, numbers)
     resolutions = RESOLUTIONS
     if flat and n_clusters is None:
-        resolutions, ladder = resolutions[::_APART], join_alike(graph, ladder[::_APART])
-        stability = stability[::_APART]
-        stability = stability if max(stability) >= _STABLE else _consensus(ladder, size)
-    chosen = _choose([int(partition.max()) + 1 for partition in ladder], stability, n_clusters, len(size))
-    labels = ladder[chosen]
+        resolutions, partitions = resolutions[::_STRIDE], join_similar(graph, partitions[::_STRIDE])
+        stability = stability[::_STRIDE]
+        stability = stability if max(stability) >= _STABLE else _consensus(partitions, size)
+    chosen = _choose([int(partition.max()) + 1 for partition in partitions], stability, n_clusters, len(size))
+    labels = partitions[chosen]
     if n_clusters is not None:
-        labels = _exactly(graph, ladder, chosen, min(n_clusters, len(size)), numbers)
+        labels = _exactly(graph, partitions, chosen, min(n_clusters, len(size)), numbers)
     evidence = {
         "resolution": resolutions[chosen],
         "stability": stability[chosen],
         "modularity": _modularity(graph, labels),
         "resolutions": list(resolutions),
-        "clusters_found": [int(partition.max()) + 1 for partition in ladder],
+        "clusters_found": [int(partition.max()) + 1 for partition in partitions],
         "stabilities": stability,
     }
     clusters = torch.empty(len(size), dtype=torch.int64)
@@ -131,28 +131,28 @@ def communities(
 
 
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
-    """How much of its cluster the client that holds most of it holds, as a mean over samples.
+    """Fraction of a cluster's samples that are at the client with most of them, mean over samples.
 
     Parameters
     ----------
     clusters, clients, counts : Tensor
-        int64 ``(m,)``: of each small cluster its cluster, its client, numbered from 0, and its samples.
+        int64 ``(m,)``: cluster, client, numbered from 0, and samples of each micro-cluster.
 
     Returns
     -------
     float
-        In (0, 1]. Where all clients are alike, one over their number or little more; 1 where no cluster is at two clients.
+        In (0, 1]: about one over the number of clients if they are alike; 1 if no cluster is at two clients.
     """
     table = torch.zeros(int(clusters.max()) + 1, int(clients.max()) + 1, dtype=torch.int64)
     table.index_put_((clusters, clients), counts, accumulate=True)
     return int(table.max(1).values.sum()) / int(counts.sum())
 
 
-def _order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
-    """The nodes by what they are instead of by what they are called: strength, and that of those around them."""
+def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
+    """An order of nodes that does not depend on their names: by strength, and the strength of nodes around them."""
     keys = [size]
     strength = np.ones(len(size))
-    for _ in range(_ROUNDS):
+    for _ in range(_RADIUS):
         strength = graph @ strength
         strength = strength / max(float(strength.max()), np.finfo(float).tiny)
         keys.append(strength.round(9))
@@ -160,35 +160,35 @@ def _order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
     return order
 
 
-def _ladder(graph: Any, rng: np.random.Generator) -> list[CommunityLabels]:
-    """Communities at every resolution, put together from the same fine ones."""
+def _all_resolutions(graph: Any, rng: np.random.Generator) -> list[CommunityLabels]:
+    """Communities at every resolution, composed of the same fine ones."""
     fine = louvain(graph, _FINE, rng)
     coarse = condensed(graph, fine)
     return [louvain(coarse, resolution, rng)[fine] for resolution in RESOLUTIONS]
 
 
 def _stability(
-    graph: Any, size: NDArray[np.float64], ladder: Sequence[CommunityLabels], rng: np.random.Generator
+    graph: Any, size: NDArray[np.float64], partitions: Sequence[CommunityLabels], rng: np.random.Generator
 ) -> list[float]:
-    """How well a resolution's communities, and its neighbours', agree with those found without some of the nodes."""
-    kept = min(max(1, round(_KEPT * len(size))), _MOST_KEPT)
-    often, caution = (_OF_FEW, _CAUTION) if len(size) <= _FEW else (_RESAMPLES, 0.0)
-    agreements = np.zeros((often, len(ladder)))
-    for agreement in agreements:
+    """Stability of each resolution: the mean index to resamples, smoothed over neighbouring resolutions."""
+    kept = min(max(1, round(_KEPT * len(size))), _MAX_KEPT)
+    resamples, caution = (_OF_FEW, _CAUTION) if len(size) <= _FEW else (_RESAMPLES, 0.0)
+    indices = np.zeros((resamples, len(partitions)))
+    for row in indices:
         stayed = np.sort(rng.permutation(len(size))[:kept])
-        again = _ladder(graph[stayed][:, stayed].tocsr(), rng)
-        agreement[:] = [_agreement(a[stayed], b, size[stayed]) for a, b in zip(ladder, again, strict=True)]
-    sure = np.pad(agreements.mean(0) - caution * agreements.std(0), 1, mode="edge")
-    return [float(value) for value in (sure[:-2] + sure[1:-1] + sure[2:]) / 3]
+        again = _all_resolutions(graph[stayed][:, stayed].tocsr(), rng)
+        row[:] = [_weighted_ari(a[stayed], b, size[stayed]) for a, b in zip(partitions, again, strict=True)]
+    lower = np.pad(indices.mean(0) - caution * indices.std(0), 1, mode="edge")
+    return [float(value) for value in (lower[:-2] + lower[1:-1] + lower[2:]) / 3]
 
 
-def _consensus(ladder: Sequence[CommunityLabels], size: NDArray[np.float64]) -> list[float]:
-    """Mean agreement of every resolution's clusters with those of all."""
-    return [float(np.mean([_agreement(clusters, others, size) for others in ladder])) for clusters in ladder]
+def _consensus(partitions: Sequence[CommunityLabels], size: NDArray[np.float64]) -> list[float]:
+    """Mean adjusted Rand index of every resolution's clusters to those of all resolutions."""
+    return [float(np.mean([_weighted_ari(clusters, others, size) for others in partitions])) for clusters in partitions]
 
 
-def _agreement(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
-    """Adjusted Rand index of two partitions of nodes that stand for `size` samples each; 1 if both have one cluster."""
+def _weighted_ari(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]) -> float:
+    """Adjusted Rand index of two partitions of nodes with `size` samples each; 1 if both have one cluster."""
     table = sparse.coo_matrix((size, (a, b))).tocsr()
     total = size.sum() ** 2
     both = float((table.data**2).sum())
@@ -201,7 +201,7 @@ def _agreement(a: CommunityLabels, b: CommunityLabels, size: NDArray[np.float64]
 
 
 def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | None, nodes: int) -> int:
-    """Which resolution to take."""
+    """Index of the resolution to use."""
     fitting = list(range(len(found)))
     if n_clusters is None:
         fitting = [i for i in fitting if found[i] < nodes] or fitting
@@ -214,10 +214,10 @@ def _choose(found: Sequence[int], stability: Sequence[float], n_clusters: int | 
 
 
 def _exactly(
-    graph: Any, ladder: Sequence[CommunityLabels], chosen: int, n_clusters: int, rng: np.random.Generator
+    graph: Any, partitions: Sequence[CommunityLabels], chosen: int, n_clusters: int, rng: np.random.Generator
 ) -> CommunityLabels:
-    """The chosen communities; if too few those of higher resolutions, if too many joined until there are `n_clusters`."""
-    labels, resolution = ladder[chosen], RESOLUTIONS[-1]
+    """Exactly `n_clusters` communities: the chosen, joined if too many; of a higher resolution if too few."""
+    labels, resolution = partitions[chosen], RESOLUTIONS[-1]
     while labels.max() + 1 < n_clusters:
         resolution *= 2
         labels = louvain(graph, resolution, rng)
@@ -225,7 +225,7 @@ def _exactly(
 
 
 def _modularity(graph: Any, labels: CommunityLabels) -> float:
-    """Share of links within clusters, less what chance would give with the nodes' strengths; 0 without links."""
+    """Fraction of links within clusters, minus that expected from the nodes' strengths; 0 without links."""
     total = float(graph.sum())
     if not total:
         return 0.0

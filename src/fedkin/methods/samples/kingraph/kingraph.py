@@ -1,10 +1,10 @@
-"""kin-graph: one graph of all clients' small clusters, cut into clusters; fedkin's own method.
+"""kin-graph: communities of a graph of all clients' micro-clusters; fedkin's own method.
 
-A client's samples become many small clusters, in the space of the leading principal components of features that need no
-training, scaled by how much neighbours differ in them. Their means and sizes leave the client once. The server links each
-to its nearest ones, of whatever client, and cuts the graph where few links cross. Small clusters are pure even where the
-classes within a client are not apart, and a chain of neighbours follows the shape of a cluster where a centroid cannot, so
-that it does not matter how classes are spread over clients.
+Each client divides its samples into many micro-clusters, in the space of the leading principal components of features
+that need no training, whitened by the scatter between neighbours. Means and sizes of micro-clusters leave the client
+once. The server links each to its nearest ones, of all clients, and finds communities of that graph. Micro-clusters are
+pure even if the classes at a client overlap, and chains of neighbours follow the shape of a cluster where a centroid
+cannot, so that the heterogeneity of clients has little effect.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fedkin.methods.samples.kingraph.community_joining import FEW_DIMENSIONS
 from fedkin.methods.samples.kingraph.graph_cut import communities, largest_client_share
 from fedkin.methods.samples.kingraph.kingraph_tasks import (
     points_of,
+    receive_clusters,
     send_differences,
     send_moments,
     send_summary,
-    take_clusters,
-    voted,
+    vote,
 )
-from fedkin.methods.samples.kingraph.micro_clusters import condensed
+from fedkin.methods.samples.kingraph.micro_clusters import merged_nodes
 from fedkin.methods.samples.kingraph.neighbour_graph import neighbour_graph
 from fedkin.methods.samples.kingraph.private_kingraph import (
     PrivacyBudget,
@@ -42,50 +42,50 @@ from fedkin.methods.samples.kingraph.private_kingraph import (
     private_components,
     send_shape,
 )
-from fedkin.methods.samples.kingraph.whitening import FEW, whitened
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
+from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, whitened
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
 
-_ATTEMPTS, _PATIENT, _SMOOTHING = 20, 6, 10
-_FEW_NODES = 2_000
-"""As many are told to all clients; clusters of more samples are no better for it."""
+_DIFFERENCES_ATTEMPTS, _SMOOTHING = 6, 10
+_MAX_BROADCAST = 2_000
+"""Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
 _TOO_FEW_NODES = 100
-"""Below so many, ten clusters are often taken for one."""
+"""Number of nodes below which ten clusters are often found as one."""
 _UNIT = 1e-6
-"""A bound below which no features are: all get length 1."""
+"""A bound below the length of all features: all get length 1."""
 _OVERSUPPLY = 5
-"""Small clusters that clients send, as a multiple of the nodes that the server's graph may have."""
+"""Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
 
 
 @dataclass(frozen=True)
 class KinGraphState(State):
-    """What the server knows.
+    """State of the server.
 
     Attributes
     ----------
     features : str
-        What samples are compared by.
+        Name of the features that samples are compared by.
     width : int
-        Numbers of a sample's features.
+        Number of features.
     standardise : bool
-        Whether features are, before components are taken.
+        Whether features are standardised before the principal components.
     projection : int or None
-        Seed of the random projection of features that are too many.
+        Seed of the random projection of too many features.
     bound : float or None
-        What features are divided by, or by their own length if that is greater; ``None`` leaves them as they are.
+        Divisor of the features, or their own length if that is greater; ``None`` leaves them unchanged.
     large : list of int
-        Clients that can tell how neighbours differ.
+        Clients with enough samples for the scatter between neighbours.
     smoothing : int
-        Neighbours that a client's points are averaged with.
+        Number of neighbours that a client's points are averaged with.
     samples : float
         With differential privacy, the noisy number of all clients' samples.
     mean, directions, variances : Tensor
-        The components, once they are known; see `fedkin.features.pca.Components`.
+        The principal components, once found; see `fedkin.features.pca.Components`.
     whitened : bool
-        Whether directions have been divided by how much neighbours differ in them.
+        Whether directions are whitened by the scatter between neighbours.
     centroids : Tensor
-        float32 ``(m, d)``: nodes of the graph.
+        float32 ``(m, d)``, nodes of the graph.
     counts, clusters : Tensor
-        int64 ``(m,)``: samples in each of them, and its cluster.
+        int64 ``(m,)``, samples and cluster of each node.
     """
 
     features: str = "raw"
@@ -106,7 +106,7 @@ class KinGraphState(State):
 
     @property
     def space(self) -> Payload:
-        """All that turns samples into points."""
+        """The parameters that turn samples into points."""
         return {
             "features": self.features,
             "projection": self.projection,
@@ -120,59 +120,56 @@ class KinGraphState(State):
 class KinGraphMethod(SampleMethod):
     """kin-graph.
 
-    Three steps: "components", in which clients send moments of their features; "differences", in which they send how
-    neighbours differ; and "graph", in which they send their small clusters and are told the clusters of these, or of all.
-    A client that did not answer in the last, or joined later, takes the clusters of the nearest small clusters. Steps in
-    which no client with enough samples answers are repeated, up to twenty in all; that of the differences only in the
-    first six.
+    Three steps: in "components" clients send moments of their features; in "differences" the scatter between
+    neighbours; in "graph" their micro-clusters, and receive the clusters of these, or of all nodes. Clients that do not
+    answer in the last step, or join later, are assigned by the nearest nodes. A step in which no client with enough
+    samples answers is repeated, up to step 20; that of the differences up to step 6.
 
     Attributes
     ----------
     n_clusters : int or "auto"
-        Clusters to find; "auto" finds out how many there are.
+        Clusters to find; "auto" for as many as the graph shows.
     features : str
-        See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More than
-        2,048 are first projected at random to 1,024.
+        See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More
+        than 2,048 features are first projected at random to 1,024.
     components : int
-        Principal components, at most; of more features than that, those that stand out of noise.
+        Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
-        Whether features are divided by their standard deviations first; "auto" does it for tables.
+        Whether features are first divided by their standard deviations; "auto" does so for tables.
     whitening : float
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
-        Then all directions are divided by this power, in [0, 1], of the standard deviation of the differences between
-        neighbours at the same client, see `kingraph_whiten`: what tells neighbours apart tells no clusters apart. Clients
-        with fewer than 64 samples have no say. With 0 there is no such step, nor is there with an epsilon.
+        All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
+        neighbours at the same client, see `whitening`: these differences do not separate clusters. Clients with fewer
+        than 64 samples do not contribute. With 0, or with an epsilon, there is no such step.
     smoothing : int or "auto"
-        Before a client looks for small clusters, each of its points moves to the mean of itself and of so many nearest
-        ones at the client; of fewer at a client of less than 6,400 samples, an eighth of the root of its samples, and none
-        at one of less than 256. 0 leaves points alone. "auto" is 10 for images and 0 for tables: where many components
-        are mere noise, neighbours in it are the same few for all, and every client's share of a cluster becomes one of its
-        own.
+        Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client;
+        at most an eighth of the root of the client's samples, and none with fewer than 256 samples. With 0 points stay.
+        "auto" is 10 for images and 0 for tables: where many components are noise, all points have the same few
+        neighbours in it, and each client's part of a cluster becomes a cluster.
     smoothing_rounds : int
-        How often they do, with the neighbours of the beginning.
+        Number of repetitions, with the neighbours found at first.
     micro_clusters : int
-        Most small clusters of a client. One with few samples has one for every `min_members` samples, and many clients
-        have fewer each, so that together they send five times `max_nodes` at most.
+        Maximum number of micro-clusters per client; at most one per `min_members` samples, and so many that all clients
+        together send at most five times `max_nodes`.
     min_members : int
-        Least samples of a small cluster; smaller ones join the nearest. A client with fewer samples sends nothing at all.
-        With 1, single samples' features may leave a client.
+        Minimum number of samples in a micro-cluster; smaller ones join the nearest. A client with fewer samples sends
+        nothing. With 1, features of single samples may leave a client.
     neighbours : int
-        Nearest nodes that a node of the graph is linked to, at most; fewer in small graphs, see `neighbour_graph`.
+        Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
-        Nodes of the graph; small clusters beyond this number are clustered once more, weighted by their counts.
+        Maximum number of nodes; more micro-clusters are clustered once more, weighted by their counts.
     broadcast_nodes : bool or "auto"
-        Whether clients are told all nodes, means of other clients' samples among them, and each of their samples gets the
-        cluster that the nodes nearest to it vote for, smoothed once. Else it has the cluster of its small cluster, and only
-        clients without one are told the nodes. "auto" is true of 2,000 nodes at most: of few samples many are in small
-        clusters of another cluster than their own. With an epsilon all clients are told the nodes, which are noisy then.
+        Whether all clients receive all nodes, including means of other clients' samples, and assign each sample,
+        smoothed once, by a vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only
+        clients without micro-clusters receive the nodes. "auto" broadcasts up to 2,000 nodes: with few samples, many
+        are in a micro-cluster of another cluster. With an epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
-        With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to any one of its
-        samples, there or not, see `kingraph_private`. Centres are then common to all clients, at most 400 in 25
-        components; options of the client's own small clusters have no effect. Scaling of the data is no part of it: give
-        data in [0, 1] or standardised by numbers that are public. ``benchmarks/kin_graph.py privacy`` measures what is
-        left: MNIST with p = 0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without
-        (seeds 0 and 1).
+        With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
+        removing any one of its samples, see `private_kingraph`. Centres are then common to all clients, at most 400 in
+        25 components; options of micro-clusters have no effect. The scaling of the data is not covered: give data in
+        [0, 1] or standardised by public numbers. ``benchmarks/kin_graph.py privacy`` measures the loss: MNIST with p =
+        0 and 10 clusters given has NMI 0.91, 0.89 and 0.85 at epsilon 10, 4 and 2, and 0.95 without (seeds 0 and 1).
     delta : float
         The delta that goes with `epsilon`.
     """
@@ -196,8 +193,12 @@ class KinGraphMethod(SampleMethod):
     state_type: ClassVar[type[State]] = KinGraphState
 
     def init(self, fed: Federation) -> KinGraphState:
-        """What samples are compared by."""
-        shape, large = self._described(fed) if self.epsilon is None else (common_shape(fed.ask_until_all_reply(send_shape, {})), [])
+        """Choose the features that samples are compared by."""
+        shape, large = (
+            self._described(fed)
+            if self.epsilon is None
+            else (common_shape(fed.ask_until_all_reply(send_shape, {})), [])
+        )
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.width_of(name, shape)
@@ -216,12 +217,13 @@ class KinGraphMethod(SampleMethod):
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        """Find the components; how neighbours differ in them; then the clusters."""
+        """Find the components, whiten them, or find the clusters."""
         if self.epsilon is None:
             if not len(state.mean):
                 return self._components(fed, state)
-            waits = self.local_whitening > 0 and not state.whitened
-            return self._whitened(fed, state) if waits else self._graph(fed, state)
+            if self.local_whitening > 0 and not state.whitened:
+                return self._whitened(fed, state)
+            return self._graph(fed, state)
         budget = PrivacyBudget(self.epsilon, self.delta)
         if not len(state.mean):
             return self._private_components(fed, state, budget)
@@ -232,15 +234,15 @@ class KinGraphMethod(SampleMethod):
         return len(state.clusters) > 0
 
     def result(self, state: KinGraphState) -> dict[str, Any]:
-        """The nodes of the graph with their clusters, and what turns samples into points among them."""
+        """The nodes of the graph with their clusters, and the parameters that turn samples into points."""
         n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
         nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
         return {"n_clusters": n_clusters, "space": state.space, **nodes}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that which the nearest nodes vote for; int64 ``(n,)``."""
-        return voted(result, points_of(result["space"], x))
+        """Cluster of samples ``(n, *shape)`` by a vote of the nearest nodes; int64 ``(n,)``."""
+        return vote(result, points_of(result["space"], x))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -248,14 +250,14 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int]]:
-        """Shape of a sample, and clients with enough of them to tell how neighbours differ; some must have a few."""
+        """Shape of a sample, and clients with enough samples for the scatter between neighbours."""
         facts = describe_clients(fed)
         most = max(facts.samples.values())
         if most < self.min_members:
             raise FedkinError(
                 f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
             )
-        return facts.shape, [client for client, samples in facts.samples.items() if samples >= FEW]
+        return facts.shape, [client for client, samples in facts.samples.items() if samples >= MIN_SAMPLES]
 
     def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         found: FeatureMoments | None = None
@@ -287,8 +289,8 @@ class KinGraphMethod(SampleMethod):
                 scatter += reply["scatter"] * reply["samples"]
                 samples += reply["samples"]
         record = Record(answered, dict(fed.missing), {"phase": "differences"})
-        waited_for = not samples and not set(state.large).isdisjoint(record.missing) and state.steps < _PATIENT
-        if not answered or waited_for:
+        large_missing = not samples and not set(state.large).isdisjoint(record.missing)
+        if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
             return self._again(fed, state, record)
         mean = scatter / max(samples, 1)
         directions = whitened(state.directions, mean, samples, self.local_whitening)
@@ -296,23 +298,25 @@ class KinGraphMethod(SampleMethod):
 
     def _graph(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": ("nodes",)}
-        replies = fed.ask(send_summary, fed.all(**self._asked(state, len(fed.ids))), expected)
+        replies = fed.ask(send_summary, fed.all(**self._summary_request(state, len(fed.ids))), expected)
         missing, sent = dict(fed.missing), {i: reply for i, reply in replies.items() if reply}
         if not sent:
             return self._again(fed, state, Record(list(replies), missing, {"phase": "graph"}))
         pooled = torch.cat([reply["centroids"] for reply in sent.values()])
         counts = torch.cat([reply["counts"] for reply in sent.values()])
-        nodes = condensed(pooled, counts, self.max_nodes, fed.rng("condensed"))
+        nodes = merged_nodes(pooled, counts, self.max_nodes, fed.rng("condensed"))
         after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
         sizes = [len(reply["counts"]) for reply in sent.values()]
         clusters = after.clusters[nodes.labels]
         owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
         values["largest_client_share"] = largest_client_share(clusters, owners, counts)
         own = dict(zip(sent, clusters.split(sizes), strict=True))
-        whole = self._told(after, rounds=1)
-        all_told = len(nodes.counts) <= _FEW_NODES if self.broadcast_nodes == "auto" else self.broadcast_nodes
+        all_nodes = self._all_nodes(after, rounds=1)
+        to_all = len(nodes.counts) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         broadcast(
-            fed, take_clusters, {i: {"clusters": own[i]} if i in own and not all_told else whole for i in fed.present}
+            fed,
+            receive_clusters,
+            {i: {"clusters": own[i]} if i in own and not to_all else all_nodes for i in fed.present},
         )
         return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
 
@@ -336,17 +340,17 @@ class KinGraphMethod(SampleMethod):
         centroids, counts = found.value
         if not len(counts):
             raise FedkinError(
-                f"With method.epsilon = {budget.epsilon:g} the noise drowns all clusters of about {state.samples:,.0f} "
-                "samples; it takes more samples or a greater epsilon."
+                f"With method.epsilon = {budget.epsilon:g} the noise hides all clusters of about {state.samples:,.0f} "
+                "samples; use more samples or a larger epsilon."
             )
         after, values = self._cut(fed, state, centroids, counts)
-        broadcast(fed, take_clusters, fed.all(**self._told(after, self.smoothing_rounds)))
+        broadcast(fed, receive_clusters, fed.all(**self._all_nodes(after, self.smoothing_rounds)))
         return after, Record(found.answered, found.missing, {**values, "epsilon": budget.epsilon})
 
     def _cut(
         self, fed: Federation, state: KinGraphState, centroids: Tensor, counts: Tensor
     ) -> tuple[KinGraphState, dict[str, Any]]:
-        """The last state, with the clusters of nodes, and what to record of them."""
+        """The final state, with the clusters of nodes, and values for the record."""
         graph = neighbour_graph(centroids, counts, self.neighbours)
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         flat = centroids.shape[1] <= FEW_DIMENSIONS
@@ -356,17 +360,17 @@ class KinGraphMethod(SampleMethod):
         values |= {"clusters": int(clusters.max()) + 1, **evidence}
         if wanted is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
             values["warning"] = (
-                f"One cluster was found among {len(clusters)} small clusters, too few to tell clusters apart; n_clusters "
-                "gives their number, and a lower min_members makes more small clusters."
+                f"One cluster was found among {len(clusters)} micro-clusters, too few to separate clusters; set "
+                "n_clusters if it is known, or a lower min_members for more micro-clusters."
             )
         return after, values
 
-    def _told(self, state: KinGraphState, rounds: int) -> Payload:
-        """What a client is told to find its clusters by, other than those of its small clusters."""
+    def _all_nodes(self, state: KinGraphState, rounds: int) -> Payload:
+        """The payload of `receive_clusters` for a client that assigns its samples by all nodes."""
         return {"result": self.result(state), "smoothing": state.smoothing, "rounds": rounds}
 
-    def _asked(self, state: KinGraphState, clients: int) -> Payload:
-        """What a client is told to make its summary by."""
+    def _summary_request(self, state: KinGraphState, clients: int) -> Payload:
+        """The payload of `send_summary`."""
         return {
             "space": state.space,
             "smoothing": state.smoothing,
@@ -376,10 +380,6 @@ class KinGraphMethod(SampleMethod):
         }
 
     def _again(self, fed: Federation, state: KinGraphState, record: Record) -> tuple[KinGraphState, Record]:
-        if state.steps + 1 >= _ATTEMPTS:
-            reasons = "; ".join(sorted(set(record.missing.values())))
-            raise FedkinError(
-                f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({reasons})."
-            )
-        fed.pause(state.steps + 1)
-        return state.next(), record
+        why = reasons(record.missing)
+        failure = f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({why})."
+        return repeat_step(fed, state, record, failure)

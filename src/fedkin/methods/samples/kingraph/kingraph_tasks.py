@@ -1,89 +1,95 @@
-"""What clients do for kin-graph."""
+"""The tasks of kin-graph's clients, and what turns samples into points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import are_counts, is_count, is_number
 from fedkin.features.extractors import extract
 from fedkin.features.pca import PROJECTED, moments, random_projection
-from fedkin.methods.samples.kingraph.micro_clusters import smoothed, summarised
-from fedkin.methods.samples.kingraph.whitening import FEW, local_scatter
+from fedkin.methods.samples.kingraph.micro_clusters import smoothed, summarise
+from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, local_scatter
 
 _BATCH = 2048
 _VOTERS = 5
 _PAIRS = 1 << 24
-"""Distances held at a time."""
-_ATOP = 1e-30
-"""A squared distance below which a point lies on a node."""
+"""Maximum number of distances in memory."""
+_ZERO_DISTANCE = 1e-30
+"""Smallest squared distance that votes are weighted by."""
+
+_kept_features = WeakTensorKeyDictionary()
+"""Features of clients' samples, by these samples, between the tasks of a run; see `client_features`."""
 
 
 @task(holds={"count": is_number}, may_be_empty=True)
 def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, sum and outer products of a client's features; of too few samples, nothing."""
+    """Send count, sum and outer products of a client's features; nothing for too few samples."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         enough = len(client) >= payload["least"]
-        replies.append(moments(client.x, partial(features_of, payload["space"])).payload() if enough else {})
+        replies.append(
+            moments(client_features(client, payload["space"]), lambda rows: rows).payload() if enough else {}
+        )
     return replies
 
 
 @task(holds={"samples": is_count}, may_be_empty=True)
 def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """How a client's samples differ from their neighbours, and how many they are; of fewer than 64, nothing."""
+    """Send the scatter between neighbouring samples, and the number of samples; nothing for fewer than 64."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        if len(client) < max(payload["least"], FEW):
+        if len(client) < max(payload["least"], MIN_SAMPLES):
             replies.append({})
             continue
-        scatter = local_scatter(points_of(payload["space"], client.x), client.rng)
+        scatter = local_scatter(client_points(client, payload["space"]), client.rng)
         replies.append({"scatter": scatter, "samples": len(client)})
     return replies
 
 
 @task(holds={"counts": are_counts}, may_be_empty=True)
 def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centroids and counts of a client's small clusters, of too few samples nothing; it remembers who is in which."""
+    """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         if len(client) < payload["least"]:
             replies.append({})
             continue
-        points = points_of(payload["space"], client.x)
+        points = client_points(client, payload["space"])
         points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-        local_clusters = min(payload["most"], len(points) // payload["least"])
-        found = summarised(points, local_clusters, payload["least"], client.rng)
-        client.state["local_clusters"] = found.labels
+        count = min(payload["most"], len(points) // payload["least"])
+        found = summarise(points, count, payload["least"], client.rng)
+        client.state["micro_clusters"] = found.labels
         replies.append({"centroids": found.centroids, "counts": found.counts})
     return replies
 
 
 @task(accounted=True)
-def take_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Every sample's cluster: that of its small cluster, or that which the nodes vote for if all of them came."""
+def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
     for client, payload in zip(clients, payloads, strict=True):
         if "result" in payload:
             result = payload["result"]
-            points = points_of(result["space"], client.x)
+            points = client_points(client, result["space"])
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-            client.state["clusters"] = voted(result, points)
+            client.state["clusters"] = vote(result, points)
         else:
-            client.state["clusters"] = payload["clusters"][client.state["local_clusters"]]
+            client.state["clusters"] = payload["clusters"][client.state["micro_clusters"]]
+        _kept_features.pop(client.x, None)
     return [{} for _ in clients]
 
 
 def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     """Features of samples: float32 ``(n, width)``.
 
-    If `space` has a seed for that, they are projected at random; if it has a bound, they are divided by it, or by their
-    own length if that is greater, so that none is longer than 1.
+    With a ``projection`` seed in `space` they are projected at random. With a ``bound`` they are divided by it, or by
+    their own length if that is greater, so that none is longer than 1.
     """
     rows = extract(space["features"], x)
     if space["projection"] is not None:
@@ -93,22 +99,43 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     return rows
 
 
+def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
+    """`features_of` a client's samples, in memory from its first task to its last, or as long as the samples are."""
+    if space["features"] == "raw" and space["projection"] is None and space["bound"] is None:
+        return client.x.flatten(1)
+    key = (space["features"], space["projection"], space["bound"])
+    kept = _kept_features.get(client.x)
+    if kept is None or kept[0] != key:
+        kept = key, torch.cat([features_of(space, batch) for batch in client.x.split(_BATCH)])
+        _kept_features[client.x] = kept
+    features: Tensor = kept[1]
+    return features
+
+
+def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
+    """`points_of` a client's samples."""
+    return _components(space, client_features(client, space).split(_BATCH))
+
+
 def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     """Principal components of samples' features, a batch at a time: float32 ``(n, d)``."""
+    return _components(space, (features_of(space, batch) for batch in x.split(_BATCH)) if len(x) else ())
+
+
+def _components(space: Mapping[str, Any], batches: Iterable[Tensor]) -> Tensor:
     mean, directions = space["mean"], space["directions"]
-    parts = [(features_of(space, part) - mean) @ directions for part in x.split(_BATCH)] if len(x) else []
-    return torch.cat([directions.new_zeros(0, directions.shape[1]), *parts])
+    return torch.cat([directions.new_zeros(0, directions.shape[1]), *((rows - mean) @ directions for rows in batches)])
 
 
-def voted(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Cluster that the five nodes nearest to each point vote for, by the inverse of its squared distance: int64 ``(n,)``.
+def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
+    """Cluster of each point by a vote of its five nearest nodes, int64 ``(n,)``; votes are inverse squared distances.
 
-    A point's own node outvotes four others that are more than twice as far away, so that a cluster of one is not lost.
+    The nearest node outvotes four others that are more than twice as far away, so that a cluster of one node is kept.
     """
     centroids, clusters = result["centroids"], result["clusters"]
     found = [clusters.new_zeros(0)]
     for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
-        weights = 1 / distances.square().clamp_min(_ATOP)
+        weights = 1 / distances.square().clamp_min(_ZERO_DISTANCE)
         found.append(neighbours_vote(clusters[nearest], weights, result["n_clusters"]))
     return torch.cat(found)

@@ -1,4 +1,4 @@
-"""Many small clusters instead of samples: what a client makes of its own, and the server of all clients' if too many."""
+"""Micro-clusters: many small clusters in place of samples, made by clients and, if they are too many, by the server."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fedkin.clustering.nearest import nearest_centroids
 
 _ITERATIONS, _FEW_ITERATIONS = 12, 5
 _FITTED = 100
-"""Samples per cluster that centres are fitted to; more make them no better, and others are only assigned."""
+"""Samples per micro-cluster that centres are fitted to; other samples are only assigned."""
 _PAIRS = 1 << 24
-"""Distances held at a time."""
+"""Maximum number of distances in memory."""
 
 SEARCHED = 10_000
-"""Points among which neighbours are looked for."""
+"""Maximum number of points among which neighbours are searched."""
 
 
 class Summary(NamedTuple):
-    """Small clusters.
+    """Micro-clusters of points.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Summary(NamedTuple):
     counts : Tensor
         int64 ``(m,)``, members of each.
     labels : Tensor
-        int64 ``(n,)``, the cluster of each point.
+        int64 ``(n,)``, the micro-cluster of each point.
     """
 
     centroids: Tensor
@@ -39,40 +39,40 @@ class Summary(NamedTuple):
 
 
 def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator) -> Tensor:
-    """Points moved to where they are dense: each to the mean of itself and its nearest ones, again and again.
+    """Points moved towards dense regions: each to the mean of itself and its nearest ones, repeatedly.
 
     Parameters
     ----------
     points : Tensor
         float32 ``(n, d)``.
     neighbours : int
-        Nearest points that count beside the point itself, at most, and no more than an eighth of the root of n, so that
-        few points are not all moved together; 0 changes nothing, and neither does n below 256. Who they are is decided
-        once. Of more than 10,000 points as many are drawn, and neighbours are looked for among these alone.
+        Maximum number of nearest points in a mean, besides the point itself; at most an eighth of the root of n, so
+        that few points do not all move together. With 0, or n below 256, points stay. Neighbours are found once, before
+        the first round, among a random 10,000 points if there are more.
     rounds : int
-        How often.
+        Number of repetitions.
     rng : torch.Generator
-        Draws among many.
+        Draws among more than 10,000 points.
     """
     most = int(math.sqrt(len(points)) / 8)
     if neighbours < 1 or most < 2:  # with one neighbour two points become one
         return points
     neighbours = min(neighbours, most)
-    drawn = torch.arange(len(points))
+    searched = torch.arange(len(points))
     if len(points) > SEARCHED:
-        drawn = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
-    near = nearest_of(points, torch.arange(len(points)), drawn, neighbours)
+        searched = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
+    near = nearest_of(points, torch.arange(len(points)), searched, neighbours)
     for _ in range(rounds - 1):
-        moved = (points[drawn] + _sum_of(points, drawn[near[drawn]])) / (neighbours + 1)
-        points = points.index_copy(0, drawn, moved)
-    return (points + _sum_of(points, drawn[near])) / (neighbours + 1)
+        moved = (points[searched] + _sum_of(points, searched[near[searched]])) / (neighbours + 1)
+        points = points.index_copy(0, searched, moved)
+    return (points + _sum_of(points, searched[near])) / (neighbours + 1)
 
 
-def summarised(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
-    """A client's points as at most `clusters` means of `least` points or more each.
+def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
+    """At most `clusters` micro-clusters of a client's points, with at least `least` points each.
 
-    Lloyd's algorithm from points drawn at random, twelve iterations; small clusters need not be stable, only small.
-    Then the smallest cluster below `least` joins the one with the nearest mean, until none is left.
+    Lloyd's algorithm runs for twelve iterations from random points; micro-clusters need not be stable, only small. Then
+    the smallest one below `least` joins the one with the nearest mean, until none is left.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def summarised(points: Tensor, clusters: int, least: int, rng: torch.Generator) 
 
 
 def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
-    """Clusters of `points` ``(n, d)``, those with fewer than `least` members joined to others; no label is empty."""
+    """Clusters of `points` ``(n, d)``, with those below `least` members joined to their nearest; no label is empty."""
     labels = labels.unique(return_inverse=True)[1]
     counts = labels.bincount()
     sums = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
@@ -117,8 +117,8 @@ def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
     return Summary(sums[kept] / counts[kept, None], counts[kept], renumbered[target][labels])
 
 
-def condensed(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator) -> Summary:
-    """At most `most` weighted means of small clusters, if there are more; these means' counts add up.
+def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator) -> Summary:
+    """At most `most` nodes: weighted means of micro-clusters if there are more, with added counts.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def condensed(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator
     Returns
     -------
     Summary
-        Its `labels` say which mean each of the m belongs to.
+        Its `labels` are the node of each of the m micro-clusters.
     """
     if len(centroids) <= most:
         return Summary(centroids, counts, torch.arange(len(centroids)))
@@ -147,22 +147,22 @@ def condensed(centroids: Tensor, counts: Tensor, most: int, rng: torch.Generator
 
 
 def assigned(points: Tensor, centres: Tensor) -> Tensor:
-    """Row of `centres` ``(m, d)`` nearest to each of `points` ``(n, d)``, int64 ``(n,)``; a few at a time."""
+    """Row of `centres` ``(m, d)`` nearest to each of `points` ``(n, d)``, int64 ``(n,)``; computed in batches."""
     if not len(points):
         return torch.zeros(0, dtype=torch.int64)
     batch = max(1, _PAIRS // len(centres))
     return torch.cat([nearest_centroids(part, centres) for part in points.split(batch)])
 
 
-def nearest_of(points: Tensor, rows: Tensor, drawn: Tensor, neighbours: int) -> Tensor:
-    """Places in `drawn` of the nearest drawn points to each point in `rows` but itself: int64 ``(r, neighbours)``."""
-    among = points[drawn]
-    lengths = among.square().sum(1)
+def nearest_of(points: Tensor, rows: Tensor, among: Tensor, neighbours: int) -> Tensor:
+    """Positions in `among` of the points nearest to each point in `rows`, without itself: int64 ``(r, neighbours)``."""
+    others = points[among]
+    lengths = others.square().sum(1)
     place = torch.full((len(points),), -1)
-    place[drawn] = torch.arange(len(drawn))
+    place[among] = torch.arange(len(among))
     found = []
-    for part in rows.split(max(1, _PAIRS // len(drawn))):
-        distances = lengths - 2 * points[part] @ among.T
+    for part in rows.split(max(1, _PAIRS // len(among))):
+        distances = lengths - 2 * points[part] @ others.T
         known = (place[part] >= 0).nonzero()[:, 0]
         distances[known, place[part][known]] = torch.inf
         found.append(distances.topk(neighbours, largest=False).indices)
@@ -180,7 +180,7 @@ def _lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) ->
 
 
 def _sum_of(points: Tensor, rows: Tensor) -> Tensor:
-    """Sum of the points in each row of indices ``(n, k)``, without holding all of them."""
+    """Sum of the points in each row of indices ``(n, k)``, one column at a time."""
     total = points[rows[:, 0]]
     for column in rows.T[1:]:
         total += points[column]

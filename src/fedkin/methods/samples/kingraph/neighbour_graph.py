@@ -1,6 +1,6 @@
-"""kin-graph's graph of small clusters: which are near to each other, of whatever client.
+"""kin-graph's graph of micro-clusters of all clients.
 
-Nodes are linked to their nearest ones, and a link is as strong as the neighbourhoods of its ends have in common.
+Nodes are linked to their nearest nodes; the weight of a link is the overlap of the two neighbourhoods.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from torch import Tensor
 
 from fedkin.clustering.louvain import CommunityLabels
 
-_FEWEST = 6
-"""Nearest points that even few points are linked to: with fewer, a single cloud falls apart."""
+_MIN_NEIGHBOURS = 6
+"""Minimum number of nearest points: with fewer, a single cloud falls apart."""
 
 _PAIRS = 1 << 24
-"""Distances held at a time."""
+"""Maximum number of distances in memory."""
 
 
 def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
-    """Link every point to its nearest ones, by how many neighbours the two share.
+    """Link every point to its nearest ones, weighted by their common neighbours.
 
-    Two points are linked if either is among the other's nearest. The link is the share of common ones in all that
-    either of the two has as neighbours (Jaccard), each point among its own. It is multiplied by the root of the product
-    of their counts, relative to the mean count, so that a point that stands for many samples has as many links.
-    Distances are computed in blocks: time grows with the square of the number of points, memory does not. 6,000 points
-    of 60 dimensions take a second, 20,000 about four.
+    Two points are linked if either is among the other's nearest. The weight is the Jaccard index of their
+    neighbourhoods, each point included in its own, times the root of the product of their counts relative to the mean
+    count, so that links are proportional to samples. Distances are computed in blocks: time grows with the square of
+    the number of points, memory does not. 6,000 points of 60 dimensions take a second, 20,000 about four.
 
     Parameters
     ----------
     points : Tensor
         float32 ``(m, d)``, one or more.
     counts : Tensor
-        int64 ``(m,)``, samples that each stands for, at least 1.
+        int64 ``(m,)``, samples of each point, at least 1.
     neighbours : int
-        Nearest points of each, at least 1. Of few points it is no more than the cube root of their number, or 6 where
-        that is more, and half of them, because clusters of few points have few neighbours to share.
+        Nearest points of each, at least 1. It is reduced to the cube root of the number of points, or 6 if that is
+        more, and to half of the points, since clusters of few points have few common neighbours.
 
     Returns
     -------
@@ -46,7 +45,7 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
         float64 ``(m, m)``, symmetric, with an empty diagonal.
     """
     count = len(points)
-    nearest = min(neighbours, max(_FEWEST, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
+    nearest = min(neighbours, max(_MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
     if nearest < 1:
         return sparse.csr_matrix((count, count), dtype=np.float64)
     around = np.column_stack([np.arange(count), _nearest(points, nearest)])
@@ -73,9 +72,9 @@ def _nearest(points: Tensor, neighbours: int) -> CommunityLabels:
 
 
 def _in_common(around: CommunityLabels, first: CommunityLabels, second: CommunityLabels) -> CommunityLabels:
-    """How many of the nodes around two are the same, for pairs of nodes: int64 ``(pairs,)``.
+    """Number of common neighbours, for pairs of nodes: int64 ``(pairs,)``.
 
-    A product of matrices would have all pairs that share a node, and where one is near to all that is all pairs.
+    A sparse product of matrices would hold all pairs with a common node: all pairs, if one node is near to all.
     """
     parts = max(1, len(first) * around.shape[1] ** 2 // _PAIRS + 1)
     pairs = zip(np.array_split(first, parts), np.array_split(second, parts), strict=True)

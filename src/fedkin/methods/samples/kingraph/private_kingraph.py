@@ -1,21 +1,20 @@
-"""kin-graph with differential privacy: all that leaves a client are sums with Gaussian noise.
+"""kin-graph with differential privacy: only sums with Gaussian noise leave a client.
 
-Two data sets are neighbours if one of them has one sample more, at one client. That sample changes nothing that leaves
-another client, so a guarantee of every client on its own is that of the federation.
+Two data sets are neighbours if one of them has one more sample, at one client. That sample changes nothing that other
+clients send, so a guarantee for every client is one for the federation.
 
-A sample's features are scaled to a length of at most 1, by a number that is fixed without looking at data. It enters
+A sample's features are scaled to a length of at most 1, by a constant that does not depend on data. A sample enters
 
-1. the moments: a count, the features and their outer product, whose sum changes by at most the root of 3;
-2. in each of four rounds, the sums of one of the server's common centres, to which it is nearest: a count and its
-   components, cut off at a length of 1; the sums change by at most the root of 2.
+1. the moments: a count, the features and their outer product; their sensitivity is the root of 3;
+2. in each of four rounds, the sums of the nearest of the server's common centres: a count and the components, clipped
+   to a length of 1; their sensitivity is the root of 2.
 
-With noise of deviation s, a release is (root of 3 or 2) / s - GDP, and all five together, each of them chosen by those
-before, are GDP with the root of the sum of squares; `fedkin.privacy.gaussian` turns that into epsilon and delta. All
-else, the components, the first centres drawn from them, which clusters are kept, the graph and its clusters, is computed
-from these sums alone. Number, range and means of samples are not asked for. A client keeps an account of what it
-released in a run, and replies nothing when asked for more than the budget that the server named, or for a budget that
-is more than its own allows. What it has released already it releases again with the same noise. It sees to the lengths
-itself, whatever a server asks for.
+With noise of standard deviation s, a release is (root of 3 or 2) / s - GDP. All five adaptive releases together are GDP
+with the root of the sum of squares; `fedkin.privacy.gaussian` converts that to epsilon and delta. Everything else, the
+components, the first centres drawn from them, the clusters kept, the graph and its clusters, is computed from these
+sums alone. Number, range and means of samples are never sent. A client keeps an account of its releases in a run, and
+sends nothing if a request exceeds the budget named by the server, or if that budget exceeds its own. A repeated release
+has the same noise. The client clips lengths itself, whatever the server asks for.
 """
 
 from __future__ import annotations
@@ -33,35 +32,35 @@ from fedkin.core.client import LASTING
 from fedkin.core.noise import about
 from fedkin.core.replies import is_number, is_shape
 from fedkin.features.pca import Components
-from fedkin.methods.samples.kingraph.kingraph_tasks import features_of, points_of
+from fedkin.methods.samples.kingraph.kingraph_tasks import client_features, client_points
 from fedkin.methods.samples.kingraph.micro_clusters import assigned
 from fedkin.privacy.gaussian import gaussian_mu, gdp, noisy
 
 NAMES, SPENT = LASTING + "released", LASTING + "spent"
-"""What a client remembers: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
+"""In a client's state: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
 
 _ROUNDS = 4
-_MOMENTS_SHARE = 0.3
-"""Part of the squared budget that the moments get."""
-_MOST_COMPONENTS, _MOST_CENTRES, _LEAST_CENTRES = 25, 400, 10
+_MOMENTS_FRACTION = 0.3
+"""Fraction of the squared budget for the moments."""
+_MAX_COMPONENTS, _MAX_CENTRES, _MIN_CENTRES = 25, 400, 10
 _RADIUS = 1.5
-"""Where components are cut off, in root mean squares of their length."""
+"""Length that components are clipped to, in root mean squares of their length."""
 _MASS = 5.0
-"""Samples that a centre should have, in lengths of the noise on its sum."""
+"""Intended samples per centre, in lengths of the noise on its sum."""
 _ALIVE = 2.0
-"""Noisy counts above so many deviations are believed."""
+"""Standard deviations of the noise above which a count is significant."""
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
 _BATCH = 2048
 
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """A budget of differential privacy, and the noise that keeps within it.
+    """A budget of differential privacy, and the noise that complies with it.
 
     Attributes
     ----------
     epsilon, delta : float
-        Of all that leaves a client.
+        Guarantee for all that leaves a client.
     """
 
     epsilon: float
@@ -69,39 +68,39 @@ class PrivacyBudget:
 
     @property
     def mu(self) -> float:
-        """The same as Gaussian differential privacy."""
+        """The budget as mu of Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta)
 
     @property
     def moments_mu(self) -> float:
-        return self.mu * math.sqrt(_MOMENTS_SHARE)
+        return self.mu * math.sqrt(_MOMENTS_FRACTION)
 
     @property
     def round_mu(self) -> float:
-        return self.mu * math.sqrt((1 - _MOMENTS_SHARE) / _ROUNDS)
+        return self.mu * math.sqrt((1 - _MOMENTS_FRACTION) / _ROUNDS)
 
     @property
     def moments_deviation(self) -> float:
-        """Of the noise on each number of a client's moments."""
+        """Standard deviation of the noise on each number of a client's moments."""
         return _MOMENTS_SENSITIVITY / self.moments_mu
 
     @property
     def round_deviation(self) -> float:
-        """Of the noise on each number of a client's sums, in one round."""
+        """Standard deviation of the noise on each number of a client's sums, in one round."""
         return _SUMS_SENSITIVITY / self.round_mu
 
 
 class NoisyRelease(NamedTuple):
-    """What the server has after an exchange or several.
+    """What the server obtained in one or more exchanges.
 
     Attributes
     ----------
     value : Any
         Components and number of samples, or centroids and counts; None if no client sent anything.
     answered : list of int
-        Clients that replied whenever they were asked.
+        Clients that replied to every request.
     missing : dict of int to str
-        The others, and why.
+        Reasons why the others did not.
     """
 
     value: Any
@@ -111,19 +110,19 @@ class NoisyRelease(NamedTuple):
 
 @task(holds={"shape": is_shape}, accounted=True)
 def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Shape of a sample, and nothing that samples have a say in."""
+    """Send the shape of a sample, which does not depend on the samples' values."""
     return [{"shape": list(client.x.shape[1:])} for client in clients]
 
 
 @task(holds={"count": is_number}, may_be_empty=True, accounted=True)
 def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, sum and outer products of a client's features, with noise."""
+    """Send count, sum and outer products of a client's features, with noise."""
     return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task(may_be_empty=True, accounted=True)
 def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Counts and sums of components by nearest centre, with noise."""
+    """Send counts and sums of components by nearest centre, with noise."""
     return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
@@ -131,13 +130,13 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
     """One client's reply to `send_noisy_moments`; nothing if its budget does not allow for it."""
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
-    for part in client.x.split(_BATCH):
-        rows = _of_length_one(features_of(payload["space"], part))
+    for batch in client_features(client, payload["space"]).split(_BATCH):
+        rows = _clipped(batch)
         if rows.shape[1] != width:
             raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
         total += rows.sum(0, dtype=torch.float64)
         second += rows.T @ rows
-    # Off the diagonal a number stands for two, so it enters the length times the root of 2 and may have less noise.
+    # A number off the diagonal stands for two; scaled by the root of 2 for the sensitivity, it gets less noise.
     lower = torch.tril_indices(width, width)
     scale = torch.where(lower[0] == lower[1], 1.0, math.sqrt(2))
     exact = [torch.tensor(float(len(client))), second[lower[0], lower[1]] * scale, total]
@@ -151,7 +150,7 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
 def noisy_sums(client: Client, payload: Payload) -> Payload:
     """One client's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
     centres, radius = payload["centres"], payload["radius"]
-    points = _of_length_one(points_of(payload["space"], client.x) / radius)
+    points = _clipped(client_points(client, payload["space"]) / radius)
     labels = assigned(points, centres / radius)
     sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
     released = _released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
@@ -161,9 +160,9 @@ def noisy_sums(client: Client, payload: Payload) -> Payload:
 def _released(
     client: Client, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
 ) -> list[Tensor] | None:
-    """Sums, float64, with noise of the deviation asked for; ``None`` if the client's budget does not allow for it.
+    """Sums, float64, with noise of the requested standard deviation; ``None`` if the client's budget does not suffice.
 
-    What was released before with the same noise costs nothing; anything else is written down, by the name of its noise.
+    A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise.
     """
     noise, name = about(client.noise, exact)
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
@@ -178,35 +177,35 @@ def _released(
     return [noisy(value, payload["deviation"], noise) for value in exact]
 
 
-def _of_length_one(rows: Tensor) -> Tensor:
-    """Rows of length 1 at most; numbers that are not finite, which noise could not hide, count as 0."""
+def _clipped(rows: Tensor) -> Tensor:
+    """Rows clipped to length 1; numbers that are not finite, which noise could not hide, become 0."""
     finite = rows.nan_to_num(0.0, 0.0, 0.0)
     shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
     return shortened
 
 
 def private_components(fed: Federation, space: Payload, width: int, most: int, budget: PrivacyBudget) -> NoisyRelease:
-    """Components of the noisy moments, those that stand out of the noise; and the noisy number of samples.
+    """Principal components of the noisy moments that exceed the noise, and the noisy number of samples.
 
     Parameters
     ----------
     fed : Federation
     space : dict
-        What turns samples into features of length 1 at most.
+        Parameters of `features_of`, with features of length 1 at most.
     width : int
-        Numbers of a sample's features.
+        Number of features.
     most : int
-        Components at most; never more than 25.
-    budget : Budget
+        Maximum number of components; never more than 25.
+    budget : PrivacyBudget
 
     Raises
     ------
     FedkinError
-        If all clients have spent what they may.
+        If all clients have spent their budgets.
     """
-    asked = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
+    request = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
     expected = {"total": (width,), "second": (width * (width + 1) // 2,)}
-    replies = fed.ask(send_noisy_moments, fed.all(**asked), expected)
+    replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
     missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
     if not sent:
         _check_budgets(missing, budget)
@@ -219,7 +218,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     values, vectors = torch.linalg.eigh(second + second.tril(-1).T - torch.outer(mean, mean))
     values, vectors = values.flip(0), vectors.flip(1)
     edge = budget.moments_deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
-    kept = max(1, min(int((values > edge).sum()), most, _MOST_COMPONENTS))
+    kept = max(1, min(int((values > edge).sum()), most, _MAX_COMPONENTS))
     found = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
     return NoisyRelease((found, count), list(replies), missing)
 
@@ -227,43 +226,43 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
 def private_clusters(
     fed: Federation, space: Payload, variances: Tensor, samples: float, budget: PrivacyBudget
 ) -> NoisyRelease:
-    """Centres that all clients share, after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+    """Common centres of all clients after four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
 
-    The first centres are drawn from the Gaussian that the components say. Between rounds a centre whose count is lost
-    in the noise is drawn anew near one of the others, by their counts; after the last one it is left out.
+    The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
+    significant count is drawn again near one of the others, by their counts; after the last round it is dropped.
 
     Parameters
     ----------
     fed : Federation
     space : dict
-        What turns samples into components.
+        Parameters of `points_of`.
     variances : Tensor
-        float32 ``(d,)``, of the components.
+        float32 ``(d,)``, variances of the components.
     samples : float
         Noisy number of samples of all clients.
-    budget : Budget
+    budget : PrivacyBudget
 
     Raises
     ------
     FedkinError
-        If all clients have spent what they may.
+        If all clients have spent their budgets.
     """
-    rng, deviation, sites = fed.rng("private"), budget.round_deviation, len(fed.present)
+    rng, deviation, clients = fed.rng("private"), budget.round_deviation, len(fed.present)
     radius = _RADIUS * float(variances.sum().sqrt())
-    on_a_sum = deviation * math.sqrt(sites * len(variances))
-    number = int(min(_MOST_CENTRES, max(_LEAST_CENTRES, samples / (_MASS * on_a_sum))))
+    on_a_sum = deviation * math.sqrt(clients * len(variances))
+    number = int(min(_MAX_CENTRES, max(_MIN_CENTRES, samples / (_MASS * on_a_sum))))
     centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
     counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
-    answered, missing, heard = set(fed.present), {}, False
+    answered, missing, any_reply = set(fed.present), {}, False
     for round_ in range(_ROUNDS):
-        asked = {"space": space, "centres": centres, "radius": radius, "deviation": deviation, "budget": budget.mu}
-        replies = fed.ask(send_noisy_sums, fed.all(**asked), {"counts": (number,), "sums": tuple(centres.shape)})
+        request = {"space": space, "centres": centres, "radius": radius, "deviation": deviation, "budget": budget.mu}
+        replies = fed.ask(send_noisy_sums, fed.all(**request), {"counts": (number,), "sums": tuple(centres.shape)})
         answered &= set(replies)
         missing.update(fed.missing)
         sent = [reply for reply in replies.values() if reply]
         if not sent:
             continue
-        heard = True
+        any_reply = True
         counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
         sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
         alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
@@ -271,14 +270,14 @@ def private_clusters(
         centres = torch.where(alive[:, None], moved, centres)
         if round_ < _ROUNDS - 1:
             centres = _revived(centres, counts, alive, variances, rng)
-    if not heard:
+    if not any_reply:
         _check_budgets(missing, budget)
         return NoisyRelease(None, sorted(answered), missing)
     return NoisyRelease((centres[alive], counts[alive].round().clamp_min(1).long()), sorted(answered), missing)
 
 
 def _check_budgets(missing: Mapping[int, str], budget: PrivacyBudget) -> None:
-    """Say so if nothing came and that is not because clients are missing."""
+    """Raise an error if there are no replies although no client is missing."""
     if not missing:
         raise FedkinError(
             f"All clients have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
@@ -287,18 +286,18 @@ def _check_budgets(missing: Mapping[int, str], budget: PrivacyBudget) -> None:
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:
-    """Centres, those that are not alive drawn near others."""
+    """Centres, with those that are not alive drawn again near others."""
     dead = int((~alive).sum())
     if not dead or dead == len(alive):
         return centres
     near = torch.multinomial(torch.where(alive, counts, 0.0), dead, replacement=True, generator=rng)
-    drawn = centres[near] + torch.randn(dead, len(variances), generator=rng) * variances.sqrt() / 2
+    new = centres[near] + torch.randn(dead, len(variances), generator=rng) * variances.sqrt() / 2
     centres = centres.clone()
-    centres[~alive] = drawn
+    centres[~alive] = new
     return centres
 
 
 def _within(points: Tensor, radius: float) -> Tensor:
-    """Points no further away from 0 than `radius`."""
+    """Points clipped to length `radius`."""
     inside: Tensor = points * (radius / points.norm(dim=1, keepdim=True).clamp_min(radius))
     return inside

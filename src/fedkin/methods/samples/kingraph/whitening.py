@@ -1,8 +1,9 @@
-"""What kin-graph learns of its space: in which directions samples differ that are alike.
+"""Whitening of kin-graph's space by the scatter between neighbours.
 
-Nearest neighbours at a client are mostly of one cluster, so how they differ tells what does not matter. Directions are
-divided by that, as in relevant component analysis (Bar-Hillel, Hertz, Shental and Weinshall 2003), which is told who is
-alike. Only a matrix leaves a client, and it means the same at all of them, however samples are spread.
+Nearest neighbours at a client are mostly of one cluster, so the directions in which they differ do not separate
+clusters. Directions are divided by that scatter, as in relevant component analysis (Bar-Hillel, Hertz, Shental and
+Weinshall 2003), where similar pairs are given. Only a matrix leaves a client, and it means the same at every client,
+however heterogeneous they are.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from torch import Tensor
 
 from fedkin.methods.samples.kingraph.micro_clusters import SEARCHED, nearest_of
 
-FEW = 64
-"""Samples below which a client says nothing: neighbours among so few are often of different clusters."""
+MIN_SAMPLES = 64
+"""Minimum number of samples for a client's scatter: neighbours among fewer are often of different clusters."""
 
-_MOST = 15
-_ASKED = 1_000
-"""Points whose neighbours are looked for."""
+_MAX_NEIGHBOURS = 15
+_QUERIES = 1_000
+"""Maximum number of points whose neighbours are searched."""
 
 
 def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
@@ -26,10 +27,10 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
     Parameters
     ----------
     points : Tensor
-        float32 ``(n, d)``, n at least 2. Each has as many neighbours as the cube root of n, at most 15. Of more than
-        1,000 points as many are drawn whose neighbours are looked for, among 10,000 at most.
+        float32 ``(n, d)``, n at least 2. The number of neighbours is the cube root of n, at most 15. They are searched
+        for at most 1,000 random points, among at most 10,000.
     rng : torch.Generator
-        Draws.
+        Draws these points.
 
     Returns
     -------
@@ -37,41 +38,41 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
         float64 ``(d, d)``.
     """
     order = torch.randperm(len(points), generator=rng)
-    asked, among = order[:_ASKED], order[:SEARCHED]
-    near = among[nearest_of(points, asked, among, min(_MOST, _cube_root(len(points))))]
+    queries, among = order[:_QUERIES], order[:SEARCHED]
+    near = among[nearest_of(points, queries, among, min(_MAX_NEIGHBOURS, _cube_root(len(points))))]
     total = torch.zeros(points.shape[1], points.shape[1], dtype=torch.float64)
     for column in near.T:
-        apart = (points[asked] - points[column]).double()
-        total += apart.T @ apart
+        differences = (points[queries] - points[column]).double()
+        total += differences.T @ differences
     return total / near.numel()
 
 
 def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float) -> Tensor:
-    """Directions in which neighbours differ by the same, as far as `power` goes.
+    """Directions divided by a power of the standard deviation of neighbours along them.
 
     Parameters
     ----------
     directions : Tensor
         float32 ``(width, d)``.
     scatter : Tensor
-        float64 ``(d, d)``, the mean of `local_scatter` over samples. It is mixed with a multiple of the identity, as if
-        d samples had told that all directions are the same.
+        float64 ``(d, d)``, the mean of `local_scatter` over samples. It is shrunk towards a multiple of the identity
+        with the weight of d samples.
     samples : int
-        That it is a mean of.
+        Number of samples in the mean.
     power : float
-        Of the standard deviation of neighbours, in [0, 1].
+        Power of the standard deviation of neighbours, in [0, 1].
 
     Returns
     -------
     Tensor
-        float32 ``(width, d)``; `directions`, where neighbours do not differ at all.
+        float32 ``(width, d)``; `directions` if neighbours do not differ.
     """
     d = len(scatter)
     mean = scatter.trace() / d
     if mean <= 0:
         return directions
-    trust = samples / (samples + d)
-    variances, axes = torch.linalg.eigh(trust * scatter + (1 - trust) * mean * torch.eye(d, dtype=scatter.dtype))
+    weight = samples / (samples + d)
+    variances, axes = torch.linalg.eigh(weight * scatter + (1 - weight) * mean * torch.eye(d, dtype=scatter.dtype))
     scale = (variances.clamp_min(0) / mean).pow(-power / 2)
     scaled: Tensor = directions.double() @ (axes * scale) @ axes.T
     return scaled.float()
