@@ -166,7 +166,7 @@ class GridFederation(Federation):
         """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged = self._judged(models)
-        chosen = {i: client_tasks.least(found) for i, found in judged.items() if not isinstance(found, str)}
+        chosen = {i: client_tasks.lowest_loss(found) for i, found in judged.items() if not isinstance(found, str)}
         starts = {client: models[client][cluster] for client, cluster in chosen.items()}
         self.traffic.sent += sum(model.nbytes for model in starts.values())
         trained = dict(self._trained(starts))

@@ -99,8 +99,8 @@ def summed(
 ) -> dict[int, Sum]:
     """Have clients do `task`, and learn the sums of what they would have replied, for each cluster of them.
 
-    Masks cancel only if all clients of a cluster reply. Where some do not, the others are asked again, from the start, so
-    `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
+    Masks cancel only if all clients of a cluster reply. Where some do not, the others are asked again, from the start,
+    so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
 
     Parameters
     ----------

@@ -146,11 +146,11 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
 
     def seen(state, clients):
         part = Round(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
-        parts, distances, told = ocfl.divided(fed, state, part)
+        parts, distances, values = ocfl.divided(fed, state, part)
         return (
-            replace(state, **ocfl.kept(state, [UpdateDistances(clients, distances, told)])),
+            replace(state, **ocfl.kept(state, [UpdateDistances(clients, distances, values)])),
             parts,
-            told["temperature"],
+            values["temperature"],
         )
 
     state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])

@@ -1,7 +1,7 @@
 """What all methods of clustered federated learning share: local training, participation, a model per cluster.
 
-A method says who belongs together; how clients train, what crosses and what a result holds is the same for all. What
-crosses from a client is its `update`, the trained model less the received one.
+A method decides which clients form a cluster. How clients train, what is transmitted and what a result holds is the
+same for all methods. A client sends its *update*: the trained model minus the received one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Positive, display_name
 from fedkin.data.reading.arrays import common_shape
-from fedkin.methods.clients.client_tasks import describe, labels_of, least, losses_of, train
+from fedkin.methods.clients.client_tasks import describe, labels_of, losses_of, lowest_loss, train
 from fedkin.nn import choose
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
@@ -57,12 +57,12 @@ class ClientMethod:
     Attributes
     ----------
     module : str
-        What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" takes a
+        What is trained: a name from `fedkin list`, or a dotted path ``package.module:factory``; "auto" is a
         perceptron for vectors and LeNet-5 for images.
     rounds : int
         Rounds of training.
     participation : float
-        Share of the clients that are asked in a round, in (0, 1]; at least one.
+        Fraction of the clients that take part in a round, in (0, 1]; at least one client.
     local_epochs : int
         Passes of a client over its data in a round.
     local_steps : int or None
@@ -80,7 +80,7 @@ class ClientMethod:
     proximal : float
         FedProx's mu, 0 for none (Li et al. 2020).
     weighting : {"samples", "clients"}
-        Whether an update counts by its client's number of samples, or all count the same.
+        Whether updates are weighted by the client's number of samples, or equally.
     server_learning_rate : float
         Factor of the mean update.
     """
@@ -103,7 +103,7 @@ class ClientMethod:
     has_device: ClassVar[bool] = True
 
     def classifier(self, fed: Federation) -> Classifier:
-        """The architecture, made to the clients' data.
+        """Return the architecture for the clients' data.
 
         Raises
         ------
@@ -113,12 +113,12 @@ class ClientMethod:
         return self.classifier_for(*self.described(fed))
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        """The architecture for samples of `shape` and so many classes."""
+        """Return the architecture for samples of `shape` and a number of classes."""
         name = choose(shape) if self.module == "auto" else self.module
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
-        """Shape of the clients' samples, and one more than the greatest label: 0 if a client has none.
+        """Return the shape of the clients' samples and the number of classes: 0 if a client has no labels.
 
         Raises
         ------
@@ -136,14 +136,14 @@ class ClientMethod:
         return common_shape(replies), max(known) if all(known) else 0
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one cluster; methods that begin otherwise have their own."""
+        """Return the first state: one new model, and all clients in one cluster."""
         classifier = self.classifier(fed)
         model = classifier.initial(fed.rng("init"))
         labels = torch.zeros(len(fed.ids), dtype=torch.int64)
         return self.state_type(module=classifier.spec(), models=model[None], labels=labels)
 
     def descent(self) -> Descent:
-        """How clients train."""
+        """Return how clients train."""
         return Descent(
             epochs=self.local_epochs,
             steps=self.local_steps,
@@ -155,10 +155,10 @@ class ClientMethod:
             proximal=self.proximal,
         )
 
-    def participants(self, fed: Federation, state: State, share: float | None = None) -> list[int]:
-        """Clients that are asked in this round, in order of id; drawn from those present, by the run's seed.
+    def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
+        """Return the clients that take part in this round, in order of id, sampled from those present.
 
-        A `share` of them, which is `participation` unless another is given.
+        They are the given `fraction` of these; by default `participation`.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class ClientMethod:
             If they are too few for secure sums.
         """
         present = fed.present
-        count = max(1, round((self.participation if share is None else share) * len(present)))
+        count = max(1, round((self.participation if fraction is None else fraction) * len(present)))
         if fed.secure_sums:
             check_enough(count)
         if count == len(present):
@@ -177,11 +177,11 @@ class ClientMethod:
     def trained(
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
-        """Have clients train from `starts`, models by client; (client, reply of `tasks.train`) one after another."""
+        """Have clients train from `starts`, models by client; yield (client, reply of `client_tasks.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
-        """Payloads of `tasks.train` by client; clients that start from the same model share one."""
+        """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""
         training = dataclasses.asdict(self.descent())
         payloads: dict[int, Payload] = {}  # by identity of the model: what a cluster shares is one payload
         asked = {}
@@ -193,15 +193,15 @@ class ClientMethod:
         return asked
 
     def weight(self, reply: Payload) -> float:
-        """How much an update counts."""
+        """Return the weight of a client's update."""
         return float(reply["samples"]) if self.weighting == "samples" else 1.0
 
     def finished(self, state: State) -> bool:
-        """Whether the round that is being made is the last."""
+        """Whether the current round is the last."""
         return state.steps + 1 >= self.rounds
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Clusters of the clients, their models, and all that new clients and new samples need."""
+        """Return the clients' clusters, the models, and what new clients and new samples need."""
         return {
             "n_clusters": len(state.models),
             "labels": state.labels,
@@ -212,42 +212,42 @@ class ClientMethod:
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """The model ``(size,)`` that serves `client`: its cluster's, or the first if its cluster is not known.
+        """Return the model ``(size,)`` for `client`: its cluster's, or the first if its cluster is not known.
 
-        It is not of a client that never answered, nor of one that has not since its cluster was divided.
+        It is not known of a client that never replied, or that has not replied since its cluster was divided.
         """
         model: Tensor = result["models"][max(0, int(result["labels"][client]))]
         return model
 
     @classmethod
     def predict(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, cluster: int = 0) -> Tensor:
-        """Class of each of a client's samples, int64 ``(n,)``; by the model of `cluster` for one that was not there."""
+        """Return each sample's class, int64 ``(n,)``, by the model of the client or of `cluster`."""
         model = result["models"][cluster] if client is None else cls.model_of(result, client)
         return Classifier.of(result["module"]).logits(model, x).argmax(1)
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Cluster of a client that was not there: that whose model has the least mean loss on its labelled samples.
+        """Return the cluster of an unseen client: that of the lowest mean loss on its labelled samples.
 
-        Methods that tell clusters apart by updates or messages have a rule of their own.
+        Methods that cluster by updates or messages have their own rule.
         """
         classifier = Classifier.of(result["module"])
-        return least(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)))
+        return lowest_loss(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)))
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Whether a newcomer needs labels to be assigned."""
+        """Whether an unseen client needs labels to be assigned."""
         return True
 
 
 def positions(fed: Federation) -> dict[int, int]:
-    """Where in `ClientMethodState.labels` each client stands."""
+    """Return the position of each client in `ClientMethodState.labels`."""
     return {client: at for at, client in enumerate(fed.ids)}
 
 
 @dataclass(frozen=True)
 class Participation:
-    """Who was heard in a round.
+    """Which clients replied in a round, and their losses.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ class Participation:
     loss : float or None
         Their mean training loss.
     losses : dict of int to float
-        It by client; empty behind secure sums.
+        The same by client; empty with secure sums.
     """
 
     answered: list[int]
@@ -265,16 +265,16 @@ class Participation:
 
     @classmethod
     def each(cls, losses: Mapping[int, float]) -> Participation:
-        """Clients whose losses are known."""
+        """Return the participation of clients whose losses are known."""
         return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
 
 
 def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
-    """The record of a round, with what every method of this family reports.
+    """Return the record of a round, with what every method of this family reports.
 
-    ``loss``: mean training loss over the clients that answered; ``losses``: it by client; ``clusters``: clusters that have
-    clients; ``sizes``: clients of each cluster up to the last that has any; ``labels``: cluster of each client, -1 unknown
-    or not there yet.
+    ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
+    of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
+    each client, -1 where it is unknown or the client has not joined yet.
     """
     heard = heard if isinstance(heard, Participation) else Participation.each(heard)
     labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
@@ -291,6 +291,6 @@ def round_record(fed: Federation, heard: Participation | Mapping[int, float], la
 
 
 def renumbered(labels: Sequence[int]) -> list[int]:
-    """`labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
+    """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
     numbers: dict[int, int] = {}
     return [numbers.setdefault(label, len(numbers)) for label in labels]

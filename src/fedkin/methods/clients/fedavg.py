@@ -1,4 +1,4 @@
-"""Federated averaging, and every client alone: the two bounds that clustering is measured against."""
+"""The two baselines of clustered federated learning: federated averaging, and a model for every client alone."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class FedAvgMethod(ClientMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {}
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """The clients asked train the model of their cluster; each cluster's model moves by its mean update."""
+        """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
         heard, means = self.averaged(fed, state)
         models = state.models + self.server_learning_rate * means.all()
         after = state.next(models=models, finished=self.finished(state))
         return after, round_record(fed, heard, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
-        """One exchange: who was heard with which losses, and the mean update of every cluster.
+        """Return the clients that replied, with their losses, and the mean update of every cluster; one exchange.
 
-        Clients whose cluster is not known yet are left alone.
+        Clients whose cluster is not known yet do not take part.
         """
         means = self.means(state)
         cluster_of = dict(zip(fed.ids, state.labels.tolist(), strict=True))
@@ -46,15 +46,15 @@ class FedAvgMethod(ClientMethod):
         return Participation.each(losses), means
 
     def means(self, state: ClientMethodState) -> Means:
-        """Where a round's updates are averaged."""
+        """Return what averages a round's updates."""
         return Means(*state.models.shape)
 
 
 @dataclass(frozen=True)
 class LocalMethod(FedAvgMethod):
-    """Every client alone, from the same start: a cluster, and a model, for each.
+    """Trains every client alone, from the same first model: one cluster per client.
 
-    A bound for comparisons: the models are the server's only so that it can score them.
+    A baseline for comparisons; models reach the server only to be scored.
     """
 
     def init(self, fed: Federation) -> ClientMethodState:

@@ -21,7 +21,7 @@ Decay = Annotated[float, Interval(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class FedOptState(ClientMethodState):
-    """With the server's optimiser.
+    """State with the server's optimiser.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class FedOptState(ClientMethodState):
 
 @dataclass(frozen=True)
 class FedOptMethod(FedAvgMethod):
-    """One model for all clients; the server takes their mean update for a gradient (algorithm 2).
+    """Trains one model for all clients; the server's optimiser treats their mean update as a gradient (algorithm 2).
 
     Attributes
     ----------
@@ -73,9 +73,9 @@ class FedOptMethod(FedAvgMethod):
         )
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """As FedAvg's, but the mean update goes through the server's optimiser; running statistics are averaged."""
+        """As FedAvg's, with the mean update passed through the server's optimiser; running statistics are averaged."""
         if not isinstance(state, FedOptState):
-            raise TypeError("FedOpt goes on from its own state.")
+            raise TypeError("FedOpt continues from its own state only.")
         heard, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]
@@ -88,7 +88,7 @@ class FedOptMethod(FedAvgMethod):
         return after, round_record(fed, heard, state.labels)
 
     def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Both moments after this update, and the step to take."""
+        """Return both moments after this update, and the step."""
         if self.server_optimizer == "momentum":
             mean = self.decay * state.mean + update
             return mean, state.square, self.server_learning_rate * mean

@@ -13,14 +13,14 @@ from fedkin.core import Client, Federation, Payload, Record, State, task
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import Expected, below, is_amount, is_count, is_number
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, positions, round_record
-from fedkin.methods.clients.client_tasks import labels_of, least
+from fedkin.methods.clients.client_tasks import labels_of, lowest_loss
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 
 
 @dataclass(frozen=True)
 class GradientLossState(ClientMethodState):
-    """With the models' last moves.
+    """State with the models' last moves.
 
     Attributes
     ----------
@@ -33,15 +33,15 @@ class GradientLossState(ClientMethodState):
 
 @dataclass(frozen=True)
 class GradientLossMethod(ClientMethod):
-    """K models; a client joins the one whose loss is low and whose last move its own gradient agrees with.
+    """Keeps K models; a client joins one with a low loss and a last move similar to the client's own descent direction.
 
-    In every round each client draws one mini-batch, takes loss and gradient of every model on it, chooses, and makes
-    one gradient step on the model chosen; `local_epochs`, `local_steps`, `optimizer`, `momentum`, `weight_decay` and
-    `proximal` have no say. A round is one exchange. With ``balance=0`` this is IFCA with one step.
+    In every round each client samples one mini-batch, computes loss and gradient of every model on it, chooses a model,
+    and takes one gradient step on it; `local_epochs`, `local_steps`, `optimizer`, `momentum`, `weight_decay` and
+    `proximal` have no effect. A round is one exchange. With ``balance=0`` this is IFCA with one step.
 
-    Differences from the paper's letter: the similarity compares the last move with the direction of *descent*, minus
-    the gradient, since as printed (``sign="printed"``) clients flee from the cluster they fit; the loss is a batch's
-    mean, for its sum would drown a similarity within [-1, 1]; similarity is 0 where a model has not moved yet. Labels
+    Differences from the paper: the similarity compares the last move with the direction of *descent*, minus the
+    gradient, since as printed (``sign="printed"``) clients leave the cluster they fit; the loss is a batch's mean,
+    since its sum would dominate a similarity within [-1, 1]; similarity is 0 where a model has not moved yet. Labels
     keep their numbers over clusters. The update counts per client, as in eq. 7, unless `weighting` says otherwise.
 
     Attributes
@@ -49,17 +49,17 @@ class GradientLossMethod(ClientMethod):
     n_clusters : int
         K, the number of clusters.
     balance : float
-        lambda, the similarity's share in the choice, in [0, 1].
+        lambda, the weight of the similarity in the choice, in [0, 1].
     sign : {"descent", "printed"}
         Which direction the last move is compared with: that of descent, or that of the printed equation.
     similarity : {"cosine", "euclidean"}
-        Eq. 3, or minus the distance of the two as the text below it offers; there the move counts per unit of learning
-        rate, so that it has the gradient's scale.
+        Eq. 3, or minus the distance of the two, as the text below it suggests; there the move is divided by the
+        learning rate, so that it has the gradient's scale.
     empty : {"reassign", "keep"}
-        What to do in a round after whose choices a cluster has no client: K clients drawn at random train one cluster each,
-        as in section II-C, for this round only, and their label is still the cluster they chose; or nothing, as where
-        fewer than K are asked. Clients are drawn before the round, so that it stays one exchange: these also send the
-        step for the cluster that they might have to stand in for.
+        What happens in a round in which some cluster has no client. "reassign": K random clients train one cluster
+        each, as in section II-C, for this round only; their label stays the cluster they chose. "keep": nothing, as
+        where fewer than K clients take part. The K clients are sampled before the round, so that it stays one exchange:
+        they also send the step for the cluster that they might stand in for.
     """
 
     n_clusters: Count = 3
@@ -74,7 +74,7 @@ class GradientLossMethod(ClientMethod):
     state_type: ClassVar[type[ClientMethodState]] = GradientLossState
 
     def init(self, fed: Federation) -> GradientLossState:
-        """K models drawn alike, nobody in a cluster yet."""
+        """Return K models initialised independently, and no client in a cluster yet."""
         classifier = self.classifier(fed)
         models = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
         return GradientLossState(
@@ -85,9 +85,9 @@ class GradientLossMethod(ClientMethod):
         )
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """Clients choose a model and step it once; each model becomes the mean of those that chose it."""
+        """Have clients choose a model and take one step; each model becomes the mean over the clients that chose it."""
         if not isinstance(state, GradientLossState):
-            raise TypeError("GradientLoss goes on from its own state.")
+            raise TypeError("GradientLoss continues from its own state only.")
         asked = self.participants(fed, state)
         stand_ins = self._stand_ins(fed, state, asked)
         common = self._payload(state)
@@ -111,7 +111,7 @@ class GradientLossMethod(ClientMethod):
         return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
 
     def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:
-        """K clients and the cluster that each would stand in for, if some cluster has nobody; none if fewer are asked."""
+        """Return K clients and the cluster each stands in for if it has no client; none if fewer take part."""
         if self.empty == "keep" or len(asked) < self.n_clusters:
             return {}
         drawn = torch.randperm(len(asked), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
@@ -132,7 +132,7 @@ class GradientLossMethod(ClientMethod):
 
 @task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
 def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Loss and gradient of every model on one mini-batch, the choice, and one step: ``update`` ``(1 or 2, size)``.
+    """Choose a model by loss and gradient on one mini-batch, and report one step on it: ``update`` ``(1 or 2, size)``.
 
     A second row is the step for the cluster that the client is to stand in for.
     """
@@ -141,34 +141,35 @@ def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
         classifier = Classifier.of(payload["module"])
         rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
         x, y = client.x[rows], labels_of(client)[rows]
-        losses, slopes, after = _gradients(classifier, payload["models"], x, y, client.rng)
-        wanted = preference(losses, slopes, payload["moves"][:, : classifier.parameters], payload)
-        cluster = least(-wanted)
+        losses, gradients, after = _gradients(classifier, payload["models"], x, y, client.rng)
+        wanted = preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload)
+        cluster = lowest_loss(-wanted)
         taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
         updates = after[taken] - payload["models"][taken]
-        updates[:, : classifier.parameters] = -payload["learning_rate"] * slopes[taken]
+        updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[taken]
         replies.append({"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])})
     return replies
 
 
-def preference(losses: Tensor, slopes: Tensor, moves: Tensor, payload: Payload) -> Tensor:
+def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
     """How much a client wants each model, ``(K,)``: similarity and loss in balance (eqs. 3 and 4).
 
     Parameters
     ----------
     losses : Tensor, (K,)
         Mean loss of each model on the batch (eq. 1).
-    slopes : Tensor, (K, parameters)
+    gradients : Tensor, (K, parameters)
         Its gradient.
     moves : Tensor, (K, parameters)
         The models' last moves (eq. 2).
     payload : dict
         ``balance``, ``sign``, ``similarity`` and ``learning_rate``, see `GradientLossMethod`.
     """
-    directions = -slopes if payload["sign"] == "descent" else slopes
+    directions = -gradients if payload["sign"] == "descent" else gradients
     lengths = moves.norm(dim=1)
     if payload["similarity"] == "cosine":
         similarity = (directions * moves).sum(1) / (lengths * directions.norm(dim=1))
+        similarity = similarity.clamp(-1, 1)  # the length of a denormal move is far from exact
     else:
         similarity = -(directions - moves / payload["learning_rate"]).norm(dim=1)
     similarity = torch.where((lengths > 0) & similarity.isfinite(), similarity, 0.0)
@@ -183,7 +184,7 @@ def _gradients(
 
     Losses are NaN, and so the reply is refused, where a batch norm was given a single sample to learn from.
     """
-    losses, slopes, after = [], [], []
+    losses, gradients, after = [], [], []
     with classifier.resident() as resident:
         if len(x) == 1 and resident.needs_pairs:
             return torch.full((len(models),), torch.nan), torch.zeros(len(models), classifier.parameters), models
@@ -191,6 +192,6 @@ def _gradients(
         for model in models:
             resident.load(model, rng)
             losses.append(resident.gradient(x, y).cpu().clone())
-            slopes.append(resident.grad.to("cpu", copy=True))
+            gradients.append(resident.grad.to("cpu", copy=True))
             after.append(resident.vector())
-    return torch.stack(losses), torch.stack(slopes), torch.stack(after)
+    return torch.stack(losses), torch.stack(gradients), torch.stack(after)

@@ -28,14 +28,14 @@ class HierarchicalMethod(UpdateMethod):
     clustering_round : int
         The round, counted from 1, whose updates the clients are clustered by; there must be as many `rounds`.
     distance : {"cosine", "euclidean", "manhattan", "similarity"}
-        Between updates; the paper tries the first three (its L2 and L1). "similarity" is a baseline's mistake found in
-        the wild (BCL in the code of OCFL): cosine similarities taken for distances, so that those least alike merge
-        first.
+        Between updates; the paper tries the first three (its L2 and L1). "similarity" reproduces a
+        mistake in the code of OCFL (baseline BCL): cosine similarities used as distances, so that the most
+        dissimilar clients merge first.
     linkage : {"average", "complete", "single", "ward"}
         "ward" goes with "euclidean" only.
     threshold : float
-        Height of the cut: clusters further apart stay apart. At 1 and "cosine" two clusters stay apart if their updates do
-        not agree on average.
+        Height of the cut: clusters at a greater distance stay separate. At 1, "cosine" separates clusters whose updates
+        do not point the same way on average.
     """
 
     clustering_round: Count = 5
@@ -63,13 +63,13 @@ class HierarchicalMethod(UpdateMethod):
         return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:
-        """In the clustering round."""
+        """Whether this is the clustering round."""
         return state.steps + 1 == self.clustering_round
 
     def divided(
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Everyone at once, by the tree."""
+        """Divide all clients at once, by cutting the tree."""
         distances = distances_between(part.compared, self.distance)
         # As distances, similarities would give negative heights, which SciPy refuses; one more on all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
@@ -77,7 +77,7 @@ class HierarchicalMethod(UpdateMethod):
 
 
 def distances_between(updates: Tensor, distance: Distance) -> Tensor:
-    """Distance between every two updates ``(n, size)``: float64 ``(n, n)``, zero diagonal."""
+    """Return the distance between every two updates ``(n, size)``: float64 ``(n, n)``, zero diagonal."""
     if distance == "cosine":
         return cosine_distances(updates)
     if distance == "similarity":
@@ -87,7 +87,7 @@ def distances_between(updates: Tensor, distance: Distance) -> Tensor:
 
 
 def cut(distances: Tensor, method: Linkage, threshold: float) -> list[int]:
-    """The part of each client, 0..m-1, where the tree of `distances` is cut at height `threshold`."""
+    """Return the part of each client, 0..m-1, where the tree of `distances` is cut at height `threshold`."""
     if len(distances) < 2:
         return [0] * len(distances)
     tree = linkage(squareform(distances.numpy(), checks=False), method)

@@ -22,7 +22,7 @@ from fedkin.methods.clients.client_method import (
     positions,
     round_record,
 )
-from fedkin.methods.clients.client_tasks import labels_of, least, losses, losses_of
+from fedkin.methods.clients.client_tasks import labels_of, losses, losses_of, lowest_loss
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
@@ -31,29 +31,32 @@ from fedkin.nn.descent import Descent, descend
 
 @dataclass(frozen=True)
 class IFCAMethod(ClientMethod):
-    """K models; in every round each client takes the one with the least loss on its data and trains it.
+    """Keeps K models; in every round each client trains the one with the lowest loss on its data.
 
-    A round is one exchange: all K models go down; the client's choice and its update come back. With secure sums it is
-    two: the choice comes back, and then one sum for each cluster; a cluster of fewer than three rests.
+    A round is one exchange: all K models are sent to a client, which returns its choice and its update. With secure
+    sums there are two: one for the choices, and one for the sum of each cluster; a cluster of fewer than three clients
+    skips the round.
 
     Attributes
     ----------
     n_clusters : int
         K, the number of clusters.
     identity : {"all", "batch"}
-        Loss on all of the client's data, or on one batch, to choose by.
+        Whether a client chooses by the loss on all of its data, or on one batch.
     averaging : {"models", "gradients"}
-        Option II of the algorithm: clients train, a cluster's model becomes its members' mean. Option I: clients send one
-        gradient (of what `identity` names), and a cluster's sum of them is divided by the number of *all* that answered.
+        Option II of the algorithm: clients train, a cluster's model becomes its members' mean. Option I: clients send
+        one gradient (of what `identity` names), and a cluster's sum of them is divided by the number of *all* that
+        answered.
     start : {"random", "kmeans"}
-        K models drawn alike; or, as k-means++ seeds, each trained by one client, the next client being drawn in
-        proportion to its loss under the models so far (as in HypCluster; Mansour et al. 2020).
+        "random" initialises K models independently. "kmeans" has each trained by one client, chosen as k-means++
+        chooses centres: with probability proportional to its loss under the models so far (as in HypCluster; Mansour et
+        al. 2020).
     shared_layers : int
-        So many leading parameter tensors are one for all clusters (section 5 of the paper). A convolution has two,
+        Number of leading parameter tensors that all clusters share (section 5 of the paper). A convolution has two,
         weights and biases.
     empty : {"keep", "reseed"}
-        A cluster that has lost all its clients keeps its model, as in the paper; or it takes over the model of the client
-        whose loss was greatest.
+        Whether a cluster that has lost all its clients keeps its model, as in the paper, or takes over the model of the
+        client with the highest loss.
     """
 
     n_clusters: Count = 3
@@ -66,7 +69,7 @@ class IFCAMethod(ClientMethod):
     sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
 
     def init(self, fed: Federation) -> ClientMethodState:
-        """K models, nobody in a cluster yet."""
+        """Return K models, and no client in a cluster yet."""
         classifier = self.classifier(fed)
         unknown = torch.full((len(fed.ids),), UNKNOWN)
         first = torch.stack([classifier.initial(fed.rng("init", k)) for k in range(self.n_clusters)])
@@ -77,7 +80,7 @@ class IFCAMethod(ClientMethod):
         return dataclasses.replace(state, models=models)
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """Clients choose a model and train it; each model moves by the mean update of those that chose it."""
+        """Have clients choose a model and train it; add to each model the mean update of the clients that chose it."""
         clusters, size = state.models.shape
         means = Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
         labels, worst = state.labels.clone(), _Worst(clusters)
@@ -94,7 +97,7 @@ class IFCAMethod(ClientMethod):
     def _in_one_exchange(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst
     ) -> Participation:
-        """Choices, written to `labels`, and updates, added to `means`, of every client."""
+        """Write every client's choice to `labels` and add its update to `means`."""
         payload = self._payload(state) | {"averaging": self.averaging}
         position, found = positions(fed), {}
         asked = dict.fromkeys(self.participants(fed, state), payload)
@@ -111,9 +114,9 @@ class IFCAMethod(ClientMethod):
     def _in_two_exchanges(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means
     ) -> Participation:
-        """The same behind secure sums: choices of every client, then the sum of every cluster that three or more chose.
+        """The same with secure sums: every client's choice, then the sum of every cluster that three or more chose.
 
-        Masks must cancel within a cluster, so the clusters must be known before.
+        Masks cancel within a cluster, so clusters must be known first.
         """
         position = positions(fed)
         asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
@@ -138,7 +141,7 @@ class IFCAMethod(ClientMethod):
         }
 
     def _moves(self, means: Means) -> Tensor:
-        """What every cluster's model moves by."""
+        """Return what is added to every cluster's model."""
         updates = means.all()
         total = sum(means.weights)
         if self.averaging == "gradients" and total > 0:
@@ -146,7 +149,7 @@ class IFCAMethod(ClientMethod):
         return updates
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
-        """K models, each trained from the first by one client (see `start`)."""
+        """Return K models, each trained from the first by one client (see `start`)."""
         models: list[Tensor] = []
         chances = dict.fromkeys(fed.ids, 1.0)
         for k in range(self.n_clusters):
@@ -158,7 +161,7 @@ class IFCAMethod(ClientMethod):
         return torch.stack(models)
 
     def _trained_by_one(self, fed: Federation, state: ClientMethodState, chances: dict[int, float], k: int) -> Tensor:
-        """The first model as trained by one client, drawn by `chances`; if it fails, another is drawn."""
+        """Return the first model as trained by one client, sampled by `chances`; if it fails, by another."""
         clients, weights = list(chances), torch.tensor(list(chances.values()))
         if not clients or not weights.sum() > 0:
             raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
@@ -173,13 +176,13 @@ class IFCAMethod(ClientMethod):
 
 @task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Choose the model with the least loss, then train it or take one gradient of it."""
+    """Choose the model with the lowest loss, then train it or compute one gradient."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
         x, y = client.x, labels_of(client)
         rows, judged = _judged(client, payload)
-        cluster = least(judged)
+        cluster = lowest_loss(judged)
         start = payload["models"][cluster]
         if payload["averaging"] == "gradients":
             one = dataclasses.replace(descent, steps=1, batch_size=len(rows))
@@ -192,12 +195,14 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 @task(holds={"cluster": is_count})
 def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Number of the model with the least loss, as ``cluster``."""
-    return [{"cluster": least(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)]
+    """Report the index of the model with the lowest loss, as ``cluster``."""
+    return [
+        {"cluster": lowest_loss(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)
+    ]
 
 
 def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
-    """Rows of the samples that a client chooses by, int64 ``(m,)``, and each model's mean loss on them ``(K,)``."""
+    """Return the rows that a client chooses by, int64 ``(m,)``, and each model's mean loss on them ``(K,)``."""
     classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
     if payload["identity"] == "all":
         return torch.arange(len(x)), losses_of(payload["models"], classifier, x, y)
@@ -206,18 +211,18 @@ def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
 
 
 class _Worst:
-    """The trained models of the clients with the greatest losses, as many as there are clusters."""
+    """Keeps the trained models of the clients with the highest losses, as many as there are clusters."""
 
     def __init__(self, clusters: int) -> None:
         self.clusters = clusters
         self.kept: list[tuple[float, int, Tensor]] = []
 
     def see(self, loss: float, client: int, model: Tensor) -> None:
-        """Take notice of a client's model."""
+        """Keep a client's model if its loss is among the highest."""
         self.kept = sorted([*self.kept, (loss, client, model)], key=lambda one: (-one[0], one[1]))[: self.clusters]
 
     def reseeded(self, models: Tensor, labels: Tensor, shared: int) -> Tensor:
-        """`models` in which clusters without a client have taken over these, the worst first, beyond what all share."""
+        """Return `models` with these in place of clusters without a client, but for shared layers."""
         sizes = labels[labels >= 0].bincount(minlength=len(models))
         models = models.clone()
         for cluster, (_, _, model) in zip((sizes == 0).nonzero()[:, 0].tolist(), self.kept, strict=False):

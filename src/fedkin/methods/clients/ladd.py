@@ -1,7 +1,7 @@
 """LADD: clustering clients by the style of their images (Shenaj et al. 2023, section 4.2), before training.
 
-Style is what the amplitude of the lowest spatial frequencies tells: light, colour, background. Built as the baseline of
-Prigent et al. (2024), whose code takes it class by class and is told the number of clusters.
+A style is the amplitudes of the lowest spatial frequencies: light, colour, background. Built as the baseline of Prigent
+et al. (2024), whose code computes it per class and is given the number of clusters.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from fedkin.methods.clients.client_tasks import filling_of, means_by_class
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 
-_LEAST_GROUPS, _MOST_GROUPS = 4, 19
+_MIN_CLUSTERS, _MAX_CLUSTERS = 4, 19
 
 FILLING = "style_filling"
 
 
 @dataclass(frozen=True)
 class LADDState(OneShotState):
-    """With the number of classes."""
+    """State with the number of classes."""
 
     classes: int = 0
 
 
 @dataclass(frozen=True)
 class LADDMethod(OneShotMethod):
-    """k-means on the clients' styles; then federated averaging per cluster. Styles are sent as they are.
+    """Clusters the clients' styles by k-means, then averages per cluster. Styles are sent as they are.
 
     Attributes
     ----------
     n_clusters : int or None
-        Number of clusters; None takes that of the greatest silhouette from 4 to 19, as LADD itself does.
+        Number of clusters; None is the one from 4 to 19 with the highest silhouette, as in LADD itself.
     style : {"class", "client"}
-        A mean style of every class, or one of all samples of the client, as LADD itself has it.
+        A mean style per class, or one of all samples of the client, as in LADD itself.
     window : float
-        Half the side of the window of lowest frequencies, as a share of the shorter side of the image, rounded down: at
-        0.1 it has 5 x 5 numbers for images of 28 x 28, 13 x 13 for 64 x 64.
+        Half the side of the window of lowest frequencies, as a fraction of the shorter side of the image, rounded down:
+        at 0.1 it has 5 x 5 numbers for images of 28 x 28, 13 x 13 for 64 x 64.
     """
 
     n_clusters: Count | None = 4
@@ -62,7 +62,7 @@ class LADDMethod(OneShotMethod):
     state_type = LADDState
 
     def init(self, fed: Federation) -> LADDState:
-        """One new model, nobody in a cluster yet.
+        """Return one new model, and no client in a cluster yet.
 
         Raises
         ------
@@ -81,21 +81,21 @@ class LADDMethod(OneShotMethod):
 
     @property
     def needed(self) -> int:
-        """One more than the clusters there are to be at least."""
-        return (self.n_clusters or _LEAST_GROUPS) + 1
+        """One more than the minimum number of clusters."""
+        return (self.n_clusters or _MIN_CLUSTERS) + 1
 
     def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """One exchange: the clients' styles."""
+        """Return the clients' styles, in one exchange."""
         how = self._how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
         return {client: reply["style"] for client, reply in replies.items()}
 
     def clustered(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """k-means, of the given number of clusters or of the best by silhouette."""
+        """Cluster by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("clustering"))
-        counts = [self.n_clusters] if self.n_clusters else range(_LEAST_GROUPS, _MOST_GROUPS + 1)
+        counts = [self.n_clusters] if self.n_clusters else range(_MIN_CLUSTERS, _MAX_CLUSTERS + 1)
         possible = [count for count in counts if count < len(points)]
         # On one thread, for sums over several depend on which is first.
         with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
@@ -108,17 +108,17 @@ class LADDMethod(OneShotMethod):
         return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
     def result(self, state: LADDState) -> dict[str, Any]:
-        """As of all methods of this family, and how a newcomer's style is taken."""
+        """As of all methods of this family, with how an unseen client's style is computed."""
         return super().result(state) | self._how(state)
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Cluster of a client that was not there: that whose mean style is nearest."""
+        """Return the cluster of an unseen client: the one with the nearest mean style."""
         return nearest_cluster(result["centroids"], style_of(newcomer, result)[0])
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Unless a client has one style."""
+        """Whether styles are per class."""
         return bool(result["style"] == "class")
 
     def _how(self, state: LADDState) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class LADDMethod(OneShotMethod):
 
 @task
 def describe_style(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""
+    """Report the client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         style, remembered = style_of(client, payload)
@@ -141,7 +141,7 @@ def describe_style(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 
 def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """A client's style, float32 ``(segments * channels * side * side,)``, and the filling of its missing classes.
+    """Return a client's style, float32 ``(segments * channels * side * side,)``, and the filling of missing classes.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def style_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, 
 
 
 def low_frequencies(x: Tensor, window: float) -> Tensor:
-    """Amplitudes of the lowest frequencies of images: ``(n, C, side, side)``, that of the mean in the middle."""
+    """Return the lowest frequencies' amplitudes in images: ``(n, C, side, side)``, that of the mean in the middle."""
     _, height, width = window_shape(list(x.shape[1:]), window)
     amplitudes: Tensor = torch.fft.fftshift(torch.fft.fft2(x).abs(), dim=(-2, -1))
     top, left = x.shape[-2] // 2 - height // 2, x.shape[-1] // 2 - width // 2

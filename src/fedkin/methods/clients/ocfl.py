@@ -18,16 +18,16 @@ from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistan
 
 @dataclass(frozen=True)
 class OCFLState(SplitState):
-    """With what the trigger goes by.
+    """State with what the trigger needs.
 
     Attributes
     ----------
     present : list of int
-        Clients that answered in the round before; empty in the first.
+        Clients that replied in the previous round; empty in the first.
     distances : Tensor
         float64 ``(n, n)`` between their updates.
     fired : bool
-        Whether the clients have been clustered, be it in a single cluster.
+        Whether the clients have been clustered, even into a single cluster.
     """
 
     present: list[int] = field(default_factory=list)
@@ -37,32 +37,33 @@ class OCFLState(SplitState):
 
 @dataclass(frozen=True)
 class OCFLMethod(UpdateMethod):
-    """Trains one model until the clients' updates begin to part, then clusters the clients, once.
+    """Trains one model until the clients' updates diverge, then clusters the clients once.
 
-    ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *temperature* is its
-    Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1] and 0.5 where all are orthogonal. While the common model still
-    learns what all clients share it falls; once their ways part it rises, and that is the moment. Where clients are
-    absent, the temperatures of two rounds are compared over those that were there in both.
+    ``Gamma`` holds ``1 - cosine`` between every two updates of a round (zero diagonal); the *clustering
+    temperature* is its Frobenius norm over ``sqrt(4 n (n - 1))``, in [0, 1], and 0.5 where all are orthogonal. It falls
+    while the common model learns what all clients have in common, and rises once their updates diverge. Where clients
+    are missing, two rounds are compared over the clients that replied in both.
 
     Attributes
     ----------
     clusterer : {"hdbscan", "kmeans", "meanshift", "affinity"}
-        What clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes one cluster of six
-        clients or fewer, for its bandwidth is 0 there.
+        The algorithm that clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes
+        one cluster of six clients or fewer, since its bandwidth is 0 there.
     n_clusters : int
         Number of clusters, for "kmeans".
     trigger : {"first-rise", "printed"}
-        "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors' code
-        does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
+        "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors'
+        code does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
         temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
     smallest_cluster : float
-        For "hdbscan": least share of the clients in a cluster, at least 2 clients (20 % in the paper).
+        For "hdbscan": minimum size of a cluster as a fraction of the clients, and at least 2 clients (20 % in the
+        paper).
     noise : {"cluster", "nearest"}
-        For "hdbscan": whether clients without a cluster become one, as in the paper, or join the nearest.
+        For "hdbscan": whether clients without a cluster form one, as in the paper, or join the nearest.
     compare : {"parameters", "floats", "everything"}
-        What of an update is compared; the authors' code takes the whole state.
+        Which part of an update is compared; the authors' code compares the whole state.
     """
 
     clusterer: from_distances.Clusterer = "hdbscan"
@@ -76,13 +77,13 @@ class OCFLMethod(UpdateMethod):
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:
-        """Until the clients are clustered."""
+        """Whether the clients are not clustered yet."""
         return not state.fired
 
     def divided(
         self, fed: Federation, state: OCFLState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Everyone at once, when the temperature says so."""
+        """Divide all clients at once, when the temperature triggers it."""
         distances = cosine_distances(part.compared)
         common = [client for client in part.clients if client in state.present]
         before = _temperature_of(common, state.present, state.distances)
@@ -92,11 +93,11 @@ class OCFLMethod(UpdateMethod):
         return (self.clustered(fed, state, distances) if fires else None), distances, values
 
     def kept(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Who was there and how far apart, for the next round, and whether it fired in this one."""
+        """Keep the clients that replied, their distances, and whether the trigger fired."""
         (seen,) = watched
         if len(seen.clients) < 2:
             return {}
-        return {"present": seen.clients, "distances": seen.distances, "fired": seen.told["fired"]}
+        return {"present": seen.clients, "distances": seen.distances, "fired": seen.values["fired"]}
 
     def fires(self, before: float | None, now: float) -> bool:
         """Whether clients are to be clustered, by the temperatures of the last round, if any, and of this one."""
@@ -105,7 +106,7 @@ class OCFLMethod(UpdateMethod):
         return before is not None and now > before
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
-        """The part of each client, by Gamma."""
+        """Return the part of each client, by Gamma."""
         rng = fed.rng("clusterer", state.steps)
         if self.clusterer == "kmeans":
             return from_distances.kmeans(distances, self.n_clusters, rng)
@@ -117,7 +118,7 @@ class OCFLMethod(UpdateMethod):
 
 
 def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
-    """The temperature of `some` of the clients; ``None`` of fewer than two, which have none."""
+    """Return the temperature over `some` of the clients; ``None`` for fewer than two."""
     at = torch.tensor([clients.index(client) for client in some], dtype=torch.int64)
     return temperature(distances[at][:, at]) if len(at) > 1 else None
 

@@ -25,14 +25,15 @@ SattlerLinkage = Literal["complete", "single"]
 
 @dataclass(frozen=True)
 class SattlerState(SplitState):
-    """With what norms are measured by, and the clients' choices among cached models.
+    """State with the largest norm so far, and the clients' choices among cached models.
 
     Attributes
     ----------
     greatest_norm : float
-        Of an update in any round so far.
+        Largest norm of an update in any round so far.
     choices : dict of str to int
-        By client, the position in `splits` of the cached model that serves it better than its cluster's; set at the end.
+        By client, the position in `splits` of the cached model that serves it better than its cluster's; set at the
+        end.
     """
 
     greatest_norm: float = 0.0
@@ -41,13 +42,13 @@ class SattlerState(SplitState):
 
 @dataclass(frozen=True)
 class SattlerMethod(UpdateMethod):
-    """Trains one model; whenever a cluster's model rests while some of its clients still pull, the cluster is cut in two.
+    """Trains one model, and bipartitions a cluster whenever its model has converged but some of its clients have not.
 
     A cluster is cut if the norm of its mean update is below `mean_below` (epsilon 1), the greatest norm of a client's
     update is above `largest_above` (epsilon 2), it has more than two clients, it is `cooldown` rounds old, and its
-    halves are apart. The cut is the one of `linkage` on the cosine between updates, tried in every cluster, every round.
-    A cluster that is cut leaves its model in the cache; at the end every client takes the model, its cluster's or one
-    cached on its way there, that has the least loss on its data.
+    halves are dissimilar. The cut is the one of `linkage` on the cosine between updates, tried in every cluster, every
+    round. A cluster that is cut leaves its model in the cache; at the end every client chooses the model, its cluster's
+    or one cached from the clusters it was in before, with the lowest loss on its data.
 
     Attributes
     ----------
@@ -56,18 +57,17 @@ class SattlerMethod(UpdateMethod):
     largest_above : float
         epsilon 2: a cluster is cut only if the largest norm of an update is above.
     norms : {"relative", "absolute"}
-        Whether these are shares, so that they need not be found anew for every model and learning rate: epsilon 1 of
-        the greatest norm in the cluster in this round, which tells how far its updates cancel out, and epsilon 2 of the
-        greatest in any round so far, which tells how far they are from rest. Or lengths, as in the paper (0.4 and 1.6
-        there).
+        "relative": both are fractions, which need no tuning for every model and learning rate: epsilon 1 of the largest
+        norm in the cluster in this round (how far its updates cancel out), and epsilon 2 of the largest in any round so
+        far (how far they are from convergence). "absolute": both are lengths, as in the paper (0.4 and 1.6 there).
     separation : float
         A cut is made only if no two clients of different halves have updates of at least this cosine: the paper's
-        criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 halves have to pull against each other, for noise
-        alone makes many like clients look like `mean_below`; 1 cuts whatever the angle.
+        criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 the halves' updates must oppose each other, since
+        noise alone brings many similar clients below `mean_below`; 1 cuts whatever the angle.
     linkage : {"complete", "single"}
-        How halves are found. "complete", as in the authors' code, keeps small the greatest distance within a half.
-        "single" is algorithm 1 as printed, which joins the most similar clients first until two sets are left, so that
-        the least distance between the halves is as great as can be.
+        How halves are found. "complete", as in the authors' code, minimises the largest distance within a half.
+        "single" is algorithm 1 as printed, which joins the most similar clients first until two sets are left, which
+        maximises the smallest distance between the halves.
     cooldown : int
         Rounds before the first cut, and before a new cluster is cut in turn (20, and only before the first, in the code
         of OCFL's comparison).
@@ -86,7 +86,7 @@ class SattlerMethod(UpdateMethod):
     state_type: ClassVar[type[SplitState]] = SattlerState
 
     def watching(self, state: SattlerState) -> bool:
-        """Always."""
+        """True: every round may bring a split."""
         return True
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -102,7 +102,7 @@ class SattlerMethod(UpdateMethod):
     def divided(
         self, fed: Federation, state: SattlerState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Two halves, if the cluster has come to rest and its clients have not."""
+        """Bipartition the cluster if its model has converged and its clients have not."""
         weights = torch.tensor(part.weights)
         mean = float((weights @ part.compared / weights.sum()).norm())
         largest = float(part.compared.norm(dim=1).max())
@@ -119,17 +119,17 @@ class SattlerMethod(UpdateMethod):
         return (halves.tolist() if most_alike < self.separation else None), distances, values
 
     def kept(self, state: SattlerState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """The greatest norm so far."""
-        norms = [largest for one in watched for _, largest in one.told["norms"].values()]
+        """Keep the largest norm so far."""
+        norms = [largest for one in watched for _, largest in one.values["norms"].values()]
         return {"greatest_norm": max([state.greatest_norm, *norms])}
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
-        """By client, the split whose model has a lower loss on its data than its cluster's, if one has."""
+        """Return, by client, the split whose model has a lower loss on its data than its cluster's model, if any."""
         payloads, ancestors = {}, {}
         for at, client in enumerate(fed.ids):
             cluster = int(state.labels[at])
             if cluster >= 0:
-                ancestors[client] = _way(state.splits, cluster)
+                ancestors[client] = _ancestors(state.splits, cluster)
                 models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
                 payloads[client] = {"module": state.module, "models": torch.stack(models)}
         choices = {}
@@ -145,7 +145,7 @@ class SattlerMethod(UpdateMethod):
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """The model that serves `client` best: its cluster's, or the cached one it chose."""
+        """Return the model for `client`: its cluster's, or the cached one it chose."""
         choice = result["choices"].get(str(client))
         if choice is None:
             return UpdateMethod.model_of(result, client)
@@ -153,19 +153,17 @@ class SattlerMethod(UpdateMethod):
         return cached
 
 
-def _way(splits: list[dict[str, Any]], cluster: int) -> list[int]:
-    """Positions of the splits that led to `cluster`, in order of time."""
-    way = []
+def _ancestors(splits: list[dict[str, Any]], cluster: int) -> list[int]:
+    """Return the positions of the splits that led to `cluster`, in order of time."""
+    path = []
     for at in range(len(splits) - 1, -1, -1):
         if cluster in splits[at]["clusters"]:
-            way.append(at)
+            path.append(at)
             cluster = splits[at]["cluster"]
-    return way[::-1]
+    return path[::-1]
 
 
 def bipartition(distances: Tensor, linkage: SattlerLinkage = "complete") -> list[int]:
-    """The two halves, 0 and 1 by client: the greatest distance within a half is made small, or ("single") the least
-    between them great.
-    """
+    """Return two halves, 0 and 1 by client, found by complete or single linkage."""
     search = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage=linkage)
     return [int(label) for label in search.fit_predict(distances.numpy())]

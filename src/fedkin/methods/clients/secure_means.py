@@ -1,4 +1,4 @@
-"""Mean updates from secure sums: the server sees one sum for each cluster, and no client's update."""
+"""Mean updates from secure sums: the server learns one sum per cluster, and no single update."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def add_sums(
     starts: Mapping[int, Tensor],
     clusters: Mapping[int, int],
 ) -> Participation:
-    """Have clients train from `starts` and take the sum of each cluster's updates into `means`.
+    """Have clients train from `starts`, and add the sum of each cluster's updates to `means`.
 
     Parameters
     ----------
     means : Means
-    method : ClusterMethod
-        Tells how clients train, and what an update's weight is.
+    method : ClientMethod
+        Which says how clients train, and the weight of an update.
     fed : Federation
-    state : ClusterState
+    state : ClientMethodState
     starts : mapping of int to Tensor
         Models ``(size,)`` by client.
     clusters : mapping of int to int

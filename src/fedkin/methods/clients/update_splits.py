@@ -1,9 +1,9 @@
-"""Telling clusters apart by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
+"""Clustering by the clients' updates: what OCFL, Sattler's and Briggs's methods have in common.
 
-Clients that train the same model on like data move it in like directions. A *split* divides one cluster in several, by
-the updates of one round, and is remembered: the model they started from, and each new cluster's mean update. So a client
-that was not there, because it failed to answer or did not exist, trains that same model and joins the cluster that its
-update agrees with best.
+Clients with similar data have similar updates of the same model. A *split* divides one cluster into several by the
+updates of one round. The state keeps every split: the model the clients started from, and each new cluster's mean
+update. A client that was missing, or an unseen one, trains that model and joins the cluster with the most similar mean
+update.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _COLUMNS = 1 << 20
 
 @dataclass(frozen=True)
 class SplitState(ClientMethodState):
-    """With the history of splits.
+    """State with the history of splits.
 
     Attributes
     ----------
     splits : list of dict
-        In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model`` ``(size,)``,
-        its model then; ``clients``, who was there; ``parts``, the part of each; ``distances`` ``(n, n)`` between their
-        updates; ``clusters``, the number of each part as a cluster, the first part keeping the old one; ``directions``
-        ``(parts, size)``, their mean updates.
+        In order of time: ``round``, counted from 1; ``cluster``, the number of the cluster divided; ``model``
+        ``(size,)``, its model then; ``clients``, which replied; ``parts``, the part of each; ``distances`` ``(n, n)``
+        between their updates; ``clusters``, the number of each part as a cluster, where the first part keeps the old
+        one; ``directions`` ``(parts, size)``, their mean updates.
     pending : dict of str to int
-        Clients that were not there at a split of their cluster, and its position in `splits`.
+        Clients that missed a split of their cluster, and its position in `splits`.
     """
 
     splits: list[dict[str, Any]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Round:
     ----------
     cluster : int
     clients : list of int
-        Members that answered.
+        Members that replied.
     updates : Tensor
         float32 ``(n, size)``, in order of `clients`.
     compared : Tensor
@@ -78,22 +78,22 @@ class Round:
 
 @dataclass(frozen=True)
 class UpdateDistances:
-    """What a method saw of one cluster in a round: who answered, their distances ``(n, n)``, and what it told."""
+    """What `UpdateMethod.divided` found of a cluster: the clients, their distances ``(n, n)``, and values to record."""
 
     clients: list[int]
     distances: Tensor
-    told: dict[str, Any]
+    values: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class UpdateMethod(ClientMethod):
-    """A method that begins with one cluster and divides clusters by their clients' updates.
+    """Base of methods that begin with one cluster and divide clusters by their clients' updates.
 
     Attributes
     ----------
     compare : {"parameters", "floats", "everything"}
-        Which part of an update tells clients apart: trainable parameters; these and a batch norm's running statistics;
-        or the whole state, in which a batch norm's counter of batches drowns everything else.
+        Which part of an update is compared: trainable parameters; these and a batch norm's running statistics; or the
+        whole state, in which a batch norm's counter of batches outweighs everything else.
     """
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
@@ -102,11 +102,11 @@ class UpdateMethod(ClientMethod):
 
     @abstractmethod
     def watching(self, state: Any) -> bool:
-        """Whether a split may come in this round; if not, updates are averaged as they come and not kept."""
+        """Whether a split is possible in this round; if not, updates are averaged as they arrive and not kept."""
 
     @abstractmethod
     def divided(self, fed: Federation, state: Any, part: Round) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        """Whether, and how, one cluster divides.
+        """Decide whether and how one cluster is divided.
 
         Returns
         -------
@@ -115,17 +115,17 @@ class UpdateMethod(ClientMethod):
         distances : Tensor, (n, n)
             Between their updates.
         values : dict
-            What the record should tell, such as the temperature; dictionaries of several clusters are merged.
+            Values for the record, such as the temperature; dictionaries of several clusters are merged.
         """
 
     def kept(self, state: Any, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Fields of the next state that follow from what was seen in a round that was watched; none by default."""
+        """Return fields of the next state that follow from a watched round; none by default."""
         return {}
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Clients train their cluster's model; clusters may divide; each cluster's model moves by its mean update.
+        """Have clients train their cluster's model, divide clusters, and add to each model its cluster's mean update.
 
-        A split takes effect at once: the same updates move the models of the new clusters.
+        A split takes effect at once: the same updates are averaged over the new clusters.
         """
         work, watching = _Working(state, positions(fed)), self.watching(state)
         losses: dict[int, float] = {}
@@ -150,24 +150,24 @@ class UpdateMethod(ClientMethod):
             finished=self.finished(state),
             **(self.kept(state, watched) if watched else {}),
         )
-        told = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
-        return after, round_record(fed, losses, work.labels, **told | _merged(watched))
+        values = {"splits": len(work.splits), "fired": len(work.splits) > len(state.splits)}
+        return after, round_record(fed, losses, work.labels, **values | _merged(watched))
 
     def _watch(self, fed: Federation, state: Any, part: Round, work: _Working) -> UpdateDistances:
-        """Look at one cluster, and divide it if it is to be divided."""
-        parts, distances, told = self.divided(fed, state, part)
+        """Divide one cluster if the method says so."""
+        parts, distances, values = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
             work.divide(part, renumbered(parts), distances, state.steps + 1)
-        return UpdateDistances(part.clients, distances, told)
+        return UpdateDistances(part.clients, distances, values)
 
     def result(self, state: Any) -> dict[str, Any]:
-        """With the splits, which newcomers are assigned by."""
+        """With the splits, by which unseen clients are assigned."""
         return {**super().result(state), "splits": state.splits, "compare": self.compare}
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Cluster of a client that was not there: at every split of its cluster it trains the model of that time, and
-        follows the part whose mean update its own agrees with best.
+        """Return the cluster of an unseen client: at every split of its cluster it trains the model of that time, and
+        joins the part with the most similar mean update.
         """
         classifier, cluster = Classifier.of(result["module"]), 0
         for split in result["splits"]:
@@ -182,7 +182,7 @@ class UpdateMethod(ClientMethod):
 
 
 class _Working:
-    """What a round changes of the state, as the round goes on.
+    """The parts of the state that a round changes.
 
     Attributes
     ----------
@@ -196,11 +196,11 @@ class _Working:
         self.position = position
 
     def cluster(self, client: int) -> int:
-        """The client's cluster."""
+        """Return the client's cluster."""
         return int(self.labels[self.position[client]])
 
     def starts(self, clients: Sequence[int]) -> dict[int, Tensor]:
-        """The model each client trains: its cluster's, or that of the split it has yet to be placed by."""
+        """Return the model each client trains: its cluster's, or that of the split it has missed."""
         models = list(self.models)
         return {
             client: self.splits[self.pending[str(client)]]["model"]
@@ -210,7 +210,7 @@ class _Working:
         }
 
     def place(self, client: int, update: Tensor, compared: int) -> None:
-        """Give a client that missed a split its cluster; if that has divided since, the client goes on waiting."""
+        """Place a client that missed a split in a cluster; if that was divided since, the client is still pending."""
         at = self.pending.pop(str(client))
         cluster = nearest(self.splits[at], update, compared)
         for later in range(at + 1, len(self.splits)):
@@ -220,7 +220,7 @@ class _Working:
         self.labels[self.position[client]] = cluster
 
     def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
-        """Split a cluster in round `number`; members that were not there are unknown from now on, and pending."""
+        """Split a cluster in round `number`; members that were missing become unknown and pending."""
         count = max(parts) + 1
         means = Means(count, part.updates.shape[1])
         for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
@@ -236,16 +236,16 @@ class _Working:
             "clusters": clusters,
             "directions": means.all(),
         }
-        there = dict(zip(part.clients, parts, strict=True))
+        parts_of = dict(zip(part.clients, parts, strict=True))
         for client in [client for client in self.position if self.cluster(client) == part.cluster]:
-            self.labels[self.position[client]] = clusters[there[client]] if client in there else UNKNOWN
-            if client not in there:
+            self.labels[self.position[client]] = clusters[parts_of[client]] if client in parts_of else UNKNOWN
+            if client not in parts_of:
                 self.pending[str(client)] = len(self.splits)
         self.models = torch.cat([self.models, self.models[part.cluster].expand(count - 1, -1)])
         self.splits.append(split)
 
     def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
-        """Mean updates of the clusters as they are now."""
+        """Return the mean updates of the current clusters."""
         means = Means(*self.models.shape)
         for client, (update, weight) in updates.items():
             means.add(self.cluster(client), update, weight)
@@ -253,12 +253,12 @@ class _Working:
 
 
 def length_compared(classifier: Classifier, compare: str) -> int:
-    """How much of an update `UpdateMethod.compare` names, from its beginning."""
+    """Return the length of the part of an update that `UpdateMethod.compare` names, from its beginning."""
     return {"parameters": classifier.parameters, "floats": classifier.floats, "everything": classifier.size}[compare]
 
 
 def cosine_similarities(updates: Tensor) -> Tensor:
-    """Cosine of the angle between every two updates ``(n, size)``: float64 ``(n, n)``, symmetric, diagonal 1.
+    """Return the cosine between every two updates ``(n, size)``: float64 ``(n, n)``, symmetric, diagonal 1.
 
     An update of length 0 has no direction; its similarity to every other is 0.
     """
@@ -273,19 +273,19 @@ def cosine_similarities(updates: Tensor) -> Tensor:
 
 
 def cosine_distances(updates: Tensor) -> Tensor:
-    """``1 - cosine`` between every two updates: float64 ``(n, n)`` in [0, 2], zero diagonal."""
+    """Return ``1 - cosine`` between every two updates: float64 ``(n, n)`` in [0, 2], zero diagonal."""
     return 1 - cosine_similarities(updates)
 
 
 def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
-    """The cluster of the split's part whose mean update has the smallest angle with `update`."""
+    """Return the cluster of the part whose mean update has the smallest angle with `update`."""
     directions = split["directions"][:, :compared].double()
-    agreement = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
-    return int(split["clusters"][int(agreement.argmax())])
+    similarities = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
+    return int(split["clusters"][int(similarities.argmax())])
 
 
 def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:
-    """The round's updates, cluster by cluster."""
+    """Return the round's updates by cluster."""
     members: dict[int, list[int]] = {}
     for client in updates:
         members.setdefault(work.cluster(client), []).append(client)
@@ -297,9 +297,9 @@ def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, com
 
 
 def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-    """What was told of all clusters; dictionaries of the same name become one."""
+    """Return the values of all clusters; dictionaries of the same name are merged."""
     values: dict[str, Any] = {}
     for one in watched:
-        for name, value in one.told.items():
+        for name, value in one.values.items():
             values[name] = values.get(name, {}) | value if isinstance(value, dict) else value
     return values

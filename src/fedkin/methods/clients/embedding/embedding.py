@@ -1,4 +1,4 @@
-"""One-shot clustering by private embeddings (Prigent et al. 2024): what clients see, in a few bits per class.
+"""One-shot clustering by private embeddings (Prigent et al. 2024): a few randomised bits per class.
 
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
 probability. The server clusters these messages before any model of a cluster is trained.
@@ -36,7 +36,7 @@ _PRETRAINING = 10
 
 @dataclass(frozen=True)
 class EmbeddingState(OneShotState):
-    """With the encoder.
+    """State with the encoder.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class EmbeddingMethod(OneShotMethod):
     Attributes
     ----------
     encoder : str or None
-        File of an encoder that was trained elsewhere, see `fedkin pretrain`. Without one, the clients train it.
+        File of a pre-trained encoder, see `fedkin pretrain`. Without one, the clients train it.
     autoencoder : str
-        What the clients train where there is no file; "auto" takes the convolutional one for images with colour.
+        The architecture that clients train without a file; "auto" is the convolutional one for images with colour.
     pretraining_rounds : int or None
         Rounds in which clients train the encoder; by default 10 without a file and 0 with one. With a file and some
         rounds, it is adapted to the clients (section VII).
@@ -76,16 +76,16 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_learning_rate : float
         Adam's learning rate in such a round (authors' code for MNIST: 0.001).
     pretraining_steps : int
-        Clients with few samples make more passes, until these are so many optimiser steps: an encoder that has learnt
-        little tells little. By default it is what the authors' clients make for MNIST.
+        Clients with few samples make more passes, until they have made so many optimiser steps, since an encoder
+        that has learnt little separates little. The default is the authors' for MNIST.
     form : {"classes", "prototypes"}
         Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
-        for which they do not, and which the server matches across clients. Without labels the run ends with the clusters.
+        for which they do not. The server matches these across clients. Without labels the run ends after clustering.
     prototypes : int
         Clusters of each client's codes.
     normalise : {"segment", "vector"}
-        Codes are mapped to [0, 1] class by class, as in the authors' code, or all together, as the paper reads; the
-        latter finds the clusters less well.
+        Codes are mapped to [0, 1] per class, as in the authors' code, or all together, as in the paper, which finds the
+        clusters less well.
     batch_statistics : bool
         Whether the encoder's batch norm uses the statistics of the samples at hand, as in the authors' code, which
         never leaves training mode.
@@ -123,7 +123,7 @@ class EmbeddingMethod(OneShotMethod):
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
 
     def init(self, fed: Federation) -> EmbeddingState:
-        """A classifier, if clients have labels; the encoder of the file, or a new one; nobody in a cluster yet."""
+        """Return a classifier if there are labels, the file's encoder or a new one, and no client in a cluster yet."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
         made = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
         encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
@@ -175,7 +175,7 @@ class EmbeddingMethod(OneShotMethod):
         chances = self._flips(bits)
         same = chances[0] if len(chances) == 1 else None
         found = cluster(messages, self.clustering, self.smallest(len(messages)), fed.rng("clustering"), flips=same)
-        told = {
+        values = {
             "mode": self.clustering,
             "separable": found.separable,
             "cut": found.cut,
@@ -186,28 +186,28 @@ class EmbeddingMethod(OneShotMethod):
             "epsilon_bit": bit_epsilon(min(chances)),
             "epsilon": bits * bit_epsilon(min(chances)),
         }
-        return found, told
+        return found, values
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        """As of all methods of this family, and what a newcomer needs to make a message of its own."""
+        """As of all methods of this family, with what an unseen client needs for its message."""
         bits = state.segments * Encoder.of(state.encoder).width
         more = {"flip": max(self._flips(bits)), "template": state.template}
         return super().result(state) | self._how(state) | more
 
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
-        """Cluster of a client that was not there, by one message as private as those of the others (section V)."""
+        """Return the cluster of an unseen client, by one message as private as those of the others (section V)."""
         message, _ = message_of(newcomer, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_cluster(result["centroids"], bits)
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Unless messages are made of prototypes."""
+        """Whether messages are per class."""
         return bool(result["form"] == "classes")
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
-        """How messages are made, but for the flips."""
+        """Return how messages are made, apart from the flips."""
         return {
             "encoder": state.encoder,
             "vector": state.vector,
@@ -218,7 +218,7 @@ class EmbeddingMethod(OneShotMethod):
         }
 
     def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
-        """An untrained one that suits the clients' data."""
+        """Return an untrained encoder for the clients' data."""
         replies = fed.ask_until_all_reply(extent, {}).values()
         in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
         name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder

@@ -1,4 +1,4 @@
-"""What clients do for the one-shot clustering by embeddings: train the encoder, and describe their data in a few bits."""
+"""Tasks of one-shot clustering by embeddings: train the encoder, and describe the client's data in a few bits."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ seed of its clusters, which in another order would give other answers for the sa
 
 @task(holds={"least": is_number, "greatest": is_number})
 def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Least and greatest number of a client's samples."""
+    """Report the lowest and the highest value of a client's samples."""
     return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
 
 
 @task(holds={"samples": is_amount, "loss": is_number})
 def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train the autoencoder that came on the client's samples; its change, their number and the mean error."""
+    """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         training = Descent(**payload["training"])
@@ -54,10 +54,10 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
 
 @task
 def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The client's message (algorithm 1): ``bits``, eight in a byte, as many for everyone.
+    """Report the client's message (algorithm 1): ``bits``, eight in a byte, equally many for all clients.
 
-    What is drawn at random is drawn once and remembered, so that many messages tell no more than one while the data
-    stay the same.
+    Random answers are sampled once and remembered, so that many messages reveal no more than one while the data stay
+    the same.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
@@ -68,14 +68,14 @@ def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 
 def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """A client's message, and what it must remember to give the same one again.
+    """Return a client's message, and what it must remember to repeat it.
 
     Parameters
     ----------
     client : Client
     how : mapping
         ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
-        `Embedding`.
+        `EmbeddingMethod`.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str
 
 
 def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """A client's bits ``(segments, width)`` before any is flipped, and what it must remember of how they came about."""
+    """Return a client's bits ``(segments, width)`` before any flip, and what it must remember to repeat them."""
     encoder = Encoder.of(how["encoder"])
     filling = filling_of(client, FILLING, how["segments"], encoder.width)
     remembered = {FILLING: filling}
@@ -107,7 +107,7 @@ def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str,
 
 
 def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
-    """Centres of clusters of codes ``(prototypes, width)``, in any order; filled up if there are fewer."""
+    """Return centres of clusters of codes ``(prototypes, width)``, in any order; padded with `filling`."""
     segments = filling.clone()
     found = min(len(segments), len(codes.unique(dim=0)))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first

@@ -1,4 +1,4 @@
-"""Bringing the prototypes of unlabelled clients into one order: everybody numbers its own clusters as it likes."""
+"""Matching of unlabelled clients' prototypes, which every client numbers in its own order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ _SWEEPS = 5
 
 
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put every message's segments in the order that agrees best with all others.
+    """Put every message's segments in a common order.
 
-    The order of the client nearest to all others once it has been matched with each is taken first; then everybody is
-    matched to the mean of all, until nothing changes. This is work on messages that have been sent, so it costs no
-    privacy.
+    It starts from the order of the client that the others match best; then every client is matched to the mean of all,
+    until nothing changes. This works on messages already sent, so it costs no privacy.
 
     Parameters
     ----------
@@ -40,12 +39,12 @@ def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
 
 
 def matched_to(template: Tensor, message: Tensor) -> Tensor:
-    """One message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
+    """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
     return _in_order(template, message.unflatten(0, (len(template), -1))).flatten()
 
 
 def _most_central(parts: Tensor, tried: int = 20) -> Tensor:
-    """Of some messages, evenly taken, the one that the others fit best."""
+    """Return the one of some evenly spaced messages that the others match best."""
     some = parts[:: max(1, len(parts) // tried)]
     costs = [
         sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some

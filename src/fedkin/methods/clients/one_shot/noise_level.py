@@ -1,4 +1,4 @@
-"""How high a Ward tree would be if there were nothing to separate inside of clusters."""
+"""The height that a Ward tree would have if there were nothing to separate inside clusters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FASTER = 0.03  # added to the power of growth, which itself grows with the numb
 
 
 def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
-    """Greatest height that the tree would have if columns were independent inside clusters.
+    """Return the greatest height that the tree would have if columns were independent inside clusters.
 
     It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
-    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance, all
-    but what flips cause, counts 1.8 times.
+    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance,
+    all but what flips cause, counts 1.8 times.
 
     For more than 500 clients the trees are of so many, and the level is extrapolated by the power of the number of
     clients with which the mean height grew from a quarter of them.
@@ -31,8 +31,8 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
     labels : int64 (n,)
         0..k-1, the clusters found so far.
     finer : int64 (n,)
-        The same after the next split, inside of whose clusters the clients' own variance is taken: were it taken before,
-        what the split may explain would count against it.
+        The same after the next split, in whose clusters the clients' own variance is measured: measured
+        before, what the split may explain would count against it.
     flips : float or None
         Probability of a flip. Without it, or for other numbers than bits, all variance is taken to be the clients' own.
     draws : Generator
@@ -49,11 +49,13 @@ def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, 
         if min(less) > 0:
             power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
             level *= (n / _SAMPLE) ** (max(0.0, power) + _FASTER)
-    return float(_MARGIN * level * np.sqrt(1 + _OWN * _own_share(_residuals(x[rows], finer[rows]), finer[rows], flips)))
+    return float(
+        _MARGIN * level * np.sqrt(1 + _OWN * _own_fraction(_residuals(x[rows], finer[rows]), finer[rows], flips))
+    )
 
 
-def _own_share(inside: Any, labels: Integers, flips: float | None) -> float:
-    """Share of the variance inside clusters, in [0, 1], that flips do not account for."""
+def _own_fraction(inside: Any, labels: Integers, flips: float | None) -> float:
+    """Return the fraction of the variance inside clusters, in [0, 1], that flips do not account for."""
     if flips is None:
         return 1.0
     total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])

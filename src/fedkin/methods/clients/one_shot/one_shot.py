@@ -1,9 +1,9 @@
 """Clustering clients once, before training, by one small message from each.
 
-What the embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have in common: everybody sends a
-message, the server clusters messages, every cluster trains a model of its own. A client that comes later sends a message
-and belongs where its message is nearest (section V). With `refresh`, clients send another message from time to time
-and go over to another cluster if their data have changed (section VII, where it is left to future work).
+What the embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have in common: every client sends a
+message, the server clusters the messages, and every cluster trains its own model. An unseen client sends a message and
+joins the cluster with the nearest centroid (section V). With `refresh`, clients send new messages from time to time and
+change clusters if their data have changed (section VII, where it is future work).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class OneShotState(ClientMethodState):
-    """With the clients' messages.
+    """State with the clients' messages.
 
     Attributes
     ----------
@@ -53,18 +53,18 @@ class OneShotState(ClientMethodState):
 
 @dataclass(frozen=True)
 class OneShotMethod(FedAvgMethod):
-    """A method that clusters clients by one message each, and then averages within clusters.
+    """Base of methods that cluster clients by one message each, and then average within clusters.
 
     Attributes
     ----------
     min_size : int or None
-        Clients that a cluster needs; by default a tenth of them, and at least two.
+        Minimum number of clients in a cluster; by default a tenth of all, and at least two.
     refresh : int
-        Every so many rounds of training all clients send a new message; 0 for never. Who is nearest to another cluster
-        goes there, and strangers to all clusters found a new one if at least `min_size` of them are alike.
+        Rounds of training between new messages from all clients; 0 for none. A client nearest to another cluster moves
+        there, and clients far from all clusters form a new one if at least `min_size` of them are similar.
     shared_layers : int
-        So many leading parameter tensors are averaged over all clusters. The authors' code does so with both convolutions
-        of LeNet-5, four tensors, without a word in the paper.
+        Number of leading parameter tensors that are averaged over all clusters. The authors' code does so with both
+        convolutions of LeNet-5, four tensors; the paper does not mention it.
     """
 
     min_size: Count | None = None
@@ -75,47 +75,47 @@ class OneShotMethod(FedAvgMethod):
 
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
-        """One exchange: the messages ``(d,)`` of those clients that answered."""
+        """Return the messages ``(d,)`` of the clients that replied, in one exchange."""
 
     @abstractmethod
     def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Clusters of messages ``(m, d)``, and plain values that tell about it."""
+        """Return clusters of messages ``(m, d)``, and plain values for the record."""
 
     def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
-        """The first messages ``(m, d)`` made comparable, and the state that remembers how; as they are, by default."""
+        """Make the first messages ``(m, d)`` comparable; the state remembers how. By default they are unchanged."""
         return state, messages
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Cluster the clients, if that is still to be done; else a round of training, after new messages if any."""
+        """Cluster the clients if they are not yet; otherwise a round of training, after new messages if any."""
         if not state.messages.numel():
             return self._form(fed, state)
         missing: dict[int, str] = {}
-        state, told = self._heard(fed, state, missing)
+        state, changes = self._heard(fed, state, missing)
         heard, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
         models = state.models + self.server_learning_rate * means.all()
         after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
-        record = round_record(fed, heard, state.labels, phase="training", **told)
+        record = round_record(fed, heard, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
         return after, dataclasses.replace(record, answered=answered, missing=missing)
 
     def means(self, state: ClientMethodState) -> Means:
-        """Means of a round's updates, in which clusters have their first layers in common if they are to."""
+        """Return what averages a round's updates, with the shared layers over all clusters."""
         clusters, size = state.models.shape
         return Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:
-        """Clients whose messages it takes to form clusters."""
+        """Number of messages needed to form clusters."""
         return 1
 
     def smallest(self, clients: int) -> int:
-        """Clients that a cluster needs, of so many."""
+        """Return the minimum number of clients in a cluster, out of `clients`."""
         return self.min_size if self.min_size is not None else max(_SMALLEST, round(_SMALLEST_SHARE * clients))
 
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Have everybody send a message, and cluster them; again in the next step if too few answered."""
+        """Have every client send a message, and cluster them; retry in the next step if too few replied."""
         replies = self.messages(fed, state, fed.present)
         missing = dict(fed.missing)
         if len(replies) < self.needed:
@@ -125,27 +125,27 @@ class OneShotMethod(FedAvgMethod):
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
         messages = sent.new_zeros(len(fed.ids), sent.shape[1])
         messages[rows] = sent
-        found, told = self.clustered(fed, state, sent)
+        found, values = self.clustered(fed, state, sent)
         labels = torch.full((len(fed.ids),), UNKNOWN)
         labels[rows] = found.labels
         models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
-        record = round_record(fed, {}, labels, phase="embedding", clustering=told)
+        record = round_record(fed, {}, labels, phase="embedding", clustering=values)
         return after, dataclasses.replace(record, answered=sorted(replies), missing=missing)
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Try once more in the next step, but not for ever."""
+        """Retry in the next step, a limited number of times."""
         attempts = state.attempts + 1
         if attempts == _ATTEMPTS or not fed.missing:
             reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
             raise FedkinError(
-                f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its clusters, but had "
-                f"fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
+                f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its clusters, but "
+                f"had fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
             )
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
     def _heard(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
-        """The state after new messages, from newcomers or from everyone, and what they led to."""
+        """Return the state after new messages, from new clients or from all, and the changes of clusters."""
         position = positions(fed)
         due = self.refresh and state.rounds and state.rounds % self.refresh == 0
         asked = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
@@ -156,29 +156,29 @@ class OneShotMethod(FedAvgMethod):
         rows = torch.tensor([position[client] for client in replies])
         new = torch.stack(list(replies.values()))
         labels, parents = self._placed(fed, state, rows, new)
-        told = _changes(list(replies), state.labels[rows].tolist(), labels[rows].tolist())
+        changes = _changes(list(replies), state.labels[rows].tolist(), labels[rows].tolist())
         if parents:
-            told["founded"] = list(range(len(state.models), len(state.models) + len(parents)))
+            changes["founded"] = list(range(len(state.models), len(state.models) + len(parents)))
         models = torch.cat([state.models, state.models[parents]]) if parents else state.models
         messages = state.messages.clone()
         messages[rows] = new
-        return dataclasses.replace(state, labels=labels, messages=messages, models=models), told
+        return dataclasses.replace(state, labels=labels, messages=messages, models=models), changes
 
     def _placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Labels after messages `new` of the clients at `rows`; and, for each cluster founded, whose model it takes."""
+        """Return labels after messages `new` of the clients at `rows`, and for each new cluster that of its model."""
         centroids, reach = circles(state.messages, state.labels, len(state.models))
         # Not by products: those of an infinite centroid are undefined.
         distances = pairwise_distances(new.double(), centroids)
         nearest = distances.argmin(1)
         far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
-        far |= self._apart(fed, state, rows, new, nearest)
+        far |= self._separated(fed, state, rows, new, nearest)
         labels = state.labels.clone()
         known = labels[rows] != UNKNOWN
-        # A stranger to all clusters keeps the one it has; one that has none takes the nearest.
+        # A client far from all clusters keeps its own; one without a cluster joins the nearest.
         labels[rows] = torch.where(far & known, labels[rows], nearest)
         parents: list[int] = []
         if int(far.sum()) >= self.smallest(len(fed.present)):
-            for part in self._companies(fed, state, new[far], float(reach.max())):
+            for part in self._new_clusters(fed, state, new[far], float(reach.max())):
                 members = rows[far][part]
                 parents.append(int(labels[members].mode().values))
                 labels[members] = len(state.models) + len(parents) - 1
@@ -189,30 +189,30 @@ class OneShotMethod(FedAvgMethod):
             labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
         return labels, parents
 
-    def _apart(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
-        """Whose message changed, or is the first, and sets it apart from the cluster it is nearest to: bool ``(m,)``.
+    def _separated(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
+        """Whether a new message separates its client from the nearest cluster: bool ``(m,)``.
 
-        Flipped bits hide from one client what several together show: those that would stand in a cluster of their own,
-        were the cluster divided anew, are strangers to it.
+        Flipped bits hide in one message what several together show: if the cluster is divided anew, clients that form a
+        part of their own do not belong to it.
         """
         smallest = self.smallest(len(fed.present))
         messages = state.messages.clone()
         messages[rows] = new
         labels, changed = state.labels.clone(), torch.zeros(len(messages), dtype=torch.bool)
         labels[rows], changed[rows] = nearest, (new != state.messages[rows]).any(1)
-        apart = torch.zeros_like(changed)
+        separated = torch.zeros_like(changed)
         for k in range(len(state.models)):
             members = (labels == k).nonzero()[:, 0]
             if int(changed[members].sum()) < smallest:
                 continue
             parts = cluster(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
-            shares = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
-            stays = int(shares.argmin())  # where most are who were there before
-            apart[members[(parts != stays) & (shares[parts] > 0.5)]] = True
-        return apart[rows]
+            new_fractions = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
+            stays = int(new_fractions.argmin())  # the part with the most unchanged messages
+            separated[members[(parts != stays) & (new_fractions[parts] > 0.5)]] = True
+        return separated[rows]
 
-    def _companies(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
-        """Which of the strangers are alike enough, and many enough, to found a cluster."""
+    def _new_clusters(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
+        """Return the sets of strangers that are similar and numerous enough to form a cluster."""
         smallest = self.smallest(len(fed.present))
         found = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps))
         centroids, _ = circles(strangers, found.labels, int(found.labels.max()) + 1)
@@ -237,17 +237,17 @@ def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Te
     ----------
     messages : Tensor, (n, d)
     labels : Tensor, (n,) int64
-        -1 for clients that belong nowhere.
+        -1 for clients without a cluster.
     clusters : int
         K.
 
     Returns
     -------
     centroids : Tensor, (K, d) float64
-        Infinite for a cluster without members: nobody is near it.
+        Infinite for a cluster without members: no client is near it.
     reach : Tensor, (K,) float64
-        Mean distance of a member from the centroid of the others, and four standard deviations more, which are pooled
-        over all clusters because a small one tells little of its spread. Further away is a stranger.
+        Mean distance of a member from the centroid of the others, plus four standard deviations, which are pooled over
+        all clusters because a small one estimates its spread badly. A client beyond is far from the cluster.
     """
     centroids = torch.full((clusters, messages.shape[1]), torch.inf, dtype=torch.float64)
     distances: dict[int, Tensor] = {}
@@ -267,14 +267,14 @@ def circles(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Te
 
 
 def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
-    """The cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
+    """Return the cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
     return int((centroids.double() - message.double()).norm(dim=1).argmin())
 
 
 def _changes(clients: Sequence[int], before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:
-    """Who went from where to where, and who is new and where."""
+    """Return which clients changed clusters, and which are new and where."""
     every = list(zip(clients, before, after, strict=True))
     moved = [[client, old, new] for client, old, new in every if UNKNOWN != old != new]
     newcomers = [[client, new] for client, old, new in every if old == UNKNOWN]
-    told: Mapping[str, Any] = {"moved": moved, "newcomers": newcomers}
-    return {name: value for name, value in told.items() if value}
+    changes: Mapping[str, Any] = {"moved": moved, "newcomers": newcomers}
+    return {name: value for name, value in changes.items() if value}

@@ -31,9 +31,9 @@ def admissible(tree: Tree, min_size: int) -> Floats:
 
 
 def tried_thresholds(value: Callable[[float], float], low: float, high: float) -> list[float]:
-    """Thresholds in [low, high] that the authors' code would try in order to maximise `value`, in turn.
+    """Return the thresholds in [low, high] that the authors' code tries in order to maximise `value`, in turn.
 
-    30 are drawn by a fixed seed, 5 by the upper confidence bound of a Gaussian process.
+    30 are sampled with a fixed seed, 5 by the upper confidence bound of a Gaussian process.
     """
     random = np.random.RandomState(1)
     tried = [float(threshold) for threshold in random.uniform(low, high, 30)]
@@ -47,7 +47,7 @@ def tried_thresholds(value: Callable[[float], float], low: float, high: float) -
 def _most_promising(
     tried: list[float], values: list[float], low: float, high: float, random: np.random.RandomState
 ) -> float:
-    """Threshold with the greatest upper confidence bound (2.576 deviations) of a Gaussian process."""
+    """Threshold with the greatest upper confidence bound (2.576 standard deviations) of a Gaussian process."""
     process = GaussianProcessRegressor(
         Matern(nu=2.5), alpha=1e-6, normalize_y=True, n_restarts_optimizer=5, random_state=1
     )
@@ -56,8 +56,8 @@ def _most_promising(
         process.fit(np.array(tried)[:, None], np.array(values))
 
         def bound(at: Any) -> Floats:
-            mean, deviation = process.predict(np.reshape(at, (-1, 1)), return_std=True)
-            return np.asarray(mean + 2.576 * deviation)
+            mean, std = process.predict(np.reshape(at, (-1, 1)), return_std=True)
+            return np.asarray(mean + 2.576 * std)
 
         def negative(at: Any) -> float:
             return -float(bound(at)[0])

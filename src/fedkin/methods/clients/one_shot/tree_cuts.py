@@ -2,19 +2,19 @@
 
 Three ways to cut the tree:
 
-* ``bayes``: the authors' search over thresholds, kept as it is so that their results can be repeated.
-* ``exact``: every cut is scored. By default each further cluster must explain more of the sum of squares than dividing a
-  cluster at random does; ``objective="paper"`` takes the true optimum of what ``bayes`` searches for.
+* ``bayes``: the authors' search over thresholds, kept as it is so that their results can be reproduced.
+* ``exact``: every cut is scored. By default each further cluster must explain more of the sum of squares than a random
+  division of a cluster does; ``objective="paper"`` is the true optimum of what ``bayes`` searches for.
 * ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
 
-The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside clusters.
-Clusters are sought from one upwards until no further split rises above the level; where the first does not, there is
-nothing to separate, and one cluster is the answer.
+The noise level (`noise_level`) is the height that the tree would have if there were nothing to separate inside
+clusters. Clusters are sought from one upwards until no further split rises above the level; where the first does not,
+there is nothing to separate, and one cluster is the answer.
 
 A cluster has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller cluster is not
-admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off it
-in smaller pieces joins the cluster with the nearest mean. So does, until nothing changes, every other client (k-means
-started from the clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
+admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off
+it in smaller pieces joins the cluster with the nearest mean. So does, until nothing changes, every other client
+(k-means started from the clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Objective = Literal["noise", "paper"]
 
 MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
 
-_TOLD = 40  # heights and candidates that are reported
+_MAX_REPORTED = 40  # heights and candidates that are reported
 _LARGE_GAP = 1 / 2  # of the largest, in logarithms
 _REFINEMENTS = 50
 
@@ -63,8 +63,8 @@ class Clustering:
     noise : float or None
         The noise level at the last number of clusters looked at; ``None`` for the paper's objective.
     candidates : list of dict
-        Cuts that were compared, at most 40: ``clusters``, ``height`` (at or above which clusters are apart) and ``score``
-        (what was maximised; ``None`` where a cut is not admissible).
+        Cuts that were compared, at most 40: ``clusters``, ``height`` (at or above which clusters are separate) and
+        ``score`` (what was maximised; ``None`` where a cut is not admissible).
     """
 
     labels: Tensor
@@ -96,7 +96,7 @@ def cluster(
     mode : {"bayes", "exact", "gap"}
         See the module.
     min_size : int
-        Least clients of a cluster, at least 1; where n is below twice of it, the answer is one cluster.
+        Minimum number of clients in a cluster, at least 1; if n is below twice that, the answer is one cluster.
     rng : torch.Generator
         For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
     objective : {"noise", "paper"}
@@ -120,8 +120,8 @@ def cluster(
     if len(points) <= limit:
         return _by_tree(points, mode, min_size, rng, objective, flips, bounds)
 
-    def clustered(some: Tensor, least: int) -> Clustering:
-        return _by_tree(some, mode, least, rng, objective, flips, bounds)
+    def clustered(some: Tensor, minimum: int) -> Clustering:
+        return _by_tree(some, mode, minimum, rng, objective, flips, bounds)
 
     return _by_sample(points, sample, min_size, rng, clustered)
 
@@ -173,9 +173,9 @@ def _by_sample(
 
 
 def _finest(tree: Tree, min_size: int) -> Clustering:
-    """The admissible cut with the least Calinski-Harabasz index."""
+    """Return the admissible cut with the lowest Calinski-Harabasz index."""
     score = admissible(tree, min_size)
-    shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_TOLD]
+    shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_MAX_REPORTED]
     if np.isnan(score).all():
         return _one_cluster(tree, candidates=shown)
     done = int(np.nanargmax(score))
@@ -236,15 +236,15 @@ def _above_noise(
     if mode == "gap" and count:
         score = _gaps(heights, level)
         count = 1 + int(np.flatnonzero(score[:count] >= _LARGE_GAP * score[:count].max())[-1])
-    told: list[dict[str, Any]] = [
+    candidates: list[dict[str, Any]] = [
         {"clusters": at + 2, "height": float(height), "score": float(score[at])}
-        for at, height in enumerate(heights[:_TOLD])
+        for at, height in enumerate(heights[:_MAX_REPORTED])
     ]
     if not count:
-        return _one_cluster(tree, level, told)
+        return _one_cluster(tree, level, candidates)
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, divided(count), (upper + lower) / 2, level, told)
+    return _clustering(tree, divided(count), (upper + lower) / 2, level, candidates)
 
 
 def _gaps(heights: Floats, level: float) -> Floats:
@@ -299,7 +299,7 @@ def _one_cluster(tree: Tree, noise: float | None = None, candidates: list[dict[s
 
 
 def _greatest(tree: Tree) -> list[float]:
-    return [float(height) for height in tree.heights[::-1][:_TOLD]]
+    return [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
 
 
 def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
