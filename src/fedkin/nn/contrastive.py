@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
+from fedkin.nn.layers import normalised_layer
 from fedkin.nn.resnet import GROUPS, resnet
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
@@ -105,10 +106,10 @@ class ContrastiveNetwork(nn.Module):
         super().__init__()
         backbone, width = _backbone(design)
         hidden, latent = design.projector_units, design.latent
-        projector = [*_dense(width, hidden), nn.Linear(hidden, latent), nn.BatchNorm1d(latent, affine=False)]
+        projector = [*normalised_layer(width, hidden), nn.Linear(hidden, latent), nn.BatchNorm1d(latent, affine=False)]
         self.encoder = nn.Sequential(*backbone, *projector)
         self.predictor = nn.Sequential(
-            *_dense(latent, design.predictor_units), nn.Linear(design.predictor_units, latent)
+            *normalised_layer(latent, design.predictor_units), nn.Linear(design.predictor_units, latent)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -143,7 +144,3 @@ def _convolutions(design: Design) -> tuple[nn.Sequential, int]:
 
 def _norm(design: Design, width: int, batch: type[nn.Module]) -> nn.Module:
     return batch(width) if design.normalization == "batch" else nn.GroupNorm(GROUPS, width)
-
-
-def _dense(inputs: int, units: int) -> list[nn.Module]:
-    return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from math import ceil, prod
 from typing import Any, cast
 
@@ -17,14 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.clustering.k_means import k_means
-from fedkin.nn.deep_clustering import PAPER_WIDTHS
+from fedkin.nn.deep_clustering import hidden_widths
 from fedkin.nn.descent import Descent, descend
-from fedkin.nn.encoder import Autoencoding, Encoder, Output
+from fedkin.nn.encoder import Autoencoding, Encoder, Output, last_layers
+from fedkin.nn.layers import linear_layers
 from fedkin.nn.optimisers import adam_for
 from fedkin.nn.resident import Resident
-
-_MIN_UNITS = 32
-_PAPER_FEATURES = 256
 
 
 class DeepEncoder(Encoder):
@@ -56,11 +53,9 @@ class DeepEncoder(Encoder):
     def build(self) -> nn.Module:
         """A new module."""
         features = prod(self.shape)
-        factor = min(1.0, features / _PAPER_FEATURES)
-        widths = [features, *(max(_MIN_UNITS, round(width * factor)) for width in PAPER_WIDTHS), self.code]
-        last = [nn.Sigmoid()] if self.output == "sigmoid" else []
-        decoder = nn.Sequential(*_dense(widths[::-1]), *last, nn.Unflatten(1, self.shape))
-        return Autoencoding(nn.Sequential(nn.Flatten(), *_dense(widths)), decoder)
+        widths = [features, *hidden_widths(features), self.code]
+        decoder = nn.Sequential(*linear_layers(widths[::-1]), *last_layers(self.output), nn.Unflatten(1, self.shape))
+        return Autoencoding(nn.Sequential(nn.Flatten(), *linear_layers(widths)), decoder)
 
 
 @dataclass(frozen=True)
@@ -168,13 +163,6 @@ class _Clusters:
         moved = (self.centroids * self.counts[:, None] + sums) / counts.clamp_min(1)[:, None]
         self.centroids = torch.where((counts > self.counts)[:, None], moved, self.centroids)
         self.counts = counts
-
-
-def _dense(widths: list[int]) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return layers[:-1]
 
 
 @lru_cache(maxsize=4)

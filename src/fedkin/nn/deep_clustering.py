@@ -18,7 +18,7 @@ from torch.nn import functional
 from fedkin.clustering.k_means import k_means
 from fedkin.core.errors import FedkinError
 
-PAPER_WIDTHS = (500, 500, 2000)
+_PAPER_WIDTHS = (500, 500, 2000)
 PAPER_CODE = 10
 _BATCH = 4096
 
@@ -152,7 +152,7 @@ class DeepEmbeddedClustering:
         return DeepClusters(self._widths(x.shape[1]), centre, spread, vector, centroids)
 
     def _widths(self, features: int) -> tuple[int, ...]:
-        return (features, *(self.hidden or _hidden_for(features)), min(self.code, features))
+        return (features, *(self.hidden or hidden_widths(features)), min(self.code, features))
 
     def _networks(self, features: int, rng: torch.Generator) -> tuple[nn.Sequential, nn.Sequential]:
         widths = self._widths(features)
@@ -222,10 +222,10 @@ def _check_possible(n_clusters: int, samples: int) -> None:
         raise FedkinError(f"DEC was asked for {n_clusters} clusters of {samples} samples; 1 to {samples} are possible.")
 
 
-def _hidden_for(features: int) -> tuple[int, ...]:
+def hidden_widths(features: int) -> tuple[int, ...]:
     """The paper's widths from 256 features on, in proportion below, and never fewer than 32 units."""
     factor = min(1.0, features / 256)
-    return tuple(max(32, round(width * factor)) for width in PAPER_WIDTHS)
+    return tuple(max(32, round(width * factor)) for width in _PAPER_WIDTHS)
 
 
 def _scale(x: Tensor) -> tuple[Tensor, float]:

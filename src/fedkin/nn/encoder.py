@@ -18,6 +18,7 @@ from torch.nn.functional import mse_loss
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.nn.architecture import Architecture
+from fedkin.nn.layers import linear_layers
 
 Output = Literal["sigmoid", "linear"]
 """Of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""
@@ -55,8 +56,8 @@ def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
     features = math.prod(shape)
     code = min(_DENSE_WIDTHS[1], max(1, features // 2))
     hidden = min(_DENSE_WIDTHS[0], max(code, features))
-    encoder = nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, code))
-    decoder = [nn.Linear(code, hidden), nn.ReLU(), nn.Linear(hidden, features), *_last(output)]
+    encoder = nn.Sequential(nn.Flatten(), *linear_layers((features, hidden, code)))
+    decoder = linear_layers((code, hidden, features)) + last_layers(output)
     return Autoencoding(encoder, nn.Sequential(*decoder, nn.Unflatten(1, tuple(shape))))
 
 
@@ -83,12 +84,13 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
     up: list[nn.Module] = []
     for above, below in pairwise(path):
         down += [nn.Conv2d(above, below, 4, stride=2, padding=1), nn.BatchNorm2d(below), nn.ReLU()]
-        activation = [nn.ReLU()] if above != channels else _last(output)
+        activation = [nn.ReLU()] if above != channels else last_layers(output)
         up = [nn.ConvTranspose2d(below, above, 4, stride=2, padding=1), nn.BatchNorm2d(above), *activation, *up]
     return Autoencoding(nn.Sequential(*down, nn.Flatten()), nn.Sequential(nn.Unflatten(1, code), *up))
 
 
-def _last(output: Output) -> list[nn.Module]:
+def last_layers(output: Output) -> list[nn.Module]:
+    """What bounds the output of a decoder: a sigmoid, or nothing."""
     return [nn.Sigmoid()] if output == "sigmoid" else []
 
 

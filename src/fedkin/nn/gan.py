@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from fedkin.nn.architecture import Architecture
-from fedkin.nn.encoder import Output
+from fedkin.nn.encoder import Output, last_layers
+from fedkin.nn.layers import normalised_layer
 from fedkin.nn.optimisers import adam_for
 from fedkin.nn.resident import Resident
 
@@ -49,18 +50,18 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
     capacity : float
         Units and channels as a fraction of the paper's, above 0; of each layer at least one is left.
     """
-    last: list[nn.Module] = [nn.Sigmoid()] if output == "sigmoid" else []
+    last = last_layers(output)
     if not takes_convolutions(shape):
         units, features = _scaled(_VECTOR_UNITS, capacity), math.prod(shape)
-        hidden = [*_dense(latent, units), *_dense(units, units)]
+        hidden = [*normalised_layer(latent, units), *normalised_layer(units, units)]
         return nn.Sequential(*hidden, nn.Linear(units, features), nn.Unflatten(1, tuple(shape)), *last)
     channels, height, width = shape
     start = (_scaled(_GENERATOR_CHANNELS[0], capacity), math.ceil(height / 4), math.ceil(width / 4))
     units, middle = _scaled(_UNITS, capacity), _scaled(_GENERATOR_CHANNELS[1], capacity)
     return _initialised(
         nn.Sequential(
-            *_dense(latent, units),
-            *_dense(units, math.prod(start)),
+            *normalised_layer(latent, units),
+            *normalised_layer(units, math.prod(start)),
             _Planes(start),
             nn.ConvTranspose2d(start[0], middle, 4, stride=2, padding=1),
             nn.BatchNorm2d(middle),
@@ -120,10 +121,6 @@ class _Cropped(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x[:, :, : self.height, : self.width]
-
-
-def _dense(inputs: int, units: int) -> list[nn.Module]:
-    return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]
 
 
 def _scaled(units: int, capacity: float) -> int:

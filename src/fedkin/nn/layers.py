@@ -1,4 +1,4 @@
-"""Dropout with a random generator of its own.
+"""Layers that networks share, and dropout with a random generator of its own.
 
 torch's dropout draws from one generator for the whole process, so what one client's model drops would depend on which
 others are trained on other threads at the same time. Here every model gets the client's generator.
@@ -6,6 +6,8 @@ others are trained on other threads at the same time. Here every model gets the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -72,6 +74,19 @@ class Dropout(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "generator": None}
+
+
+def linear_layers(widths: Sequence[int]) -> list[nn.Module]:
+    """Linear layers of these widths, input first, with a ReLU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return layers[:-1]
+
+
+def normalised_layer(inputs: int, units: int) -> list[nn.Module]:
+    """A linear layer, batch normalisation and a ReLU."""
+    return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]
 
 
 _OF_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)

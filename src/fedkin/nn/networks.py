@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn.layers import Dropout
+from fedkin.nn.layers import Dropout, linear_layers
 
 
 def perceptron(shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -143,10 +143,7 @@ def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int,
 
 def _dense(*widths: int) -> nn.Sequential:
     """Flatten, then linear layers with a ReLU between them."""
-    layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    return nn.Sequential(nn.Flatten(), *linear_layers(widths))
 
 
 def _after_valid(side: int) -> int:
