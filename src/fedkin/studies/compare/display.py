@@ -12,10 +12,6 @@ from fedkin.studies.compare.candidate_runs import CandidateRun
 from fedkin.studies.compare.comparison_words import seconds
 
 
-class Silent(Progress):
-    """Tells nothing."""
-
-
 class OneOfMany(Bar):
     """The bar of one run among many: the run's own steps pass without a line each."""
 
@@ -34,7 +30,7 @@ class OneOfMany(Bar):
 def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator[Progress]:
     """A bar on stderr for this run if that is a terminal, else nothing."""
     if not sys.stderr.isatty():
-        yield Silent()
+        yield Progress()
         return
     number = "" if job.candidate.number is None else f", {job.candidate.number} clusters"
     title = (
