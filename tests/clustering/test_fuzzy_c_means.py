@@ -106,7 +106,7 @@ def test_a_point_on_centres_belongs_to_them_alone(fuzziness):
     assert found.moved == 0.0
 
 
-def test_points_far_from_the_origin_are_told_apart():
+def test_points_far_from_the_origin_are_distinguished():
     near, far = (fuzzy_c_means(points, points[[0, 50, 100]], 1.5) for points in (blobs(), blobs(offset=3000.0)))
     torch.testing.assert_close(far.centres - 3000.0, near.centres, atol=0.05, rtol=0)
 

@@ -133,7 +133,7 @@ def test_inputs_may_be_tensors_lists_and_arrays():
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize(
-    ("truth", "labels", "told"),
+    ("truth", "labels", "message"),
     [
         ([0, 1], [0], "2 and 1 samples"),
         ([], [], "0 and 0"),
@@ -141,8 +141,8 @@ def test_inputs_may_be_tensors_lists_and_arrays():
         ([[0, 1]], [0, 1], r"truth .* shape \(1, 2\)"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(score, truth, labels, told):
-    with pytest.raises(FedkinError, match=told):
+def test_what_cannot_be_compared_is_refused(score, truth, labels, message):
+    with pytest.raises(FedkinError, match=message):
         score(truth, labels)
 
 

@@ -22,15 +22,15 @@ def test_weights_are_shares_of_samples():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9)), max_size=12))
-def test_means_are_weighted_means_by_group(entries):
+def test_means_are_weighted_means_by_cluster(entries):
     means = Means(3, 2)
-    for group, weight, value in entries:
-        means.add(group, torch.tensor([value, 1.0]), weight)
-    for group in range(3):
-        inside = [(weight, value) for to, weight, value in entries if to == group]
+    for cluster, weight, value in entries:
+        means.add(cluster, torch.tensor([value, 1.0]), weight)
+    for cluster in range(3):
+        inside = [(weight, value) for to, weight, value in entries if to == cluster]
         total = sum(weight for weight, _ in inside)
         expected = [sum(weight * value for weight, value in inside) / total, 1.0] if inside else [0.0, 0.0]
-        assert means.of(group).tolist() == pytest.approx(expected, abs=1e-5)
+        assert means.of(cluster).tolist() == pytest.approx(expected, abs=1e-5)
     assert means.all().shape == (3, 2)
     assert means.all().dtype == torch.float32
 
@@ -39,15 +39,15 @@ def test_means_are_weighted_means_by_group(entries):
     st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9), st.floats(-9, 9)), max_size=12),
     st.integers(0, 2),
 )
-def test_leading_numbers_may_be_averaged_over_all_groups(entries, shared):
-    means, apart = Means(3, 2, shared=shared), Means(3, 2)
-    for group, weight, *values in entries:
-        means.add(group, torch.tensor(values), weight)
-        apart.add(group, torch.tensor(values), weight)
-    every, own = means.all(), apart.all()
+def test_leading_numbers_may_be_averaged_over_all_clusters(entries, shared):
+    means, separate = Means(3, 2, shared=shared), Means(3, 2)
+    for cluster, weight, *values in entries:
+        means.add(cluster, torch.tensor(values), weight)
+        separate.add(cluster, torch.tensor(values), weight)
+    every, own = means.all(), separate.all()
     assert torch.equal(every[:, shared:], own[:, shared:])
     total = sum(weight for _, weight, *_ in entries)
-    for at in range(shared):  # also in groups that nobody gave anything
+    for at in range(shared):  # also in clusters that nobody gave anything
         expected = sum(weight * values[at] for _, weight, *values in entries) / total if entries else 0.0
         assert every[:, at].tolist() == pytest.approx([expected] * 3, abs=1e-5)
     assert every.shape == (3, 2)

@@ -36,8 +36,8 @@ def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torc
 def test_samples_of_a_cluster_are_compared_in_pairs(form):
     p, z, clusters = some()
     terms = []
-    for group in (0, 1, 4):  # cluster 2 is absent, cluster 3 has one sample
-        rows = (clusters == group).nonzero()[:, 0].tolist()
+    for cluster in (0, 1, 4):  # cluster 2 is absent, cluster 3 has one sample
+        rows = (clusters == cluster).nonzero()[:, 0].tolist()
         pairs = [(i, j) for i in rows for j in rows if i != j or form == "code"]
         terms.append(-sum(float(cosine_similarity(p[i], z[j], dim=0)) for i, j in pairs) / len(pairs))
     members = one_hot(clusters, 5).float()
@@ -70,7 +70,7 @@ def test_clusters_count_the_same_in_the_paper_and_samples_in_the_code():
     p, z, clusters = some()
     members = one_hot(clusters, 5).float()
     each = -cosine_similarity(p, z)
-    by_cluster = [float(each[clusters == group].mean()) for group in (0, 1, 3, 4)]
+    by_cluster = [float(each[clusters == cluster].mean()) for cluster in (0, 1, 3, 4)]
     assert float(model_contrast(p, z, members, "paper")) == pytest.approx(sum(by_cluster) / 4, abs=1e-6)
     assert float(model_contrast(p, z, members, "code")) == pytest.approx(float(each.mean()), abs=1e-6)
 

@@ -218,14 +218,14 @@ def test_threads_do_not_disturb_each_other():
     models = [encoder.initial(rng("w", i)) for i in range(8)]
     x = samples(CONV, 12)
 
-    def told(i):
+    def decoded_errors(i):
         descent = Descent(batch_size=4, optimizer="adam", learning_rate=0.01)
         trained, _ = descend(encoder, models[i], x, x, rng("t", i), descent)
         return trained, encoder.codes(models[i], x), encoder.codes(models[i], x, True), encoder.errors(models[i], x)
 
-    alone = [told(i) for i in range(8)]
+    alone = [decoded_errors(i) for i in range(8)]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(told, range(8)))
+        together = list(pool.map(decoded_errors, range(8)))
     assert all(
         torch.equal(a, b) for one, other in zip(alone, together, strict=True) for a, b in zip(one, other, strict=True)
     )
@@ -251,7 +251,7 @@ def test_a_file_gives_back_what_was_saved(trained, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["absent", "folder", "empty", "text", "other", "metadata", "broken", "fields"])
-def test_what_is_no_encoder_is_told_in_one_sentence(kind, trained, tmp_path):
+def test_what_is_no_encoder_is_refused_in_one_sentence(kind, trained, tmp_path):
     from safetensors.torch import save
 
     path = tmp_path / "encoder"
@@ -309,7 +309,7 @@ def test_an_encoder_that_was_never_trained_is_refused(trained):
          "allowed: conv-autoencoder, dense-autoencoder."),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_in_one_sentence(spec, shape, sentence):
+def test_what_does_not_fit_is_refused_in_one_sentence(spec, shape, sentence):
     size = Encoder.of(CONV if spec["name"] == "renamed" else spec).size
     with pytest.raises(FedkinError) as refused:
         Pretrained(spec, torch.zeros(size), {}).fitted_to(shape, "file")
@@ -429,7 +429,7 @@ def test_images_that_cannot_be_halved_three_times_are_refused(shape):
     )
 
 
-def test_an_unknown_name_is_told_with_the_nearest():
+def test_an_unknown_name_is_refused_with_the_nearest():
     with pytest.raises(FedkinError, match=r"Unknown autoencoder 'conv-autoencodr'; did you mean 'conv-autoencoder'\?"):
         build_autoencoder("conv-autoencodr", COLOUR)
 

@@ -1,4 +1,4 @@
-"""A site's own account of privacy: what it allows, remembers, and makes of a file that is not its own."""
+"""A client's own account of privacy: what it allows, remembers, and makes of a file that is not its own."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from fedkin.privacy.gaussian import gaussian_mu
 WHOLE = gaussian_mu(4.0, 1e-5)
 
 
-def told(folder: Path) -> dict:
+def stored(folder: Path) -> dict:
     return json.loads((folder / ACCOUNT).read_text())
 
 
@@ -25,20 +25,20 @@ def test_runs_are_charged_until_nothing_is_left(tmp_path: Path):
     account = Account(tmp_path, 4.0, 1e-5)
     half = WHOLE / math.sqrt(2)
     assert account.reserve("a", half)
-    assert told(tmp_path)["epsilon"] < 4.0
+    assert stored(tmp_path)["epsilon"] < 4.0
     assert account.reserve("b", half)
     assert not account.reserve("c", 0.01)
-    assert told(tmp_path) == {"epsilon": pytest.approx(4.0, abs=1e-5), "delta": 1e-5, "runs": {"a": half, "b": half}}
+    assert stored(tmp_path) == {"epsilon": pytest.approx(4.0, abs=1e-5), "delta": 1e-5, "runs": {"a": half, "b": half}}
     assert (tmp_path / ACCOUNT).stat().st_mode & 0o077 == 0
 
 
 def test_a_run_is_charged_once_and_for_the_most_it_asked(tmp_path: Path):
     account = Account(tmp_path, 4.0, 1e-5)
     assert [account.reserve("a", mu) for mu in (0.3, 0.3, 0.1, 0.5)] == [True] * 4
-    assert told(tmp_path)["runs"] == {"a": 0.5}
+    assert stored(tmp_path)["runs"] == {"a": 0.5}
     assert not account.reserve("a", 2 * WHOLE)
     assert Account(tmp_path, 4.0, 1e-5).reserve("a", 0.5)  # what it has it keeps
-    assert told(tmp_path)["runs"] == {"a": 0.5}
+    assert stored(tmp_path)["runs"] == {"a": 0.5}
 
 
 @given(asked=st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 1.5)), max_size=12))

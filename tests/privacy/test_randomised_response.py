@@ -99,9 +99,9 @@ def test_rounds_of_memorised_answers_do_not_average_the_noise_away():
 
 def test_both_answers_are_drawn_independently_and_with_the_probability():
     _, memory = memorised(some_bits(0, 100_000), 0.2, None, derive_generator(1))
-    truth_told = memory == torch.tensor([[0], [1]])
-    assert (truth_told.float().mean(1) - 0.8).abs().max() < 0.01
-    assert abs(float(truth_told.all(0).float().mean()) - 0.64) < 0.01
+    true_answer = memory == torch.tensor([[0], [1]])
+    assert (true_answer.float().mean(1) - 0.8).abs().max() < 0.01
+    assert abs(float(true_answer.all(0).float().mean()) - 0.64) < 0.01
 
 
 def test_memory_of_another_message_is_refused():
