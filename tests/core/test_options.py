@@ -70,6 +70,7 @@ def test_fields_of_a_class_and_its_bases() -> None:
         ("widths", "list of int >= 1", "[2, 3]", ""),
         ("names", "list of str", "[]", ""),
     ]
+    assert options_of(Derived)[2].allowed_in(repr) == "float > 0 and <= 1 or None"
     assert first_sentences(Derived) == "One thing; over two lines."
 
 

@@ -1,7 +1,6 @@
 """Estimators of clustered federated learning as a user meets them: digits, two planted clusters of three clients."""
 
 import copy
-import doctest
 import inspect
 import pickle
 from typing import Any
@@ -111,12 +110,6 @@ def test_the_signature_is_the_methods() -> None:
     assert set(parameters) == set(method) | {"scaling", "random_state", "device", "verbose"}
     assert all(parameters[name].default == method[name].default for name in method)
     assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
-
-
-def test_the_documented_example_is_true() -> None:
-    outcome = doctest.testmod(client_clusterer)
-    assert outcome.attempted > 5
-    assert outcome.failed == 0
 
 
 def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -> None:

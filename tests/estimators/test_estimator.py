@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import re
 from functools import cache
 from typing import Any
 
@@ -62,6 +63,27 @@ def test_the_signature_is_the_methods(name: str) -> None:
     assert all(parameters[field].default == getattr(plain, field) for field in fields)
     with pytest.raises(TypeError, match=rf"^{name} has no parameter 'clusters'; it has .*, n_clusters, "):
         made(clusters=3)
+
+
+@pytest.mark.parametrize("name", sorted(set(fedkin.__all__) - {"__version__", "compare"}))
+def test_the_docstring_describes_every_parameter(name: str) -> None:
+    """In the signature's order, in one section that stands before the others."""
+    made = getattr(fedkin, name)
+    summary, _, rest = (inspect.getdoc(made) or "").partition("\n\nParameters\n----------\n")
+    section, *others = re.split(r"^\w+\n-+\n", rest, flags=re.MULTILINE)
+    entries = re.findall(r"^(\w+) : (.+), default (.+)\n    (.+)$", section, re.MULTILINE)
+    parameters = inspect.signature(made).parameters
+    assert [entry[0] for entry in entries] == list(parameters)
+    assert [entry[2] for entry in entries] == [repr(parameter.default) for parameter in parameters.values()]
+    assert summary
+    assert not any("Parameters" in other for other in others)
+
+
+def test_a_docstring_spells_values_as_python_does() -> None:
+    text = inspect.getdoc(fedkin.KFed) or ""
+    assert "\nlocal_clusters : int >= 1 or None, default None\n    " in text
+    assert "\nstart : 'first' or 'largest', default 'first'\n" in text
+    assert text.index("Parameters\n---") < text.index("Attributes\n---") < text.index("Examples\n---")
 
 
 @pytest.mark.parametrize("name", QUICK)

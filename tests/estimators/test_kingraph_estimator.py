@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import nn
 
 from fedkin.core import FedkinError
-from fedkin.estimators.kingraph_estimator import KinGraph
+from fedkin.estimators import KinGraph
 from fedkin.features import extractors
 
 X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)

@@ -40,8 +40,12 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """Types and ranges in words, such as ``int >= 1 or "auto"``."""
-        return " or ".join(_allowed(self.kind))
+        """Types and ranges in words, such as ``int >= 1 or "auto"``, with values as TOML spells them."""
+        return self.allowed_in(toml_text)
+
+    def allowed_in(self, spell: Callable[[Any], str]) -> str:
+        """As `allowed`, with values as `spell` spells them."""
+        return " or ".join(_allowed(self.kind, spell))
 
     @property
     def default_text(self) -> str:
@@ -81,19 +85,19 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _allowed(kind: Any, bounds: Sequence[Any] = ()) -> list[str]:
+def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ()) -> list[str]:
     """What each part of a type allows."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _allowed(parts[0], parts[1:])
+        return _allowed(parts[0], spell, parts[1:])
     if origin in (Union, UnionType):
-        return [text for part in parts for text in _allowed(part)]
+        return [text for part in parts for text in _allowed(part, spell)]
     if origin is Literal:
-        return [toml_text(value) for value in parts]
+        return [spell(value) for value in parts]
     if kind is NoneType:
-        return [toml_text(None)]
+        return [spell(None)]
     if origin in (list, tuple):
-        return [f"list of {' or '.join(_allowed(parts[0]))}"]
+        return [f"list of {' or '.join(_allowed(parts[0], spell))}"]
     return [_ranged(getattr(origin or kind, "__name__", str(kind)), bounds)]
 
 

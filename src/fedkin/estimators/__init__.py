@@ -1,15 +1,16 @@
-"""Methods in scikit-learn's clothes: ``fit`` takes a list of clients instead of one table.
+"""Estimators in the style of scikit-learn: ``fit`` takes a list of clients instead of one table.
 
-An estimator's parameters are its method's hyper-parameters, with the same names and defaults, plus `scaling`,
-`random_state` and `verbose`. A new method needs three lines and a docstring, in `samples` if it clusters the samples of
-unlabelled clients, in `clients` if it clusters clients that hold labelled ones, by one message each in `one_shot`.
+An estimator's parameters are the options of its method, with the same names and defaults, plus those of
+`fedkin.estimators.estimator.EstimatorOptions`. A new one needs a line and a docstring, in `sample_estimators` if it
+clusters the samples of unlabelled clients, in `client_estimators` if it clusters clients with labelled ones.
 """
 
-from fedkin.estimators.centroid_estimators import FFCM, FuzzyCMeans, KFed, KMeans
-from fedkin.estimators.client_clusterer import (
+from fedkin.estimators.client_clusterer import ClientClusterer
+from fedkin.estimators.client_estimators import (
     IFCA,
+    LADD,
     OCFL,
-    ClientClusterer,
+    Embedding,
     FedAvg,
     FedOpt,
     GradientLoss,
@@ -17,10 +18,21 @@ from fedkin.estimators.client_clusterer import (
     Local,
     Sattler,
 )
-from fedkin.estimators.deep_estimators import CCFC, DEC, PPFCGAN, SCFC, SDAFC, UIFCA
-from fedkin.estimators.kingraph_estimator import KinGraph
-from fedkin.estimators.one_shot_estimators import LADD, Embedding
-from fedkin.estimators.sample_clusterer import FedCRef, LatentClusterer, SampleClusterer
+from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
+from fedkin.estimators.sample_estimators import (
+    CCFC,
+    DEC,
+    FFCM,
+    PPFCGAN,
+    SCFC,
+    SDAFC,
+    UIFCA,
+    FedCRef,
+    FuzzyCMeans,
+    KFed,
+    KinGraph,
+    KMeans,
+)
 
 __all__ = [
     "CCFC",

@@ -17,7 +17,6 @@ from fedkin.engines.local import one_thread
 from fedkin.estimators.estimator import Estimator, FitOutcome, common_columns
 from fedkin.estimators.labelled_clients import check_kind, clients_of, encoded, pairs_of, read_labels
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
-from fedkin.methods.clients import fedavg, fedopt, gradient_loss, hierarchical, ifca, ocfl, sattler
 from fedkin.nn.classifier import Classifier
 
 _NEW = "The data given"
@@ -26,37 +25,23 @@ _NEW = "The data given"
 class ClientClusterer(Estimator):
     """Base of estimators that cluster clients with labelled samples and train a model for each cluster.
 
-    Parameters
-    ----------
-    module : str, nn.Module or callable
-        What is trained. "auto" takes a perceptron for vectors and LeNet-5 for images; else a name from `fedkin list`; a
-        dotted path ``package.module:factory``; a torch module; or a function ``(shape, classes)`` that makes one from
-        the shape of a sample and the number of classes. It must give logits ``(n, classes)``.
-
-        Of a torch module only the architecture is taken: every fit draws new parameters, by the layers' own
-        ``reset_parameters`` and from `random_state`, so that a fit depends on nothing that happened before it and
-        methods with several models do not start them all alike. To start from weights that are there, give a function
-        that returns a copy of them.
-    scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
-    random_state : int, RandomState or None
-        Same number, same result.
-    device : str
-        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
-    verbose : bool
-        Show progress on stderr.
+    `module` may also be a torch module, or a function ``(shape, classes)`` that makes one from the shape of a sample
+    and the number of classes. It must give logits ``(n, classes)``. Of a torch module only the architecture is used:
+    each fit draws new parameters, by the layers' own ``reset_parameters`` and from `random_state`, so that a fit
+    depends on nothing that happened before it and methods with several models do not start them all alike. To start
+    from given weights, pass a function that returns a copy of them.
 
     Attributes
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
         Cluster of each client; -1 where it was never asked, or not since its cluster was divided.
     models_ : list of nn.Module
-        One per cluster, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits. They are
-        copies: what is done to them does not change what `predict` says.
+        One per cluster, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits.
+        They are copies: changes to them do not change what `predict` returns.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
-        Number of clusters; of methods that are told it, those included that no client chose.
+        Number of clusters; where it is given, clusters that no client chose are included.
     history_ : list of dict
         One entry per round: loss, clusters, labels and so on, with bytes sent and received so far.
     scaling_ : Scaling
@@ -141,7 +126,7 @@ class ClientClusterer(Estimator):
         return probabilities
 
     def score(self, x: ArrayLike, y: ArrayLike, client: int | None = None, cluster: int | None = None) -> float:
-        """Share of samples whose label is predicted, in [0, 1]; parameters and errors as in `predict`."""
+        """Accuracy on labelled samples, in [0, 1]; parameters and errors as in `predict`."""
         predicted = self.predict(x, client, cluster)
         labels = read_labels(y, len(predicted), _NEW)
         check_kind(labels, self.classes_, _NEW)
@@ -150,9 +135,9 @@ class ClientClusterer(Estimator):
     def assign(self, x: ArrayLike, y: ArrayLike | None = None) -> int:
         """Cluster of a newcomer, from its labelled samples.
 
-        By the loss of every cluster's model on them; or, with OCFL, Sattler and Hierarchical, by training as the clients
-        did when they were divided, and comparing its update with theirs; or, with Embedding and LADD, by one message
-        such as the clients sent. The model itself does not change.
+        By the loss of every cluster's model on them; or, with OCFL, Sattler and Hierarchical, by training as the
+        clients did when they were clustered, and comparing its update with theirs; or, with Embedding and LADD, by one
+        message such as the clients sent. The model itself does not change.
 
         Parameters
         ----------
@@ -200,7 +185,7 @@ class ClientClusterer(Estimator):
             return self._classifier().logits(model, samples)
 
     def _model(self, client: int | None, cluster: int | None) -> Tensor:
-        """The vector of the model that is asked for."""
+        """The parameter vector of the model of a client or a cluster."""
         models: Tensor = self.result_["models"]
         if not self.result_["module"]:
             raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
@@ -225,79 +210,6 @@ class ClientClusterer(Estimator):
         architecture = getattr(self, "_architecture", None)
         if architecture is not None:  # it may have another name here
             self.result_["module"] = {**self.result_["module"], "name": architecture.name}
-
-
-class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
-    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters.
-
-    See `ClientClusterer` for what all these estimators have in common, and
-    `fedkin.methods.clients.client_method.ClientMethod` for how clients train: rounds, epochs, optimiser and so on.
-    """
-
-
-class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
-    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters.
-
-    See `ClientClusterer`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
-    """
-
-
-class Local(ClientClusterer, method=fedavg.LocalMethod):
-    """Every client alone: a cluster and a model for each. A bound to compare others with.
-
-    See `ClientClusterer`, and `fedkin.methods.clients.client_method.ClientMethod` for its parameters.
-    """
-
-
-class IFCA(ClientClusterer, method=ifca.IFCAMethod):
-    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020).
-
-    See `ClientClusterer`, and `fedkin.methods.clients.ifca.IFCAMethod` for its parameters.
-    """
-
-
-class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
-    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.).
-
-    See `ClientClusterer`, and `fedkin.methods.clients.gradient_loss.GradientLossMethod` for its parameters.
-    """
-
-
-class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
-    """Find clusters of clients once, as soon as their updates begin to part, and how many (Zuziak et al.).
-
-    See `ClientClusterer` for what all these estimators have in common, and `fedkin.methods.clients.ocfl.OCFLMethod` for
-    all parameters.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> import fedkin
-    >>> x, y = load_digits(return_X_y=True)
-    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
-    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
-    >>> model = fedkin.OCFL(rounds=8, random_state=0).fit(clients)
-    >>> model.client_labels_.tolist()
-    [0, 0, 0, 1, 1, 1]
-    >>> model.assign(x[y == 7], y[y == 7])
-    1
-    >>> model.predict(x[:4], client=0).tolist()
-    [0, 1, 2, 3]
-    """
-
-
-class Sattler(ClientClusterer, method=sattler.SattlerMethod):
-    """Cut clusters of clients in two, again and again, where one model no longer suits all (Sattler et al. 2020).
-
-    See `ClientClusterer`, and `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
-    """
-
-
-class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
-    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
-
-    See `ClientClusterer`, and `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
-    """
 
 
 def _position(value: Any, count: int, kind: str) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,23 +19,42 @@ from sklearn.utils import check_random_state
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.method import has_device
+from fedkin.core.options import Option, options_of
 from fedkin.data.preparing.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet
 
-_OWN = {
-    "scaling": (Literal["auto", "standard", "none"], "auto"),
-    "random_state": (int | np.random.RandomState | None, None),
-    "device": (str, "cpu"),
-    "verbose": (bool, False),
-}
-"""Parameters every estimator has, but for `device` where the method has none: types and defaults."""
+
+@dataclass(frozen=True)
+class EstimatorOptions:
+    """Parameters of every estimator beside its method's; `device` only where the method trains networks.
+
+    Attributes
+    ----------
+    scaling : {"auto", "standard", "none"}
+        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
+    random_state : int, RandomState or None
+        Same number, same result.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
+    verbose : bool
+        Show progress on stderr.
+    """
+
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    random_state: int | np.random.RandomState | None = None
+    device: str = "cpu"
+    verbose: bool = False
+
+
+_OWN = {option.name for option in options_of(EstimatorOptions)}
+_FIRST_SECTION = re.compile(r"^(?=\w+\n-{3,}\n)|\Z", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What a method came to.
+    """The outcome of a method's run.
 
     Attributes
     ----------
@@ -71,11 +91,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         def __init__(self, **parameters: Any) -> None: ...
 
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
-        """Give the estimator the hyper-parameters of `method`, a method's dataclass, as its own."""
+        """Give the estimator the options of `method`, a method's dataclass, as parameters of its signature and docs."""
         super().__init_subclass__(**more)
         if method:
             cls._method = method
-            cls.__init__ = _initialiser(cls.__name__, method, cls._kinds)  # type: ignore[method-assign]
+            options = _parameters(method, cls._kinds)
+            cls.__init__ = _initialiser(cls.__name__, options)  # type: ignore[method-assign]
+            cls.__doc__ = _with_parameters(cls.__doc__ or "", options)
 
     def _hyper_parameters(self) -> dict[str, Any]:
         """The parameters that are the method's."""
@@ -127,22 +149,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _initialiser(name: str, method: type[Any], kinds: Mapping[str, Any]) -> Any:
-    """An ``__init__`` with keywords for the fields of `method` that a user can give, types and defaults included."""
-    of_fields = {**get_type_hints(method), **kinds}
-    known = {f.name: (of_fields[f.name], _default(f)) for f in dataclasses.fields(method) if f.name != "oracle"}
-    known |= {parameter: own for parameter, own in _OWN.items() if parameter != "device" or has_device(method)}
-    defaults = {parameter: default for parameter, (_, default) in known.items()}
+def _parameters(method: type[Any], kinds: Mapping[str, Any]) -> list[Option]:
+    """The parameters of an estimator: the options of `method`, some of other `kinds`, and those of all estimators."""
+    of_method = [dataclasses.replace(one, kind=kinds.get(one.name, one.kind)) for one in options_of(method)]
+    own = [one for one in options_of(EstimatorOptions) if one.name != "device" or has_device(method)]
+    return of_method + own
 
-    def __init__(self: Any, **options: Any) -> None:  # noqa: N807
-        for option in options:
+
+def _initialiser(name: str, options: Sequence[Option]) -> Any:
+    """An ``__init__`` with a keyword for every option, types and defaults included."""
+    defaults = {option.name: option.default for option in options}
+
+    def __init__(self: Any, **given: Any) -> None:  # noqa: N807
+        for option in given:
             if option not in defaults:
                 raise TypeError(f"{name} has no parameter '{option}'; it has {', '.join(sorted(defaults))}.")
-        vars(self).update(copy.deepcopy(defaults) | options)  # a list is no two estimators' at once
+        vars(self).update(copy.deepcopy(defaults) | given)  # a list is no two estimators' at once
 
     keywords = [
-        inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for parameter, (kind, default) in known.items()
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.kind)
+        for one in options
     ]
     myself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = inspect.Signature([myself, *keywords], return_annotation=None)  # type: ignore[attr-defined]
@@ -150,8 +176,12 @@ def _initialiser(name: str, method: type[Any], kinds: Mapping[str, Any]) -> Any:
     return __init__
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+def _with_parameters(text: str, options: Sequence[Option]) -> str:
+    """A docstring with a section ``Parameters`` before its other sections."""
+    entries = [f"{one.name} : {one.allowed_in(repr)}, default {one.default!r}\n    {one.meaning}\n" for one in options]
+    section = "Parameters\n----------\n" + "".join(entries) + "\n"
+    summary, *rest = _FIRST_SECTION.split(inspect.cleandoc(text), maxsplit=1)
+    return "".join([summary.rstrip() + "\n\n", section, *rest])
 
 
 def common_columns(tables: Mapping[str, Any]) -> list[str]:

@@ -6,15 +6,17 @@ import copy
 import itertools
 from collections.abc import Callable
 from typing import Any, Self
-from weakref import ref
+from weakref import finalize, ref
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedkin.core import FedkinError
+from fedkin.features import extractors
 from fedkin.nn import register
 
 ModuleFactory = Callable[[tuple[int, ...], int], nn.Module]
 ModuleOrName = str | nn.Module | ModuleFactory
+FeaturesOrName = str | nn.Module | Callable[[Tensor], Any]
 
 _numbers = itertools.count(1)
 
@@ -136,6 +138,56 @@ def architecture_of(given: ModuleOrName) -> GivenNetwork | None:
             "(shape, classes)."
         )
     return GivenNetwork(label_of(given), Renewed(given) if isinstance(given, nn.Module) else given)
+
+
+class GivenFeatures(Registered):
+    """A module or a function that was given, as a name of `fedkin.features.extractors.extract`.
+
+    Parameters
+    ----------
+    label : str
+        See `Registered`.
+    function : callable
+        From samples to their features.
+    """
+
+    def __init__(self, label: str, function: Callable[[Tensor], Any]) -> None:
+        super().__init__(label)
+        self.function = function
+        extractors.register(self.name, function)
+        finalize(self, extractors.forget, self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GivenFeatures, (self.label, self.function)
+
+
+def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
+    """What `given` is registered as, anew at every call, for a module may have been trained since the last.
+
+    Returns
+    -------
+    Extractor or None
+        ``None`` for a name.
+
+    Raises
+    ------
+    FedkinError
+        If it is something else, or a module that cannot be copied.
+    """
+    if isinstance(given, str):
+        return None
+    if not callable(given):
+        raise FedkinError(f"features is {given!r}; it should be a name, a dotted path, a torch module or a function.")
+    return GivenFeatures(label_of(given), _copied(given) if isinstance(given, nn.Module) else given)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module).eval()
+    except RuntimeError as error:
+        raise FedkinError(
+            f"The module given as features ({type(module).__name__}) cannot be copied: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def label_of(given: Any) -> str:

@@ -1,4 +1,4 @@
-"""Estimators that cluster by one message each: images of digits, half of the clients with theirs turned by a quarter."""
+"""Estimators that cluster by one message each: images of digits, half of the clients with theirs turned by 90°."""
 
 import copy
 import doctest
@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.estimators import one_shot_estimators
+from fedkin.estimators import client_estimators
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding.embedding_tasks import message_of
 from fedkin.privacy.accounting import bit_epsilon
@@ -188,6 +188,6 @@ def test_ladd_clusters_by_brightness(style: str) -> None:
 
 
 def test_the_documented_example_is_true() -> None:
-    outcome = doctest.testmod(one_shot_estimators)
+    outcome = doctest.testmod(client_estimators)
     assert outcome.attempted > 5
     assert outcome.failed == 0

@@ -1,0 +1,134 @@
+"""Estimators that cluster clients, one for each method."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fedkin.estimators.client_clusterer import ClientClusterer
+from fedkin.estimators.estimator import FitOutcome
+from fedkin.estimators.labelled_clients import perhaps_labelled
+from fedkin.methods.clients import fedavg, fedopt, gradient_loss, hierarchical, ifca, ladd, ocfl, sattler
+from fedkin.methods.clients.embedding import embedding
+
+
+class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
+    """Cluster clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+
+    With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
+    without labels are clusters; `models_` and `classes_` are empty, and `predict` refuses.
+
+    Attributes
+    ----------
+    embeddings_ : ndarray of uint8, (n_clients, n_bits)
+        The last message of each client, zeros and ones as they were sent, flips included; prototypes are in the order
+        in which the server matched them.
+    epsilon_ : float
+        Upper bound of what one whole message costs of a client's privacy, by pure differential privacy; infinite
+        without flips. Training, of the encoder too, is not covered by it.
+    separable_ : bool
+        False where messages show no clusters; all clients are in one then.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import fedkin
+    >>> x, y = load_digits(return_X_y=True)
+    >>> clients = [(x[i::6], y[i::6] if i < 3 else 9 - y[i::6]) for i in range(6)]
+    >>> model = fedkin.Embedding(rounds=8, random_state=0).fit(clients)
+    >>> model.client_labels_.tolist()
+    [0, 0, 0, 1, 1, 1]
+    >>> model.embeddings_.shape
+    (6, 200)
+    >>> model.assign(x[:200], 9 - y[:200])
+    1
+    """
+
+    def _pairs(self, clients: Any) -> list[tuple[Any, Any]]:
+        return perhaps_labelled(clients) if self.form == "prototypes" else super()._pairs(clients)
+
+    def _remember_more(self, outcome: FitOutcome) -> None:
+        found = next(entry["clustering"] for entry in outcome.history if "clustering" in entry)
+        self.embeddings_ = cast(embedding.EmbeddingState, outcome.state).messages.numpy().copy()
+        self.epsilon_ = float(found["epsilon"])
+        self.separable_ = bool(found["separable"])
+
+
+class LADD(ClientClusterer, method=ladd.LADDMethod):
+    """Cluster clients before training, by the style of their images (Shenaj et al. 2023).
+
+    A style is made of the amplitudes of low frequencies. A baseline: styles are sent as they are. See `ClientClusterer`
+    for the attributes of all these estimators.
+    """
+
+
+class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
+    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters.
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
+    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters.
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class Local(ClientClusterer, method=fedavg.LocalMethod):
+    """Every client alone: a cluster and a model for each. A baseline.
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class IFCA(ClientClusterer, method=ifca.IFCAMethod):
+    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
+    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
+    """Find clusters of clients once, as soon as their updates diverge, and how many (Zuziak et al.).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import fedkin
+    >>> x, y = load_digits(return_X_y=True)
+    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
+    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
+    >>> model = fedkin.OCFL(rounds=8, random_state=0).fit(clients)
+    >>> model.client_labels_.tolist()
+    [0, 0, 0, 1, 1, 1]
+    >>> model.assign(x[y == 7], y[y == 7])
+    1
+    >>> model.predict(x[:4], client=0).tolist()
+    [0, 1, 2, 3]
+    """
+
+
+class Sattler(ClientClusterer, method=sattler.SattlerMethod):
+    """Split clusters of clients in two, recursively, where one model no longer suits all (Sattler et al. 2020).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
+    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+
+    See `ClientClusterer` for the attributes of all these estimators.
+    """

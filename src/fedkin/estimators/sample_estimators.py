@@ -1,0 +1,351 @@
+"""Estimators that cluster samples, one for each method."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from fedkin.core import Client, FedkinError
+from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
+from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
+from fedkin.methods.samples import centralized, dec, ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples.ccfc import ccfc
+from fedkin.methods.samples.fedcref import fedcref
+from fedkin.methods.samples.kingraph import kingraph
+
+
+class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
+    """Find the clusters across clients, and how many there are (FedCRef; Nardi, Valerio, Passarella).
+
+    `predict` gives a sample the cluster whose model reconstructs it best. Samples of `fit` may get another one than in
+    `labels_`, for there a client chooses among fewer models.
+
+    `n_clusters` may also be a list with the number of local clusters of each client.
+
+    Attributes
+    ----------
+    communities_ : list of lists of (client, cluster)
+        The local clusters in each cluster.
+    history_ : list of dict
+        One entry per iteration: communities, unmatched clusters, bytes sent and received, and so on.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.FedCRef(random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+    def fit(self, X: Sequence[ArrayLike], y: object = None, *, labels: Sequence[ArrayLike] | None = None) -> Self:  # noqa: N803
+        """Find the clusters, from first clusters of the clients' own if they have any.
+
+        Parameters
+        ----------
+        X : sequence of array-like
+            One array, tensor or DataFrame per client; rows are samples, ``(n, features)`` or images
+            ``(n, height, width)`` or ``(n, channels, height, width)``. All numbers must be finite.
+        y : ignored
+        labels : sequence of array-like of int, optional
+            Each client's own first clusters, ``(n,)`` with values 0 or more, to start from.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if a client's data or a parameter cannot be used.
+        """
+        clients, columns = self._clients(X)
+        options = self._hyper_parameters()
+        if labels is not None:
+            _bring(clients, labels, options["initial"])
+        if isinstance(options["n_clusters"], list | tuple | np.ndarray):
+            _bring_counts(clients, options["n_clusters"])
+            options["n_clusters"] = "given"
+        self._fitted(clients, columns, options)
+        self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
+        return self
+
+
+class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
+    """Find the clusters across clients, and how many there are, by a graph of their micro-clusters.
+
+    Nothing need be set. Each client sends sums of its samples' features, how neighbours differ, and means and sizes of
+    many micro-clusters.
+
+    `features` may also be a trained module or a function that turns float32 ``(n, *shape)`` into ``(n, width)``, as
+    `transform` of another estimator does. Every fit copies a module, and uses the copy in evaluation mode. Samples
+    are scaled first: with `transform` of an estimator that scales by itself, set `scaling` to "none".
+
+    Attributes
+    ----------
+    result_ : dict
+        Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
+    history_ : list of dict
+        Three entries: on components, on differences and on the graph, with the bytes sent and received.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.KinGraph(random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+    _kinds: ClassVar[dict[str, Any]] = {"features": FeaturesOrName}
+
+    def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
+        """As of all estimators; warns (`UserWarning`) if there are too few micro-clusters to find clusters."""
+        clients, columns = self._clients(X)
+        extractor = extractor_of(self.features)
+        options = self._hyper_parameters()
+        if extractor is not None:
+            options["features"] = extractor.name
+        self._fitted(clients, columns, options)
+        self._extractor = extractor
+        for entry in self.history_:
+            if "warning" in entry:
+                warnings.warn(entry["warning"], stacklevel=2)
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        extractor = getattr(self, "_extractor", None)
+        if extractor is not None:  # it may have another name here
+            self.result_["space"]["features"] = extractor.name
+
+
+class KFed(SampleClusterer, method=kfed.KFedMethod):
+    """Cluster every client's samples, and the clients' centres; one round (k-FED; Dennis, Li, Smith 2021).
+
+    Attributes
+    ----------
+    result_ : dict
+        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.KFed(n_clusters=3, local_clusters=2, random_state=0).fit(clients)
+    >>> [len(set(labels)) for labels in model.labels_]
+    [2, 2, 2]
+    """
+
+
+class FFCM(SampleClusterer, method=ffcm.FFCMMethod):
+    """Fuzzy c-means at every client, round after round from common centres (FFCM; Stallmann and Wilbik 2022).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[0::2], x[1::2]]
+    >>> model = fedkin.FFCM(n_clusters=3, random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+
+class KMeans(SampleClusterer, method=centralized.KMeansMethod):
+    """k-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> fedkin.KMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
+    3
+    """
+
+
+class FuzzyCMeans(SampleClusterer, method=centralized.FuzzyCMeansMethod):
+    """Fuzzy c-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> fedkin.FuzzyCMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
+    3
+    """
+
+
+class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
+    """Let samples choose among normalising flows that all clients train together (Chung, Lee, Ramchandran 2022).
+
+    Attributes
+    ----------
+    result_ : dict
+        The flows, ``models`` ``(n_clusters_, size)``, and what they take.
+    history_ : list of dict
+        One entry per round: samples in each cluster, how many samples moved, loss, bytes sent and received.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> small = dict(cluster_rounds=2, rounds=1, local_steps=20, learning_rate=0.01, width=16)
+    >>> model = fedkin.UIFCA(n_clusters=3, **small, random_state=0).fit(clients)
+    >>> [len(set(labels)) for labels in model.labels_]
+    [2, 2, 2]
+    """
+
+
+class DEC(LatentClusterer, method=dec.DECMethod):
+    """Deep embedded clustering of all samples together or of every client's alone (Xie, Girshick, Farhadi 2016).
+
+    A centralised baseline: by default **the data are moved** to one place.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters; with ``scope="client"`` those of all clients together.
+    result_ : dict
+        ``encoder`` and ``centroids``, with ``scope="all"``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.DEC(n_clusters=3, pretrain_steps=150, random_state=0).fit(clients)
+    >>> [len(set(labels)) for labels in model.labels_]
+    [2, 2, 2]
+    """
+
+
+class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
+    """k-means or fuzzy c-means of synthetic samples from each client's generative network (SDA-FC; Yan et al. 2024).
+
+    **Synthetic samples leave the clients, and can resemble or repeat real ones.** If no copies of samples may
+    leave a client, use another method.
+
+    Attributes
+    ----------
+    result_ : dict
+        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
+    history_ : list of dict
+        One entry per epoch, with the networks' losses, and one for the synthesis.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.SDAFC(n_clusters=3, epochs=10, random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+
+class PPFCGAN(LatentClusterer, method=ppfc_gan.PPFCGANMethod):
+    """A deep clustering network of synthetic samples from each client's generative network (PPFC-GAN; Yan et al. 2022).
+
+    **Synthetic samples leave the clients, and can resemble or repeat real ones.** If no copies of samples may
+    leave a client, use another method.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> options = {"epochs": 10, "pretrain_epochs": 10, "cluster_epochs": 10}
+    >>> model = fedkin.PPFCGAN(n_clusters=3, random_state=0, **options).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+
+class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
+    """Train a contrastive network together, by views of a sample and then by clusters (CCFC; Liu, Yan, Zhang 2024).
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters; with ``standalone=True`` those of all clients together.
+    result_ : dict
+        The network, its ``models``, and the ``centroids`` of what it makes of samples.
+    history_ : list of dict
+        One entry per round: phase, loss, bytes sent and received.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> small = dict(pretrain_rounds=4, cluster_rounds=2, batch_size=32, latent=16, projector_units=32)
+    >>> model = fedkin.CCFC(n_clusters=3, **small, random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
+    """
+
+
+class SCFC(LatentClusterer, method=ccfc.SCFCMethod):
+    """Train a network together by views of a sample alone, then cluster (section 4.4 of CCFC; Liu, Yan, Zhang 2024).
+
+    The attributes are those of `CCFC`; `cluster_rounds` is 0.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> small = dict(pretrain_rounds=4, batch_size=32, latent=16, projector_units=32)
+    >>> model = fedkin.SCFC(n_clusters=3, **small, random_state=0).fit([x[0::2], x[1::2]])
+    >>> model.n_clusters_
+    3
+    """
+
+
+def _bring(clients: Sequence[Client], labels: Sequence[ArrayLike], initial: str) -> None:
+    """Hand the clients their own first clusters, numbered 0..k-1."""
+    if initial not in ("auto", "given"):
+        raise FedkinError(f"labels would be ignored with initial='{initial}'; leave it at 'auto'.")
+    if len(labels) != len(clients):
+        raise FedkinError(f"labels has {len(labels)} arrays for {len(clients)} clients; give one for each.")
+    for client, own in zip(clients, labels, strict=True):
+        array = np.asarray(own)
+        if array.shape != (len(client),) or array.dtype.kind not in "iu":
+            raise FedkinError(
+                f"labels[{client.id}] is {array.dtype} of shape {array.shape}; "
+                f"client {client.id} needs {len(client)} integers."
+            )
+        if array.min() < 0:
+            raise FedkinError(f"labels[{client.id}] holds {array.min()}; every sample needs a cluster, 0 or more.")
+        client.state["given"] = torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
+
+
+def _bring_counts(clients: Sequence[Client], counts: Any) -> None:
+    """Hand every client its own number of clusters."""
+    if len(counts) != len(clients):
+        raise FedkinError(f"n_clusters has {len(counts)} numbers for {len(clients)} clients; give one for each.")
+    for client, count in zip(clients, counts, strict=True):
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise FedkinError(f"n_clusters[{client.id}] is {count!r}; it should be an integer of 1 or more.")
+        client.state["n_clusters"] = torch.tensor(int(count))
