@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from fedkin.report.page import LONGEST_VALUE, headlines
+from fedkin.report.page import LONGEST_VALUE, page
 
 STYLE = resources.files("fedkin.report").joinpath("page.css").read_text(encoding="utf-8")
 
@@ -58,5 +58,5 @@ def test_every_verdict_has_a_sign_besides_its_colour() -> None:
 
 
 def test_long_headlines_are_written_smaller() -> None:
-    assert 'class="value"' in headlines([("a", "x" * LONGEST_VALUE, "")])
-    assert 'class="value long"' in headlines([("a", "x" * (LONGEST_VALUE + 1), "")])
+    assert 'class="value"' in page("t", "", [("a", "x" * LONGEST_VALUE, "")], [])
+    assert 'class="value long"' in page("t", "", [("a", "x" * (LONGEST_VALUE + 1), "")], [])

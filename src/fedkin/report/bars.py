@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkin.report.markup import element, folded, sheet, short, text
+from fedkin.report.markup import element, folded, sheet, short, table, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
 from fedkin.report.run_view import Bars
 
@@ -133,13 +133,8 @@ def _line(bars: Bars, frame: _Frame) -> str:
 
 
 def _numbers(bars: Bars) -> str:
-    rows = [
-        element("tr", element("th", text(name), scope="row"), element("td", plain(value)))
-        for name, value in zip(bars.names, bars.values, strict=True)
-    ]
-    heads = (element("th", text(head), scope="col") for head in (bars.x_label, bars.title))
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
-    return folded("The numbers", sheet(table, f"{bars.title}: the numbers"))
+    rows = [(name, plain(value)) for name, value in zip(bars.names, bars.values, strict=True)]
+    return folded("The numbers", sheet(table([bars.x_label, bars.title], rows), f"{bars.title}: the numbers"))
 
 
 def _in_words(bars: Bars) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fedkin.report.markup import element, folded, sheet, text
+from fedkin.report.markup import element, folded, sheet, table, text
 from fedkin.report.numbers import finite, in_unit, plain, shown
 from fedkin.report.run_view import Curve, Unit
 
@@ -82,15 +82,9 @@ def _key(look: str, *content: str) -> str:
 def number_table(curve: Curve) -> str:
     """All numbers, folded; a step is a row, and every series, end of an interval and reference a column."""
     columns = _columns(curve)
-    heads = [element("th", text(name), scope="col") for name in (curve.x_label, *(name for name, _ in columns))]
-    rows = [
-        element(
-            "tr", element("th", plain(x), scope="row"), *(element("td", plain(column[at])) for _, column in columns)
-        )
-        for at, x in enumerate(curve.x)
-    ]
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
-    return folded("The numbers", sheet(table, f"{curve.title}: the numbers"))
+    rows = [(plain(x), *(plain(column[at]) for _, column in columns)) for at, x in enumerate(curve.x)]
+    heads = [curve.x_label, *(name for name, _ in columns)]
+    return folded("The numbers", sheet(table(heads, rows), f"{curve.title}: the numbers"))
 
 
 def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:

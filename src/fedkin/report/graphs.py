@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, folded, sheet, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, element, folded, sheet, short, table, text
 from fedkin.report.rings import WIDTH, RingLayout, arrange
 from fedkin.report.run_view import GraphNode, GraphView
 
@@ -105,9 +105,10 @@ def _members(graph: GraphView) -> str:
         nodes = by_cluster[cluster]
         names = ", ".join(f"{node.client}/{node.local_cluster}" for node in nodes)
         name = "unmatched" if cluster is None else cluster_mark(cluster, str(cluster))
-        cells = [str(len(nodes)), str(sum(node.size for node in nodes)), text(names)]
-        rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
-    titles = ("cluster", "local clusters", "samples", "client/local cluster")
-    heads = [element("th", head, scope="col") for head in titles]
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers members")
-    return folded("The members", sheet(table, f"{graph.title}: the members")) if rows else ""
+        rows.append((name, len(nodes), sum(node.size for node in nodes), names))
+    heads = ["cluster", "local clusters", "samples", "client/local cluster"]
+    return (
+        folded("The members", sheet(table(heads, rows, "numbers members"), f"{graph.title}: the members"))
+        if rows
+        else ""
+    )

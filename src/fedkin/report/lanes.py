@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, name_ranges, scrolling, sheet, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, element, name_ranges, scrolling, sheet, short, table, text
 from fedkin.report.numbers import nice_ticks, plain, shown
 from fedkin.report.run_view import NO_EVENTS, ClientClusters, Timeline
 
@@ -198,21 +198,15 @@ def _table(clusters: ClientClusters) -> str:
     """The last clusters: their clients, true clusters and score."""
     last = clusters.clusters[:, -1].tolist()
     heads = ["cluster", "clients"] + (["true clusters"] if clusters.hidden else [])
-    heads += [text(clusters.score)] if clusters.scores else []
+    heads += [clusters.score] if clusters.scores else []
     rows = []
     for cluster in sorted(set(last), key=lambda key: (key < 0, key)):
         members = [at for at, own in enumerate(last) if own == cluster]
-        cells = [str(len(members))]
-        if clusters.hidden:
-            cells.append(text(_counted([clusters.hidden[at] for at in members])))
-        if clusters.scores:
-            cells.append(shown(clusters.scores.get(cluster), "share"))
-        name = "none yet" if cluster < 0 else cluster_mark(cluster, str(cluster))
-        cells.append(text(name_ranges([clusters.clients[at] for at in members])))
-        rows.append(element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells)))
-    head = element("tr", *(element("th", name, scope="col") for name in [*heads, "which"]))
-    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers members")
-    return sheet(table, "Clients of each cluster")
+        row: list[object] = ["none yet" if cluster < 0 else cluster_mark(cluster, str(cluster)), len(members)]
+        row += [_counted([clusters.hidden[at] for at in members])] if clusters.hidden else []
+        row += [shown(clusters.scores.get(cluster), "share")] if clusters.scores else []
+        rows.append([*row, name_ranges([clusters.clients[at] for at in members])])
+    return sheet(table([*heads, "which"], rows, "numbers members"), "Clients of each cluster")
 
 
 def _counted(hidden: Sequence[str]) -> str:

@@ -5,12 +5,37 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import resources
 from itertools import groupby
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 MOST_NAMES = 40
 
 _VOID = {"br", "img", "meta"}
+
+
+def source(name: str) -> str:
+    """The text of a file beside this one."""
+    return resources.files("fedkin.report").joinpath(name).read_text(encoding="utf-8")
+
+
+_TEMPLATES = Environment(
+    loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    keep_trailing_newline=False,
+)  # fmt: skip
+
+
+def fill(template: str, **values: object) -> str:
+    """Fill a template; every value is escaped, except for `markupsafe.Markup`."""
+    return _TEMPLATES.get_template(template).render(**values)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "numbers") -> str:
+    """A table with column heads, if any, and named rows; cells are escaped, except for `markupsafe.Markup`."""
+    return fill("table.html", heads=heads, rows=list(rows), look=look)
 
 
 def text(value: object) -> str:
@@ -38,9 +63,9 @@ def short(number: float) -> str:
     return f"{round(number, 1):g}"
 
 
-def cluster_mark(cluster: int, name: str = "") -> str:
+def cluster_mark(cluster: int, name: str = "") -> Markup:
     """A small coloured mark for a cluster, followed by `name`; the name identifies it, the colour only helps."""
-    return element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name)
+    return Markup(element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name))
 
 
 def cluster_class(cluster: int | None) -> str:

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedkin.report.markup import cluster_mark, element, sheet, text
+from fedkin.report.markup import cluster_mark, element, sheet, table, text
 from fedkin.report.run_view import ClusterTable, Profiles
 
 LEVELS = 10
 DIVERGING_LEVELS = 5
 
 
-def count_table(table: ClusterTable) -> str:
+def count_table(view: ClusterTable) -> str:
     """Clients by clusters, shaded by samples, with totals."""
-    counts = np.asarray(table.counts)
+    counts = np.asarray(view.counts)
     largest = max(int(counts.max(initial=0)), 1)
     rows = []
-    for client, key, row in zip(table.clients, table.keys or table.clients, counts, strict=True):
+    for client, key, row in zip(view.clients, view.keys or view.clients, counts, strict=True):
         cells = [f'<td class="h{-(-LEVELS * int(count) // largest)}">{int(count)}</td>' for count in row]
         name = element("th", text(client), scope="row")
         rows.append(element("tr", name, *cells, element("td", str(int(row.sum())), class_="total"), data_client=key))
     totals = [element("td", str(int(total))) for total in [*counts.sum(axis=0), counts.sum()]]
     foot = element("tfoot", element("tr", element("th", "all", scope="row"), *totals))
-    head = _head("client", table.clusters, element("th", "all", scope="col", class_="total"))
+    head = _head("client", view.clusters, element("th", "all", scope="col", class_="total"))
     body = element("table", head, element("tbody", *rows), foot, class_="heat")
-    return element("p", text(table.caption)) + sheet(body, "Samples by client and cluster")
+    return element("p", text(view.caption)) + sheet(body, "Samples by client and cluster")
 
 
 def profile_table(profiles: Profiles) -> str:
@@ -57,7 +57,4 @@ def _deviation(value: float, largest: float) -> str:
 
 def settings_table(settings: Sequence[tuple[str, str]]) -> str:
     """Names and values, in two columns."""
-    rows = [
-        element("tr", element("th", text(name), scope="row"), element("td", text(value))) for name, value in settings
-    ]
-    return sheet(element("table", element("tbody", *rows), class_="settings"), "Settings")
+    return sheet(table([], settings, "settings"), "Settings")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
-from string import Template
 
-from fedkin.report.markup import copy_button, element, prose, text
+from markupsafe import Markup
+
+from fedkin.report.markup import copy_button, element, fill, prose, source, text
 
 LONGEST_VALUE = 9
 """Longer headlines are written smaller, and may take two lines."""
@@ -22,49 +22,23 @@ class Section:
     body: str
 
 
-def page(title: str, lead: str, opening: str, sections: Sequence[Section]) -> str:
-    """A whole page that loads nothing from anywhere.
+def page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], sections: Sequence[Section]) -> str:
+    """Fill a whole page that loads nothing from anywhere.
 
     Parameters
     ----------
     title, lead : str
-        Plain text.
-    opening : str
-        Markup between the lead and the first section, such as `headlines`.
+        Plain text; in the lead what stands in backticks is shown as code.
+    summary : sequence of (label, value, explanation)
+        Headline numbers, shown as cards.
     sections : sequence of Section
         The contents list links to them.
     """
-    links = [element("li", element("a", text(section.title), href=f"#{section.anchor}")) for section in sections]
-    contents = element("nav", element("ul", *links), aria_label="Contents") if len(links) > 1 else ""
-    parts = [element("section", element("h2", text(s.title)), s.body, id=s.anchor) for s in sections]
-    lead_in = element("p", prose(lead), class_="lead") if lead else ""
-    return Template(_file("page.html")).substitute(
-        title=text(title),
-        lead=lead_in,
-        opening=opening,
-        contents=contents,
-        sections="\n".join(parts),
-        style=_file("page.css"),
-        script=_file("page.js"),
-    )
-
-
-def _file(name: str) -> str:
-    return resources.files("fedkin.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def headlines(summary: Sequence[tuple[str, str, str]]) -> str:
-    """Headline numbers as cards: what, how much, and what that means."""
-    cards = [
-        element(
-            "div",
-            element("dt", text(label)),
-            element("dd", text(value), class_="value" if len(value) <= LONGEST_VALUE else "value long"),
-            element("dd", text(explanation)),
-        )
-        for label, value, explanation in summary
-    ]
-    return element("dl", *cards, class_="headlines") if cards else ""
+    style, script = Markup(source("page.css")), Markup(source("page.js"))
+    return fill(
+        "page.html", title=title, lead=Markup(prose(lead)), summary=summary, sections=sections, style=style,
+        script=script, longest=LONGEST_VALUE,
+    )  # fmt: skip
 
 
 def gallery(*figures: str, columns: int) -> str:

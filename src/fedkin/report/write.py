@@ -15,7 +15,7 @@ from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_clusters
 from fedkin.report.markup import folded
 from fedkin.report.markup_tables import count_table, profile_table, settings_table
-from fedkin.report.page import Section, commands, gallery, headlines, page, paragraphs, sentences
+from fedkin.report.page import Section, commands, gallery, page, paragraphs, sentences
 from fedkin.report.pictures import picture_cards
 from fedkin.report.plane_maps import sample_map
 from fedkin.report.result_tables import result_table
@@ -47,13 +47,13 @@ def write_page(path: Path, view: PageView) -> None:
 
 def render(view: RunView) -> str:
     """The HTML of a run's report."""
-    return page(view.title, view.lead, headlines(view.summary), list(_sections(view)))
+    return page(view.title, view.lead, view.summary, list(_sections(view)))
 
 
 def render_page(view: PageView) -> str:
     """The HTML of a page of results."""
     sections = [Section(part.anchor, part.title, _part(part)) for part in view.parts]
-    return page(view.title, view.lead, headlines(view.summary), [*sections, *_settings(view.settings, "Every setting")])
+    return page(view.title, view.lead, view.summary, [*sections, *_settings(view.settings, "Every setting")])
 
 
 def _part(part: PagePart) -> str:

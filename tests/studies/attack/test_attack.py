@@ -112,7 +112,7 @@ def run_of_tables(folder: Path, *more: str) -> Path:
         y = np.arange(60) % 3
         np.savez(folder / "clients" / f"{name}.npz", x=(rng.random((60, 6)) + y[:, None] * 5).astype(np.float32), y=y)
     kept = [option for option in OPTIONS if not option.startswith(("data.", "scenario."))]
-    options = [*kept, "scenario.name=files", f"data.source={folder / 'sites'}", *more]
+    options = [*kept, "scenario.name=files", f"data.source={folder / 'clients'}", *more]
     execute(load_config("embedding", options), folder / "run")
     return folder / "run"
 

@@ -63,7 +63,7 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
         Section("notes", "Notes", sentences(_NOTES)),
     ]
     lead = "What the bits that clients send give away, by the probability P with which each is flipped."
-    return page(f"Attacks on {tree['run']}", lead, "", sections)
+    return page(f"Attacks on {tree['run']}", lead, [], sections)
 
 
 def as_text(tree: Mapping[str, Any]) -> str:
