@@ -121,7 +121,7 @@ def test_data_that_are_no_pictures_give_a_page_without_any(tmp_path: Path) -> No
     folder = run_of_tables(tmp_path, "scenario.test_share=0.5")
     attack(folder)
     page = (folder / "attack.html").read_text()
-    assert "What can be reconstructed" in page
+    assert 'id="reconstruction"' in page
     assert 'id="pictures"' not in page
     assert "data:image/png" not in page
 

@@ -1,4 +1,4 @@
-"""The page and the short table that tell what attacks on messages came to, drawn from plain values."""
+"""The page and the terminal tables of attacks on messages, from plain values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from fedkin.report.markup import element, scrolling, text
+from fedkin.report.markup import element, scrolling, table
 from fedkin.report.page import Section, page, sentences
 from fedkin.report.pictures import sprite
 from fedkin.report.result_tables import result_table
@@ -22,21 +23,21 @@ PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1
 
 _TILE = 96
 _NOTES = (
-    "An ε bounds the logarithm of how much likelier a message may become by what it is about. Much above 1 it promises "
-    "little, and above 10 next to nothing; what attacks achieve in fact is below.",
-    "Reconstruction: the attacker has the decoder and is told the least and the greatest number of every code; a bit "
-    "of 1 stands for the greatest, 0 for the least.",
-    "The first error is of segments that a single sample makes, the worst case; the last two are of segments as "
-    "clients send them, for which no single picture is better than the mean of the samples behind them.",
-    "Recognised is the share of reconstructions that are nearer to their own sample than to any other of those tried.",
+    "ε bounds the logarithm of the likelihood ratio of a message under two data sets. Above 1 it promises little, "
+    "above 10 next to nothing; the sections below show what attacks achieve in fact.",
+    "Reconstruction: the attacker has the decoder and knows the minimum and the maximum of every code; a bit of 1 "
+    "stands for the maximum, 0 for the minimum.",
+    "The first error is of segments made from a single sample, the worst case. The last two are of segments as sent, "
+    "of which the best reconstruction is the mean of their samples.",
+    "Recognised: fraction of reconstructions that are nearer to their own sample than to any other one tried.",
     "The paper's numbers are of other autoencoders and sums over eight images, so only ratios compare.",
     "Membership: the advantage is the true positive rate less the false positive rate of an attacker that has the "
     "encoder, the sample and all messages; 0 is chance, 1 is certainty. Score and threshold are chosen on one half of "
-    "the cases and tried on the other; ± is two standard errors. The area is that under the curve of both rates, 0.5 "
-    "by chance.",
-    "Held is how many samples of a class a made-up client has; as sent, clients have those of the run.",
-    "The bound is the greatest advantage that any attacker can have where one sample changes all bits of a segment.",
-    "All of it is about messages alone: an encoder trained by the clients, and the training that follows, tell more.",
+    "the cases and tried on the other; ± is two standard errors. The area is that under the ROC curve, 0.5 by "
+    "chance.",
+    "A simulated client has the given number of samples of a class; as sent: the clients of the run.",
+    "The bound is the maximum advantage of any attacker where one sample changes all bits of a segment.",
+    "All of this covers the messages alone, not the encoder that clients train, nor the training that follows.",
 )
 
 
@@ -56,13 +57,13 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
         Originals, then reconstructions by level; may be empty.
     """
     sections = [
-        Section("privacy", "What is guaranteed", result_table(_guarantee_table(tree))),
-        Section("reconstruction", "What can be reconstructed", result_table(_error_table(tree))),
-        *([Section("pictures", "What that looks like", _grid(pictures))] if pictures else []),
-        Section("membership", "Who can be told to be a member", result_table(_member_table(tree))),
+        Section("privacy", "Privacy guarantees", result_table(_guarantee_table(tree))),
+        Section("reconstruction", "Reconstruction", result_table(_error_table(tree))),
+        *([Section("pictures", "Reconstructed samples", _grid(pictures))] if pictures else []),
+        Section("membership", "Membership inference", result_table(_member_table(tree))),
         Section("notes", "Notes", sentences(_NOTES)),
     ]
-    lead = "What the bits that clients send give away, by the probability P with which each is flipped."
+    lead = "What the bits that clients send reveal, by the probability P with which each is flipped."
     return page(f"Attacks on {tree['run']}", lead, [], sections)
 
 
@@ -76,34 +77,34 @@ def as_text(tree: Mapping[str, Any]) -> str:
 
 
 def _guarantee_table(tree: Mapping[str, Any]) -> ResultTable:
-    caption = "The smaller an ε, the less a message can tell about what it was made from; see the notes."
+    caption = "The smaller ε, the less a message reveals about the samples it was made from; see the notes."
     heading, rows = _guarantees(tree)
-    return ResultTable("Guarantees", caption, "what is bounded", heading[1:], _cells(rows))
+    return ResultTable("Guarantees", caption, "bound", heading[1:], _cells(rows))
 
 
 def _error_table(tree: Mapping[str, Any]) -> ResultTable:
-    told = tree["reconstruction"]
-    title = f"Reconstruction of {told['samples']} samples, and of {told['segments']} segments as sent"
-    caption = "Mean squared errors: the larger, the less is given away; compare them with that of a guess."
+    found = tree["reconstruction"]
+    title = f"Reconstruction of {found['samples']} samples, and of {found['segments']} segments as sent"
+    caption = "Mean squared errors: the larger, the less is revealed; compare them with that of a guess."
     heading, rows = _errors(tree)
     return ResultTable(title, caption, "level of noise", heading[1:], _cells(rows))
 
 
 def _member_table(tree: Mapping[str, Any]) -> ResultTable:
-    caption = "An advantage of 0 is chance, one of 1 certainty; see what noise and more samples held do to it."
+    caption = "0 is chance, 1 is certainty; noise and more samples per client lower it."
     heading, rows = _members(tree)
-    return ResultTable("Advantage in telling members", caption, "level of noise", heading[1:], _cells(rows))
+    return ResultTable("Advantage of membership inference", caption, "level of noise", heading[1:], _cells(rows))
 
 
 def _cells(rows: Sequence[Sequence[str]]) -> list[tuple[str, list[TableCell]]]:
-    """Rows of cells; what a text has in brackets at its end is set beside it."""
+    """Rows of cells; text in brackets at the end of a cell is set beside it."""
     parted = ((row[0], [each.removesuffix(")").partition(" (") for each in row[1:]]) for row in rows)
     return [(name, [TableCell(number, beside) for number, _, beside in row]) for name, row in parted]
 
 
 def _errors(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    told = tree["reconstruction"]
-    base = next(level["error"] for level in told["levels"] if level["flip"] == 0.0)
+    found = tree["reconstruction"]
+    base = next(level["error"] for level in found["levels"] if level["flip"] == 0.0)
     rows = [
         [
             level_name(level["flip"]),
@@ -114,13 +115,13 @@ def _errors(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             f"{level['sent_to_samples']:.4f}",
             f"{level['sent_to_mean']:.4f}",
         ]
-        for level in told["levels"]
+        for level in found["levels"]
     ]
-    chance = f"{100 / told['samples']:.1f} %"
+    chance = f"{100 / found['samples']:.1f} %"
     rows.append(
-        ["the mean of all as a guess", f"{told['guess']:.4f}", _ratio(told["guess"], base), "", "", chance, "", ""]
+        ["the mean of all as a guess", f"{found['guess']:.4f}", _ratio(found["guess"], base), "", "", chance, "", ""]
     )
-    rows.append(["the mean of a segment's samples", "", "", "", "", "", f"{told['spread']:.4f}", "0.0000"])
+    rows.append(["the mean of a segment's samples", "", "", "", "", "", f"{found['spread']:.4f}", "0.0000"])
     heading = ["", "error", "of P = 0 %", "paper, 8 images", "paper, of P = 0 %", "recognised"]
     return [*heading, "as sent: to samples", "to their mean"], rows
 
@@ -136,8 +137,8 @@ def _ratio(part: float, whole: float) -> str:
 
 
 def _members(tree: Mapping[str, Any], area: bool = True) -> tuple[list[str], list[list[str]]]:
-    told = tree["membership"]
-    names = {name: "as sent" if name == "sent" else f"{name} held" for name in told["held"]}
+    found = tree["membership"]
+    names = {name: "as sent" if name == "sent" else f"{name} samples" for name in found["held"]}
     rows = [
         [
             level_name(level["flip"]),
@@ -145,7 +146,7 @@ def _members(tree: Mapping[str, Any], area: bool = True) -> tuple[list[str], lis
             *(_advantage(level["held"][name], area) for name in names),
             f"{level['bound']:.3f}",
         ]
-        for level in told["levels"]
+        for level in found["levels"]
     ]
     return ["", "ε of a segment", *names.values(), "bound"], rows
 
@@ -158,9 +159,9 @@ def _advantage(found: Mapping[str, Any], area: bool) -> str:
 def _guarantees(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     names = {
         "epsilon_bit": "ε of one bit",
-        "epsilon_sample": "ε of one sample that is there or not",
-        "epsilon_replaced": "ε of one sample that is that or another",
-        "epsilon_client": "ε of all that a client holds",
+        "epsilon_sample": "ε of adding or removing one sample",
+        "epsilon_replaced": "ε of replacing one sample",
+        "epsilon_client": "ε of all samples of a client",
         "epsilon_client_delta": "the same with δ",
     }
     statements = tree["statements"]
@@ -176,18 +177,15 @@ def _epsilon(value: float | None) -> str:
 
 
 def _grid(pictures: Sequence[PictureRow]) -> str:
-    heads = (element("th", head, scope="col") for head in ("level of noise", "pictures", "error"))
-    rows = [
-        element(
-            "tr", element("th", text(name), scope="row"), element("td", _strip(name, images)),
-            element("td", f"{error:.4f}"),
-        )
-        for name, error, images in pictures
-    ]  # fmt: skip
-    drawn = element("table", element("thead", element("tr", *heads)), element("tbody", *rows), class_="numbers")
-    caption = element("p", "The same samples at every level: what can still be recognised is given away.")
+    rows = [(name, Markup(_strip(name, images)), f"{error:.4f}") for name, error, images in pictures]
+    caption = element("p", "The same samples at every level of noise.")
     heading = element("figcaption", element("h3", "Originals and reconstructions"), caption)
-    return element("figure", heading, scrolling(drawn, "Originals and reconstructions"), class_="result")
+    return element(
+        "figure",
+        heading,
+        scrolling(table(["level of noise", "pictures", "error"], rows), "Originals and reconstructions"),
+        class_="result",
+    )
 
 
 def _strip(heading: str, images: NDArray[np.floating[Any]]) -> str:
