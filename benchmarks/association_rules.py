@@ -61,7 +61,7 @@ def _line(scenario: LabelSkew, seed: int, rule: str) -> str:
 
     def graph(cut: float | None) -> AssociationGraph:
         if rule == "held-out":
-            return association.by_kinship(state.nodes, state.statistics, cut)
+            return association.by_held_out_rule(state.nodes, state.statistics, cut)
         return association.by_threshold(state.nodes, state.statistics, method.threshold if cut is None else cut)
 
     scores = {cut: _score(graph(float(cut)), classes) for cut in CUTS}

@@ -34,7 +34,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.held_out_rule import JUDGES
+from fedkin.methods.samples.fedcref.held_out_rule import MAX_HELD_OUT
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
@@ -108,7 +108,7 @@ def operations(task: str, client: Client, payload: Payload) -> int:
         return sum(training_operations(widths, half, payload["training"]) for half in halves)
     if task == "train_community":
         return sum(training_operations(widths, sizes[cluster], payload["training"]) for cluster in payload["clusters"])
-    asked = sum(min(size, JUDGES) if task == "score" else size for size in sizes)
+    asked = sum(min(size, MAX_HELD_OUT) if task == "score" else size for size in sizes)
     return int(asked * (len(sizes) + len(payload["models"])) * forward_operations(widths))
 
 

@@ -298,7 +298,7 @@ def test_control_c_in_the_middle_of_a_step(
     exchanges: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The signal comes while worker threads compute; the run then goes on to the same files."""
-    real, calls = held_out_rule.judges, 0
+    real, calls = held_out_rule.held_out_rows, 0
 
     def judges(*arguments: object) -> object:
         nonlocal calls
@@ -308,7 +308,7 @@ def test_control_c_in_the_middle_of_a_step(
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(held_out_rule, "judges", judges)
+        patch.setattr(held_out_rule, "held_out_rows", judges)
         assert fedkin(START) == 130
     assert capsys.readouterr() == ("", "fedkin: Interrupted; go on with `fedkin resume run`.\n")
     assert not list(tmp_path.rglob("*.partial"))

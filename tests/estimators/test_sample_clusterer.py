@@ -324,7 +324,7 @@ def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) ->
         ({"n_clusters": [2, True, 2]}, "n_clusters[1] is True; it should be an integer of 1 or more."),
         ({"n_clusters": [0, 2, 2]}, "n_clusters[0] is 0; it should be an integer of 1 or more."),
         ({"initial": "k-means"}, "'initial' is 'k-means' in FedCRef; it should be "),
-        ({"initial": "given"}, "method.initial = 'given', but client 0 brings no labels of its own."),
+        ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
         ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
         ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
     ],

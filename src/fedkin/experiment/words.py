@@ -164,7 +164,7 @@ MEASURES = {
         chart=False,
     ),
     "active": Measure("Active clients", "clients whose local clusters still change", "count", headline=False),
-    "agreement": Measure(
+    "unchanged": Measure(
         "Unchanged samples", "samples of the active clients that kept their local cluster", "percent", headline=False
     ),
     "nmi": Measure(

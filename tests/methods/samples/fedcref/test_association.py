@@ -1,6 +1,6 @@
 import torch
 
-from fedkin.methods.samples.fedcref.association import by_class, by_kinship, by_threshold, known_statistics
+from fedkin.methods.samples.fedcref.association import by_class, by_held_out_rule, by_threshold, known_statistics
 
 NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
 
@@ -32,11 +32,11 @@ def test_kinship_counts_every_pair_of_a_cluster():
     for a in (0, 2, 4):
         for b in (0, 2, 4):
             shares[a, b] = 0.5
-    graph = by_kinship(NODES, shares, None)
+    graph = by_held_out_rule(NODES, shares, None)
     assert graph.communities == [[0, 2, 4]]
     assert graph.edges == [[0, 2], [0, 4], [2, 4]]
     assert 0.5 < graph.cut < 0.95
-    assert by_kinship(NODES, shares, 0.4).communities == []
+    assert by_held_out_rule(NODES, shares, 0.4).communities == []
 
 
 def test_pairs_of_resting_clients_are_remembered_wherever_they_stand_now():

@@ -285,13 +285,15 @@ def test_kin_graph_may_make_the_first_clusters():
     fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
     metrics = evaluate_fedcref(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.85
-    assert records[0].values["local_clusters"] <= sum(len(client.state["kin"].unique()) for client in people.clients)
+    assert records[0].values["local_clusters"] <= sum(
+        len(client.state["kingraph_clusters"].unique()) for client in people.clients
+    )
     assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
 
 
 def test_few_strays_make_no_cluster_of_their_own():
     x = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [4.9]])
-    labels = fedcref_tasks._without_strays(x, torch.tensor([3, 3, 3, 7, 7, 7, 9]), 0.5)
+    labels = fedcref_tasks._without_small(x, torch.tensor([3, 3, 3, 7, 7, 7, 9]), 0.5)
     assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
 
 
@@ -299,7 +301,7 @@ def test_kin_graph_may_associate_clusters():
     people = population("true", clients=4)
     method = dataclasses.replace(QUICK, initial="auto", associations="kin-graph", max_iterations=1)
     _, state, _ = run(method, people)
-    own = [client.state["kin"] for client in people.clients]
+    own = [client.state["kingraph_clusters"] for client in people.clients]
     most = {
         (client.id, cluster): int(kin[client.state["previous"] == cluster].mode().values)
         for client, kin in zip(people.clients, own, strict=True)
@@ -318,7 +320,5 @@ def test_kin_graph_needs_every_client():
 
 def test_clients_that_do_not_say_how_many_clusters_they_have_are_named():
     fed = LocalFederation([Client(i, torch.zeros(9, 3)) for i in range(2)])
-    with pytest.raises(
-        FedkinError, match=r"^method\.n_clusters = 'given', but client 0 does not say how many it has\.$"
-    ):
+    with pytest.raises(FedkinError, match=r"^method\.n_clusters = 'given', but client 0 has no number of its own\.$"):
         dataclasses.replace(SWIFT, n_clusters="given", initial="kmeans").init(fed)

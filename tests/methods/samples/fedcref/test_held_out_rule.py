@@ -11,8 +11,8 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 def planted(kinds, sites, rng, same=0.55, other=0.95, noise=0.03):
     kinds = np.asarray(kinds)
-    shares = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
-    return shares.clip(0, 1)
+    losses = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
+    return losses.clip(0, 1)
 
 
 def as_partition(clusters):
@@ -37,10 +37,10 @@ def test_a_sample_is_never_judged_by_a_model_of_its_own_half():
         torch.testing.assert_close(errors[:, n], model.errors(pairs[:, 1 - halves[n]], x[n : n + 1])[:, 0])
 
 
-def test_judges_are_few_and_come_from_every_half():
+def test_held_out_rows_are_few_and_come_from_both_halves():
     labels = torch.tensor([0] * 300 + [1] * 3)
     halves = torch.arange(303) % 2
-    rows = held_out_rule.judges(labels, halves, 100)
+    rows = held_out_rule.held_out_rows(labels, halves, 100)
     assert (labels[rows] == 0).sum() == 100
     assert (halves[rows][labels[rows] == 0] == 0).sum() == 50
     assert (labels[rows] == 1).sum() == 3
@@ -48,17 +48,17 @@ def test_judges_are_few_and_come_from_every_half():
 
 def test_shares_count_losses_and_half_of_ties():
     own, foreign = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([[2.0, 2.0, 0.5, 1.0]])
-    shares = held_out_rule.loss_shares(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
-    assert shares.tolist() == [[1.0], [0.25]]
+    losses = held_out_rule.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
+    assert losses.tolist() == [[1.0], [0.25]]
 
 
 @given(st.integers(0, 100), st.permutations(range(12)))
 def test_planted_clusters_are_found_in_any_order(seed, order):
     kinds, sites = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
-    shares = planted(kinds, sites, np.random.default_rng(seed))
-    clusters, cut = held_out_rule.match_by_linkage(shares, sites.tolist())
+    losses = planted(kinds, sites, np.random.default_rng(seed))
+    clusters, cut = held_out_rule.match_by_linkage(losses, sites.tolist())
     assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
-    shuffled, other_cut = held_out_rule.match_by_linkage(shares[np.ix_(order, order)], sites[order].tolist())
+    shuffled, other_cut = held_out_rule.match_by_linkage(losses[np.ix_(order, order)], sites[order].tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
 

@@ -1,4 +1,4 @@
-"""Association graphs: which local clusters of different clients belong together (FedCRef, phases 2 and 3)."""
+"""Association graphs: matched local clusters of different clients (FedCRef, phases 2 and 3)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from torch import Tensor
 from fedkin.methods.samples.fedcref import held_out_rule
 
 LocalCluster = list[int]
-"""A local cluster: ``[client, cluster]``."""
+"""A local cluster: ``[client, local cluster]``."""
 
 
 @dataclass(frozen=True)
 class AssociationGraph:
-    """Associated clusters.
+    """Associated local clusters.
 
     Attributes
     ----------
-    nodes : list of [client, cluster]
+    nodes : list of [client, local cluster]
     edges : list of [a, b]
         Associated pairs, as positions in `nodes`, a < b.
     communities : list of lists of int
-        Clusters of two or more nodes, largest first.
+        Communities of two or more nodes, largest first.
     unmatched : list of int
         All other nodes.
     cut : float or None
-        Where the dendrogram was cut, if there was one.
+        Height at which the dendrogram was cut, if there was one.
     """
 
     nodes: list[LocalCluster]
@@ -41,7 +41,7 @@ class AssociationGraph:
     cut: float | None = None
 
     def clusters(self) -> dict[int, list[int]]:
-        """Cluster of every cluster by client: communities are numbered first, then unmatched clusters."""
+        """Clusters of the local clusters, by client: communities are numbered first, then unmatched local clusters."""
         members = [*self.communities, *([a] for a in self.unmatched)]
         cluster_of = {a: cluster for cluster, nodes in enumerate(members) for a in nodes}
         clusters: dict[int, list[int]] = {}
@@ -50,28 +50,28 @@ class AssociationGraph:
         return clusters
 
 
-def by_kinship(nodes: list[LocalCluster], shares: Tensor, cut: float | None) -> AssociationGraph:
-    """Average linkage on held-out shares of losses (see `kinship`); every pair within a cluster counts as associated."""
-    clusters, cut = held_out_rule.match_by_linkage(shares.double().numpy(), [client for client, _ in nodes], cut)
+def by_held_out_rule(nodes: list[LocalCluster], losses: Tensor, cut: float | None) -> AssociationGraph:
+    """Average linkage on held-out loss rates (see `held_out_rule`); all pairs within a community are associated."""
+    clusters, cut = held_out_rule.match_by_linkage(losses.double().numpy(), [client for client, _ in nodes], cut)
     edges = [[a, b] for members in clusters for a in members for b in members if a < b]
     return _graph(nodes, clusters, sorted(edges), cut)
 
 
 def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
-    """The paper's rule: linked if the percentile is at most `threshold` in both directions; connected components."""
-    near = (statistics <= threshold).numpy()  # NaN, where nobody could be asked, is never near
+    """The paper's rule: connected components of pairs whose percentile is at most `threshold` in both directions."""
+    near = (statistics <= threshold).numpy()  # NaN, of pairs that were not scored, is never near
     return _components(nodes, near & near.T)
 
 
 def by_class(nodes: list[LocalCluster], classes: Sequence[int]) -> AssociationGraph:
-    """The upper bound: linked if the clusters' true classes, which only an oracle knows, are the same."""
+    """The upper bound: local clusters with the same true class, known from an oracle, are associated."""
     return _components(nodes, np.equal.outer(classes, classes))
 
 
 def known_statistics(
     before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
 ) -> Tensor:
-    """What the last iteration's `statistics` tell about pairs of clients that have not trained since; NaN elsewhere."""
+    """Last iteration's `statistics` of pairs of clients that have not trained since; NaN elsewhere."""
     known = torch.full((len(nodes), len(nodes)), torch.nan)
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(before)}
     kept = [

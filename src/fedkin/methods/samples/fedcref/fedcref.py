@@ -1,18 +1,17 @@
-"""FedCRef: federated clustering by refining local clusters together (Nardi, Valerio, Passarella).
+"""FedCRef: federated refinement of local clusters (Nardi, Valerio, Passarella).
 
-Every client clusters its own samples and trains an autoencoder per cluster. Clients exchange the models and find out which
-clusters are associated; associated clusters train one model by federated averaging; with these models every client
-refines its clusters; and so on until the clients are stable. Line numbers are those of the paper's Algorithm 1.
+Every client clusters its own samples and trains an autoencoder per local cluster. Clients exchange the models to
+associate local clusters; communities of associated ones train one model by federated averaging; with these models every
+client refines its local clusters, until all clients are stable. Line numbers are those of the paper's Algorithm 1.
 
 Where the defaults differ from the paper, its form stays available by name:
 
-* ``associations="held-out"`` asks samples that no model has seen (`kinship`); ``"paper"`` is the threshold on
-  normalised differences of error, which depends on sample size and breaks with noise.
-* ``safeguard="unmatched"`` lets a client's own model compete in the refinement only where its cluster found no kin; with
-  ``"all"``, as in the paper, a model fitted to a noisy cluster defends that noise against the community's model.
-* ``n_clusters="auto"`` lets a client's number of clusters change with what the communities' models explain; with a number
-  that is known it stays, as in the paper.
-* ``stability`` is stricter: at the paper's 0.8 a client rests while one sample in five still moves.
+* ``associations="held-out"`` compares errors on samples that no model was trained on (`held_out_rule`); ``"paper"`` is
+  the threshold on normalised differences of error, which depends on sample size and fails with noise.
+* ``safeguard="unmatched"`` lets only the models of unmatched local clusters compete in the refinement; with ``"all"``,
+  as in the paper, a model fitted to a noisy local cluster keeps that noise.
+* ``n_clusters="auto"`` revises the number of local clusters in every refinement; a given number stays, as in the paper.
+* ``stability`` is stricter: at the paper's 0.8 a client is stable while one sample in five still moves.
 
 ``docs/fidelity.md`` lists every ambiguity of the paper and how it is resolved.
 """
@@ -42,7 +41,7 @@ from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 Oracle = Callable[[int], Sequence[int]]
-"""For a client, the true class of each of its clusters; only an evaluation has one to give."""
+"""For a client, the true class of each of its local clusters; known in evaluations only."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +51,21 @@ class FedCRefMethod:
     Attributes
     ----------
     initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
-        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph" clusters
-        the samples of all clients first (`kingraph`); a client's clusters are the clusters that it has enough of.
+        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph"
+        clusters the samples of all clients first (`kingraph`); local clusters are the clusters with enough of a
+        client's samples.
     n_clusters : int or {"auto", "given"}
-        Local clusters per client: a number, the number the client brings, or with "auto" the client's own estimate, which is
+        Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate,
         revised in every refinement.
     max_clusters : int
-        Largest first estimate.
+        Maximum of the first estimate.
     min_fraction : float
-        With ``n_clusters="auto"``: a model takes part in a client's new partition if at least this share of an average
-        cluster's samples choose it.
+        With ``n_clusters="auto"``: a model gets a local cluster if at least this fraction of an average local cluster's
+        samples choose it.
     hidden : tuple of int, optional
-        Hidden widths and code of the autoencoder; by default as `widths_for` says: (100, 64, 32) for 784 features.
+        Hidden widths and code of the autoencoder; by default those of `widths_for`, (100, 64, 32) for 784 features.
     local_epochs : int
-        Epochs of a cluster's own model (Table 2: 20; Fashion-MNIST 30).
+        Epochs of a local cluster's model (Table 2: 20; Fashion-MNIST 30).
     rounds : int
         Rounds of federated averaging per community (paper: 15).
     first_epochs : int
@@ -73,19 +73,19 @@ class FedCRefMethod:
     round_epochs : int
         Local epochs in each later round (the authors' code: 7; the paper is silent).
     min_steps : int
-        Least number of optimiser steps a cluster's model gets, and a community's at each member, over all rounds.
-        It matters for clusters of few samples only.
+        Minimum number of optimiser steps of a local cluster's model, and of a community's model at each member, over
+        all rounds. It matters only with few samples.
     continuity : bool
-        Whether models start from those chosen in the last refinement; as in the authors' code, they start afresh.
+        Whether models start from those selected in the last refinement; by default, as in the authors' code, afresh.
     batch_size : int
         Samples per optimiser step.
     learning_rate : float
-        Of Adam.
+        Adam's learning rate.
     associations : {"held-out", "paper", "kin-graph", "perfect"}
-        The rule that associates clusters. With "kin-graph" those are kin most of whose samples have the same cluster
-        there; no models are exchanged for it. "perfect" is an upper bound for evaluations and needs an `oracle`.
+        The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
+        there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
     cut : float, optional
-        For "held-out": clusters have an average share of losses below it; by default chosen from the merge heights.
+        For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float
         For "paper": alpha, in per cent.
     threshold : float
@@ -93,13 +93,14 @@ class FedCRefMethod:
     safeguard : {"auto", "unmatched", "all"}
         Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
     stability : float
-        tau: a client rests once its new partition agrees with the last to at least this degree.
+        The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
     tolerance : float
-        The run ends when communities and unmatched clusters both changed by at most this share `patience` times.
+        The run ends when the numbers of communities and of unmatched local clusters both changed by at most this
+        fraction, `patience` times in a row.
     patience : int
-        Iterations in a row that change no more than `tolerance`.
+        Number of such iterations.
     max_iterations : int
-        Most iterations, should the clients not settle before.
+        Maximum number of iterations.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
@@ -131,12 +132,12 @@ class FedCRefMethod:
     state_type: ClassVar[type[State]] = FedCRefState
 
     def init(self, fed: Federation) -> FedCRefState:
-        """Line 3: every client clusters its own samples."""
+        """Line 3: every client finds its first local clusters."""
         facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
             _cluster_all(fed)
-        started = fed.ask(fedcref_tasks.start, fed.all(**self._wish()))
+        started = fed.ask(fedcref_tasks.start, fed.all(**self._start_options()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
             output="sigmoid" if facts.unit else "linear",
@@ -151,16 +152,18 @@ class FedCRefMethod:
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
         community_models = self._train_communities(fed, state, graph, frozen, lost)
         active = [i for i in trained if i not in frozen]
-        clusters, agreement = self._refine(fed, state, graph, community_models, active, lost)
-        alone = [
+        clusters, unchanged = self._refine(fed, state, graph, community_models, active, lost)
+        unmatched_models = [
             models[client][local_cluster, 0] for client, local_cluster in (graph.nodes[a] for a in graph.unmatched)
         ]
         used = sorted({cluster for own in clusters.values() for cluster in own})
         clusters, cluster_models = (
-            fedcref_state.only(used, clusters, [*community_models, *alone]) if used else ({}, state.cluster_models)
+            fedcref_state.keep_clusters(used, clusters, [*community_models, *unmatched_models])
+            if used
+            else ({}, state.cluster_models)
         )
 
-        stable = sorted({*frozen, *(i for i in agreement if agreement[i] >= self.stability)})
+        stable = sorted({*frozen, *(i for i in unchanged if unchanged[i] >= self.stability)})
         history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
             models={str(i): models[i] for i in stable},
@@ -181,10 +184,10 @@ class FedCRefMethod:
         )
         if state.finished:
             self.conclude(fed, state)
-        return state, _record(fed, state, samples, used, agreement, lost)
+        return state, _record(fed, state, samples, used, unchanged, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
-        """The clusters found: ``models`` ``(clusters, size)`` and, by cluster, its local clusters in ``communities``."""
+        """The clusters: ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
         communities: list[list[LocalCluster]] = [[] for _ in state.cluster_models]
         for client in sorted(map(int, state.clusters)):
             for local_cluster, cluster in enumerate(state.clusters[str(client)]):
@@ -199,18 +202,18 @@ class FedCRefMethod:
 
     @staticmethod
     def predict(result: dict[str, Any], x: Tensor) -> Tensor:
-        """Cluster of new samples ``(n, ...)``: that of the model which reconstructs each best. int64 ``(n,)``."""
+        """Cluster of new samples ``(n, ...)``: that of the model with the lowest error. int64 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return model.errors(result["models"], x.flatten(1)).argmin(dim=0)
 
     def _train_clusters(
         self, fed: Federation, state: FedCRefState, lost: dict[int, str]
     ) -> tuple[dict[int, Tensor], dict[int, Tensor], set[int]]:
-        """Lines 7-9: clients that do not rest train a model per cluster; all models, cluster sizes, and who trained."""
+        """Lines 7-9: active clients train models; returns all models, sizes, and clients that trained."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
-        payload = {**self._wish(), **spec, "training": asdict(training), "replicas": replicas}
+        payload = {**self._start_options(), **spec, "training": asdict(training), "replicas": replicas}
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         expected = {"models": ("clusters", replicas, state.model.size), "samples": ("clusters",)}
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
@@ -227,7 +230,7 @@ class FedCRefMethod:
         trained: set[int],
         lost: dict[int, str],
     ) -> tuple[AssociationGraph, Tensor]:
-        """Lines 10-21: models are exchanged and tried, and the clusters associated."""
+        """Lines 10-21: exchange and score models, and associate local clusters."""
         nodes = [[client, local_cluster] for client in sorted(models) for local_cluster in range(len(models[client]))]
         statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         if self.associations == "perfect":
@@ -240,9 +243,7 @@ class FedCRefMethod:
             tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": (len(models[i]),)})
             lost.update(fed.missing)
             clusters = [
-                int(tallies[client]["clusters"][local_cluster])
-                if client in tallies
-                else -1 - a  # the unknown are kin to nobody
+                int(tallies[client]["clusters"][local_cluster]) if client in tallies else -1 - a  # unknown: unmatched
                 for a, (client, local_cluster) in enumerate(nodes)
             ]
             return association.by_class(nodes, clusters), statistics
@@ -251,26 +252,26 @@ class FedCRefMethod:
         if new:
             stack = torch.cat([models[client] for client in sorted(models)])
             rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
-            to_trained, to_resting = {**rule, "models": stack}, {**rule, "models": stack[new]}
-            asked = {i: to_trained if i in trained else to_resting for i in models}
-            tried = {i: len(everyone if i in trained else new) for i in models}
-            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": (len(models[i]), tried[i])})
+            to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
+            asked = {i: to_trained if i in trained else to_frozen for i in models}
+            scored = {i: len(everyone if i in trained else new) for i in models}
+            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": (len(models[i]), scored[i])})
             for i, reply in replies.items():
                 rows = [a for a in everyone if nodes[a][0] == i]
                 statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
             lost.update(fed.missing)
         if self.associations == "held-out":
-            return association.by_kinship(nodes, statistics, self.cut), statistics
+            return association.by_held_out_rule(nodes, statistics, self.cut), statistics
         return association.by_threshold(nodes, statistics, self.threshold), statistics
 
     def _train_communities(
         self, fed: Federation, state: FedCRefState, graph: AssociationGraph, frozen: list[int], lost: dict[int, str]
     ) -> Tensor:
-        """Lines 22-24: one model per community, by federated averaging over its member clusters."""
+        """Lines 22-24: one model per community, by federated averaging over its local clusters."""
         models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
         if self.continuity:
-            fedcref_state.continued(models, state, graph)
-        known = fedcref_state.unchanged(state, graph, frozen)
+            fedcref_state.continue_models(models, state, graph)
+        known = fedcref_state.reusable_models(state, graph, frozen)
         for cluster, before in known.items():
             models[cluster] = state.community_models[before]
         members: dict[int, list[tuple[int, int]]] = {}
@@ -295,7 +296,7 @@ class FedCRefMethod:
                 lambda i: {"models": (len(members[i]), state.model.size), "samples": (len(members[i]),)},
             )
             lost.update(fed.missing)
-            fedcref_state.averaged(models, members, replies)
+            fedcref_state.average_models(models, members, replies)
         return models
 
     def _refine(
@@ -307,7 +308,7 @@ class FedCRefMethod:
         active: list[int],
         lost: dict[int, str],
     ) -> tuple[dict[int, list[int]], dict[int, float]]:
-        """Lines 26-32: clusters of every client's clusters after Algorithm 2, and how little each client has changed."""
+        """Lines 26-32: Algorithm 2; returns the clusters of local clusters, and the fraction of unchanged samples."""
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
         clusters = graph.clusters()
         own = {
@@ -324,14 +325,14 @@ class FedCRefMethod:
         )
         lost.update(fed.missing)
         for i in fed.missing:
-            del clusters[i]  # it may have refined without our knowing
+            del clusters[i]  # it may have refined, and its reply was lost
         for i, reply in replies.items():
             choices = [clusters[i][q] for q in own[i]] + list(range(len(community_models)))
             clusters[i] = [choices[chosen] for chosen in reply["selected"]]
-        return clusters, {i: reply["agreement"] for i, reply in replies.items()}
+        return clusters, {i: reply["unchanged"] for i, reply in replies.items()}
 
     def _is_settled(self, history: list[list[int]]) -> bool:
-        """Phase 5: neither unmatched clusters nor communities changed much, `patience` times in a row."""
+        """Phase 5: unmatched local clusters and communities changed little, `patience` times in a row."""
         recent = history[1:][-self.patience - 1 :]
         return len(recent) > self.patience and all(
             abs(now - before) <= self.tolerance * max(before, 1)
@@ -340,7 +341,7 @@ class FedCRefMethod:
         )
 
     def conclude(self, fed: Federation, state: FedCRefState) -> None:
-        """Give every client its clusters' clusters; a client that was lost assigns its samples by the clusters' models."""
+        """Send every client the clusters of its local clusters, or the models if its local clusters are unknown."""
         if not len(state.cluster_models):
             raise FedkinError("No client could be reached in any iteration, so no clusters were found.")
         by_model = {**fedcref_tasks.spec(state.model), "models": state.cluster_models}
@@ -348,7 +349,7 @@ class FedCRefMethod:
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         broadcast(fed, fedcref_tasks.finish, waiting)
 
-    def _wish(self) -> Payload:
+    def _start_options(self) -> Payload:
         return {
             "initial": self.initial,
             "n_clusters": self.n_clusters,
@@ -358,7 +359,7 @@ class FedCRefMethod:
 
 
 def _cluster_all(fed: Federation) -> None:
-    """Cluster the samples of all clients by kin-graph; every client keeps the clusters of its own.
+    """Cluster the samples of all clients by kin-graph; clusters stay at the clients.
 
     Raises
     ------
@@ -369,7 +370,7 @@ def _cluster_all(fed: Federation) -> None:
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
-    fed.ask_until_all_reply(fedcref_tasks.remember_kin, {})
+    fed.ask_until_all_reply(fedcref_tasks.keep_kingraph_clusters, {})
 
 
 def _record(
@@ -377,7 +378,7 @@ def _record(
     state: FedCRefState,
     samples: dict[int, Tensor],
     used: list[int],
-    agreement: dict[int, float],
+    unchanged: dict[int, float],
     lost: dict[int, str],
 ) -> Record:
     return Record(
@@ -389,9 +390,9 @@ def _record(
             "unmatched": len(state.unmatched),
             "local_clusters": len(state.nodes),
             "associations": len(state.edges),
-            "active": len(agreement),
+            "active": len(unchanged),
             "cut": state.cut,
-            "agreement": sum(agreement.values()) / len(agreement) if agreement else 1.0,
+            "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
             "graph": {
                 "nodes": [
                     [client, local_cluster, int(samples[client][local_cluster])]

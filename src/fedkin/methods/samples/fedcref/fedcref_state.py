@@ -1,4 +1,4 @@
-"""What FedCRef's server knows, and how clusters and their models pass from one iteration to the next."""
+"""The state of FedCRef's server, and how clusters and models pass from one iteration to the next."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 @dataclass(frozen=True)
 class FedCRefState(State):
-    """What the server knows; dictionaries are keyed by a client's id as text.
+    """State of the server; dictionaries are keyed by a client's id as text.
 
     Attributes
     ----------
     widths, output
-        Shape of the autoencoders, decided in `FedCRef.init`.
+        Architecture of the autoencoders, decided in `FedCRefMethod.init`.
     models : dict of str to Tensor
-        Models of the clients that are stable, ``(clusters, replicas, size)``.
+        Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
-        Sizes of their clusters, ``(clusters,)`` int64.
+        Sizes of their local clusters, int64 ``(local clusters,)``.
     stable, frozen : list of int
-        Clients whose last refinement changed little; those of them that have retrained since, and rest.
+        Clients whose last refinement changed little; those of them that have retrained since and stopped.
     nodes, edges, communities, unmatched, cut
-        The last association graph (`association.Graph`).
+        The last association graph, see `association.AssociationGraph`.
     statistics : Tensor, (nodes, nodes)
-        The rule's statistic of the row's samples under the column's model; NaN where nobody could be asked.
+        The rule's statistic of the row's samples with the column's model; NaN if not scored.
     community_models : Tensor, (communities, size)
     clusters : dict of str to list of int
-        Cluster of each present local cluster of a client.
+        Cluster of each current local cluster of a client.
     cluster_models : Tensor, (clusters, size)
     history : list of [unmatched, communities]
-        One entry per iteration, the start included, for the global stopping rule.
+        One entry per iteration, including the start, for the global stopping rule.
     """
 
     widths: list[int] = field(default_factory=list)
@@ -58,24 +58,24 @@ class FedCRefState(State):
 
     @property
     def model(self) -> Autoencoder:
-        """The autoencoders' shape."""
+        """The autoencoders' architecture."""
         return Autoencoder(tuple(self.widths), self.output)
 
 
-def unchanged(state: FedCRefState, graph: AssociationGraph, frozen: list[int]) -> dict[int, int]:
-    """Communities whose members all rest and were together before, by their last number: their model is still right."""
-    resting = {i for i in frozen if i in state.frozen}
+def reusable_models(state: FedCRefState, graph: AssociationGraph, frozen: list[int]) -> dict[int, int]:
+    """Previous numbers of communities with the same members, all frozen: their models are still valid."""
+    still_frozen = {i for i in frozen if i in state.frozen}
     before = {str([state.nodes[a] for a in members]): g for g, members in enumerate(state.communities)}
     now = {g: [graph.nodes[a] for a in members] for g, members in enumerate(graph.communities)}
     return {
         g: before[str(members)]
         for g, members in now.items()
-        if str(members) in before and all(client in resting for client, _ in members)
+        if str(members) in before and all(client in still_frozen for client, _ in members)
     }
 
 
-def continued(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> None:
-    """Start every community, in place, from the cluster most of its clusters were in, if they were in any."""
+def continue_models(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> None:
+    """Start every community's model, in place, from the previous cluster of most of its members, if there is one."""
     for cluster, community in enumerate(graph.communities):
         nodes = [graph.nodes[a] for a in community]
         before = [
@@ -87,8 +87,8 @@ def continued(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> N
             models[cluster] = state.cluster_models[max(sorted(set(before)), key=before.count)]
 
 
-def averaged(models: Tensor, members: dict[int, list[tuple[int, int]]], replies: dict[int, Payload]) -> None:
-    """Sample-weighted mean per community, in place; a community of which nobody answered keeps its model."""
+def average_models(models: Tensor, members: dict[int, list[tuple[int, int]]], replies: dict[int, Payload]) -> None:
+    """Sample-weighted mean per community, in place; a community without replies keeps its model."""
     received: dict[int, list[tuple[Tensor, float]]] = {}
     for client, reply in replies.items():
         for (cluster, _), model, samples in zip(members[client], reply["models"], reply["samples"], strict=True):
@@ -97,8 +97,10 @@ def averaged(models: Tensor, members: dict[int, list[tuple[int, int]]], replies:
         models[cluster] = weighted_mean(torch.stack([model for model, _ in parts]), [samples for _, samples in parts])
 
 
-def only(used: list[int], clusters: dict[int, list[int]], models: list[Tensor]) -> tuple[dict[int, list[int]], Tensor]:
-    """The clusters that still have a cluster, renumbered, and their models."""
+def keep_clusters(
+    used: list[int], clusters: dict[int, list[int]], models: list[Tensor]
+) -> tuple[dict[int, list[int]], Tensor]:
+    """The clusters `used` by local clusters, renumbered, and their models."""
     number = {cluster: index for index, cluster in enumerate(used)}
     return {i: [number[cluster] for cluster in own] for i, own in clusters.items()}, torch.stack(
         [models[g] for g in used]

@@ -1,9 +1,9 @@
-"""What FedCRef asks a client to do: one function per exchange of the algorithm in `fedcref`.
+"""The tasks of FedCRef's clients: one function per exchange of the algorithm in `fedcref`.
 
-A client keeps in its private state: ``labels`` ``(n,)`` int64, its current partition; ``previous``, the one before the
-last refinement; ``halves`` ``(n,)``, the half of its cluster each sample is in; ``models``, its clusters' models
-``(clusters, replicas, size)`` while they belong to the current partition; ``clusters`` ``(n,)``, the final answer. A client
-may come with ``given`` labels and with ``n_clusters``, its number of clusters.
+The state of a client holds ``labels`` ``(n,)`` int64, its local clusters; ``previous``, those before the last
+refinement; ``halves`` ``(n,)``, the half of its local cluster that each sample is in; ``models`` ``(local clusters,
+replicas, size)``, while they fit the current labels; ``clusters`` ``(n,)``, the result. It may begin with ``given``
+labels and with ``n_clusters``, the number of local clusters.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 
 @task
-def remember_kin(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Keep the clusters that kin-graph has found as ``kin``; they are not the answer yet."""
+def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Move the clusters found by kin-graph to ``kingraph_clusters``; they are not the result."""
     for client in clients:
-        if "clusters" in client.state:  # else it has been asked before, and its reply was lost
-            client.state["kin"] = client.state.pop("clusters")
-        if "kin" not in client.state:
-            raise FedkinError(f"Client {client.id} could not be told its clusters by kin-graph.")
+        if "clusters" in client.state:  # otherwise it was asked before, and its reply was lost
+            client.state["kingraph_clusters"] = client.state.pop("clusters")
+        if "kingraph_clusters" not in client.state:
+            raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
     return [{} for _ in clients]
 
 
 @task(holds={"clusters": is_count})
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The first partition of every client; it stays there."""
+    """Find the first local clusters of every client; labels stay there."""
     for client, payload in zip(clients, payloads, strict=True):
         _begin(client, payload)
     return [{"clusters": _n_clusters(client)} for client in clients]
@@ -45,15 +45,15 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 @task(holds={"samples": are_counts})
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """A model for every local cluster, or one for each half of it; all of them as one stack.
+    """Train a model per local cluster, or per half of it, all of them as one stack.
 
-    They start afresh, or from what the client kept as its ``start``: the models it chose in its last refinement.
+    They start afresh, or from the models that the client selected in its last refinement, its ``start``.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
     rngs: list[torch.Generator] = []
     for client, payload in zip(clients, payloads, strict=True):
-        if "labels" not in client.state:  # the client was lost when all were asked to start
+        if "labels" not in client.state:  # the client missed the first exchange
             _begin(client, payload)
         x, labels = client.x.flatten(1), client.state["labels"]
         client.state["halves"] = held_out_rule.split_halves(labels, client.rng)
@@ -76,7 +76,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task
 def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Try foreign models on own samples; only a statistic per pair of clusters leaves the client."""
+    """Score foreign models on own samples; only a statistic per pair of local clusters leaves the client."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         rule = _held_out_statistic if payload["rule"] == "held-out" else _paper_statistic
@@ -86,16 +86,16 @@ def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 @task(holds={"clusters": are_counts})
 def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The cluster in kin-graph of most samples of each local cluster."""
+    """Send the kin-graph cluster of most samples of each local cluster."""
     return [
-        {"clusters": torch.stack([client.state["kin"][own].mode().values for own in _members(client)])}
+        {"clusters": torch.stack([client.state["kingraph_clusters"][own].mode().values for own in _members(client)])}
         for client in clients
     ]
 
 
 @task(holds={"samples": are_counts})
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """One round of federated averaging: train each community's model on the member cluster."""
+    """One round of federated averaging: train each community's model on the client's member of it."""
     data = [
         client.x.flatten(1)[client.state["labels"] == local_cluster]
         for client, payload in zip(clients, payloads, strict=True)
@@ -116,9 +116,9 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     ]
 
 
-@task(holds={"agreement": is_number, "selected": is_list(is_count)})
+@task(holds={"unchanged": is_number, "selected": is_list(is_count)})
 def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Algorithm 2: the client's samples choose among its own models and the communities'."""
+    """Algorithm 2: assign the client's samples to the best of its own models and the communities'."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         model, x, before = _model(payload), client.x.flatten(1), client.state["labels"]
@@ -128,15 +128,15 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         if payload["continuity"]:
             client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
         client.state.update(labels=labels, previous=before)
-        del client.state["models"]  # they belong to the partition that was
-        agreement = clustering_accuracy(before.numpy(), labels.numpy())
-        replies.append({"agreement": agreement, "selected": selected})
+        del client.state["models"]  # they fit the previous labels
+        unchanged = clustering_accuracy(before.numpy(), labels.numpy())
+        replies.append({"unchanged": unchanged, "selected": selected})
     return replies
 
 
 @task
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Write down the cluster of every sample, at the client."""
+    """Assign every sample to its cluster, at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         if "clusters" in payload:
             client.state["clusters"] = torch.tensor(payload["clusters"])[client.state["labels"]]
@@ -148,13 +148,13 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
     """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
 
-    The paper takes the most chosen model, removes it together with its samples, and repeats. Removing them changes no
-    other sample's choice, so this is the same as taking the `n_clusters` most chosen models at once (ties: lowest
-    index) and giving every sample to the best of them. Models nobody chose are not taken. Clusters are numbered in
-    order of their models, so that a sample two models explain equally well stays with the one it chose.
+    The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
+    other sample's choice, so the `n_clusters` most chosen models can be selected at once (ties: lowest index), and
+    every sample assigned to the best of them. Models without samples are not selected. Clusters are numbered in the
+    order of their models, so that ties do not move a sample.
 
-    With a `min_fraction` the number is the samples' to decide: every model is taken that at least this share of an
-    average cluster's samples choose, and the most chosen one in any case.
+    With `min_fraction` the number is free: all models are selected that are chosen by at least this fraction of an
+    average cluster's samples, and the most chosen one in any case.
     """
     wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
     order = torch.argsort(wins, descending=True, stable=True)
@@ -168,7 +168,7 @@ def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None =
 
 
 def percentile_difference(own: Tensor, foreign: Tensor, percentile: float) -> Tensor:
-    """Eq. 2 and line 14: percentile of the differences in error, each pair's scaled to [0, 1] by its own extremes.
+    """Eq. 2 and line 14: percentile of the differences in error, scaled to [0, 1] per pair.
 
     `own` is ``(n,)``, `foreign` ``(m, n)``; returns ``(m,)``. A pair without any difference gives 0.
     """
@@ -182,21 +182,23 @@ def _begin(client: Client, payload: Payload) -> None:
     how, wanted = payload["initial"], payload["n_clusters"]
     if how == "given" or (how == "auto" and "given" in client.state):
         if "given" not in client.state:
-            raise FedkinError(f"method.initial = 'given', but client {client.id} brings no labels of its own.")
+            raise FedkinError(f"method.initial = 'given', but client {client.id} has no given labels.")
         client.state["labels"] = client.state["given"].clone()
         return
     if wanted == "given" and "n_clusters" not in client.state:
-        raise FedkinError(f"method.n_clusters = 'given', but client {client.id} does not say how many it has.")
+        raise FedkinError(f"method.n_clusters = 'given', but client {client.id} has no number of its own.")
     if how == "kin-graph":
-        client.state["labels"] = _without_strays(client.x.flatten(1), client.state["kin"], payload["min_fraction"])
+        client.state["labels"] = _without_small(
+            client.x.flatten(1), client.state["kingraph_clusters"], payload["min_fraction"]
+        )
         return
     count = int(client.state["n_clusters"]) if wanted == "given" else None if wanted == "auto" else wanted
     how = "embedding" if how == "auto" else how
     client.state["labels"] = initial_labels(client.x.flatten(1), how, count, client.rng, payload["max_clusters"])
 
 
-def _without_strays(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
-    """Clusters with at least this share of an average one's samples, from 0; samples of others join the nearest mean."""
+def _without_small(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
+    """Clusters with at least this fraction of an average one's samples, from 0; other samples join the nearest mean."""
     labels, sizes = clusters.unique(return_inverse=True, return_counts=True)[1:]
     kept = (sizes >= min_fraction * len(x) / len(sizes)).nonzero()[:, 0]
     means = torch.stack([x[labels == cluster].mean(0) for cluster in kept])
@@ -206,7 +208,7 @@ def _without_strays(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
 
 
 def _members(client: Client) -> list[Tensor]:
-    """Rows of the samples in each local cluster, as masks."""
+    """Masks of the samples in each local cluster."""
     return [client.state["labels"] == local_cluster for local_cluster in range(_n_clusters(client))]
 
 
@@ -223,11 +225,11 @@ def _paper_statistic(client: Client, payload: Payload) -> Tensor:
 
 def _held_out_statistic(client: Client, payload: Payload) -> Tensor:
     model, labels, halves = _model(payload), client.state["labels"], client.state["halves"]
-    rows = held_out_rule.judges(labels, halves)
+    rows = held_out_rule.held_out_rows(labels, halves)
     x, labels, halves = client.x.flatten(1)[rows], labels[rows], halves[rows]
     own = held_out_rule.held_out_errors(model, client.state["models"], x, halves)
     foreign = held_out_rule.held_out_errors(model, payload["models"], x, halves)
-    return held_out_rule.loss_shares(own.gather(0, labels[None])[0], foreign, labels, len(own))
+    return held_out_rule.loss_rates(own.gather(0, labels[None])[0], foreign, labels, len(own))
 
 
 def _own_errors(model: Autoencoder, models: Tensor, x: Tensor, halves: Tensor) -> Tensor:

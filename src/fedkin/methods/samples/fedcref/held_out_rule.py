@@ -1,13 +1,13 @@
-"""Held-out kinship: do two clusters of different clients come from one distribution?
+"""The held-out rule: tests whether two local clusters of different clients come from one distribution.
 
-The question is put to samples. Each cluster is split into two halves and one model is trained on each. A sample held
-out from one half is reconstructed by its own cluster's model of that half and by a foreign cluster's half-model, which
-saw as much data and has never seen the sample either. If both clusters come from one distribution the foreign model is
-worse exactly half of the time; the more they differ, the nearer this *share of losses* comes to 1. Being a comparison
-of like with like it needs no scale: sample size, noise and the difficulty of the data enter both sides alike.
+Each local cluster is split into two halves, and one model is trained on each. A sample held out from one half is
+reconstructed by its own cluster's model of that half and by a half-model of a foreign cluster, trained on as many
+samples and not on this one. If both clusters come from one distribution, the foreign model is worse for half of the
+samples; the more they differ, the closer this *loss rate* is to 1. It needs no scale: sample size, noise and the
+difficulty of the data affect both models alike.
 
-Clusters are then clustered by average linkage on the shares. Two clusters of one client never join, since a client would not
-have split them. The dendrogram is cut where the merge heights themselves leave the widest gap.
+Local clusters are then matched by average linkage on the loss rates. Two local clusters of one client never join. The
+dendrogram is cut at the widest gap between merge heights.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from torch import Tensor
 
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
-JUDGES = 100
-"""Samples per cluster that are asked; the standard error of a share is then 0.05 at most."""
+MAX_HELD_OUT = 100
+"""Maximum number of samples per local cluster to evaluate; the standard error of a loss rate is then at most 0.05."""
 
 UNLIKE = 1.0
-"""Share of losses between clusters about which there is no evidence."""
+"""Loss rate of pairs that were not scored."""
 
 
 def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
-    """A random half, 0 or 1, for every sample: as even as possible within every cluster. int64 ``(n,)``."""
+    """A random half, 0 or 1, for every sample, balanced within every cluster. int64 ``(n,)``."""
     halves = torch.empty_like(labels)
     for cluster in labels.unique():
         rows = (labels == cluster).nonzero()[:, 0]
@@ -40,7 +40,7 @@ def split_halves(labels: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor) -> Tensor:
-    """Error of every cluster's model on every sample, always by the half-model that did not see the sample's half.
+    """Errors of all clusters' models on all samples, by the half-model not trained on the sample's half.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor
         Each cluster's two half-models.
     x : Tensor, (n, features)
     halves : Tensor, (n,) int64
-        Samples of half 0 are judged by the models of half 1, and the other way round.
+        Samples of half 0 are reconstructed by models of half 1, and vice versa.
 
     Returns
     -------
@@ -61,8 +61,8 @@ def held_out_errors(model: Autoencoder, pairs: Tensor, x: Tensor, halves: Tensor
     return errors
 
 
-def judges(labels: Tensor, halves: Tensor, count: int = JUDGES) -> Tensor:
-    """Rows of up to `count` samples of every cluster, half of them from each half."""
+def held_out_rows(labels: Tensor, halves: Tensor, count: int = MAX_HELD_OUT) -> Tensor:
+    """Rows of at most `count` samples per cluster, equally many from each half."""
     chosen = [
         ((labels == cluster) & (halves == half)).nonzero()[: count // 2, 0]
         for cluster in labels.unique()
@@ -71,15 +71,15 @@ def judges(labels: Tensor, halves: Tensor, count: int = JUDGES) -> Tensor:
     return torch.cat(chosen)
 
 
-def loss_shares(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
-    """Share of each own cluster's samples that each foreign cluster's model reconstructs worse; ties count half.
+def loss_rates(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
+    """Fraction of each own cluster's samples that each foreign cluster's model reconstructs worse; ties count half.
 
     Parameters
     ----------
     own : Tensor, (n,)
-        Held-out error of each sample under its own cluster's model.
+        Held-out error of each sample with its own cluster's model.
     foreign : Tensor, (m, n)
-        Error under each foreign cluster's model.
+        Errors with the foreign clusters' models.
     labels : Tensor, (n,) int64
 
     Returns
@@ -91,31 +91,31 @@ def loss_shares(own: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int) -
 
 
 def match_by_linkage(
-    shares: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
+    losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
 ) -> tuple[list[list[int]], float]:
-    """Cluster clusters by average linkage on their mutual shares of losses.
+    """Match local clusters by average linkage on their mutual loss rates.
 
     Parameters
     ----------
-    shares : array, (m, m)
-        ``shares[a, b]``: how often samples of cluster a lose with b's model. NaN where nobody could be asked.
+    losses : array, (m, m)
+        ``losses[a, b]``: fraction of the samples of local cluster a for which b's model is worse. NaN if not scored.
     clients : sequence of m ints
-        The client of each cluster.
+        The client of each local cluster.
     cut : float, optional
-        Join while the average share is below this; by default `choose_cut` of the merge heights.
+        Join while the average loss rate is below this; by default `choose_cut` of the merge heights.
 
     Returns
     -------
     clusters : list of lists of int
-        Members of every cluster, singletons included, largest first.
+        Members of every community, singletons included, largest first.
     cut : float
     """
     count = len(clients)
     if count < 2:
         return [[index] for index in range(count)], UNLIKE if cut is None else cut
-    distance = np.nan_to_num((shares + shares.T) / 2, nan=UNLIKE)
+    distance = np.nan_to_num((losses + losses.T) / 2, nan=UNLIKE)
     forbidden = np.equal.outer(clients, clients)
-    distance[forbidden] = 2.0 * count**2  # one forbidden pair lifts a whole cluster's average over every real share
+    distance[forbidden] = 2.0 * count**2  # one forbidden pair lifts a community's average above all loss rates
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), method="average")
     heights = tree[:, 2]
@@ -127,10 +127,10 @@ def match_by_linkage(
 
 
 def choose_cut(heights: NDArray[np.float64], low: float = 0.6, high: float = 0.8) -> float:
-    """The middle of the widest gap between merge heights, as far as it lies in [low, high].
+    """The middle of the widest gap between merge heights within [low, high].
 
-    Kin merge a little above 0.5 and strangers towards 1, so the right cut lies between; where the heights leave no
-    gap there, or there are none, the middle of the interval is as good as any.
+    Local clusters of one distribution merge slightly above 0.5 and others near 1, so the correct cut lies between.
+    Without heights in the interval the cut is its middle.
     """
     inside = heights[(heights > low) & (heights < high)]
     edges = np.concatenate([[low], np.sort(inside), [high]])

@@ -276,7 +276,9 @@ class KinGraphMethod(SampleMethod):
                 f"No client that answered has {self.min_members} samples, which is method.min_members; set it lower."
             )
         leading = components(found, self.components, state.standardise, self.whitening)
-        record.values.update(components=len(leading.variances), explained=leading.explained_variance(found, state.standardise))
+        record.values.update(
+            components=len(leading.variances), explained=leading.explained_variance(found, state.standardise)
+        )
         return state.next(**leading.tree()), record
 
     def _whitened(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
