@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.nearest import drop_duplicates, pairwise_distances
+from fedkin.clustering.nearest import assign_to_nearest, drop_duplicates, pairwise_distances
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
@@ -113,6 +113,20 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
     labels = torch.cat([_nearest(part - middle, centres) for part in points.split(_CHUNK)])
     kept, labels = labels.unique(return_inverse=True)
     return Partition(centres[kept] + middle, labels, iterations)
+
+
+def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
+    """Lloyd's algorithm for a fixed number of iterations, in single precision, on points ``(n, width)`` with weights.
+
+    Centres ``(k, width)`` that lose all their points stay where they were.
+    """
+    weighted = points * weights[:, None]
+    for _ in range(iterations):
+        labels = assign_to_nearest(points, centres)
+        mass = torch.zeros(len(centres)).index_add_(0, labels, weights)
+        sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
+        centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
+    return centres
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ from torch import Tensor
 ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Distances below this part of the lengths, and their squares of the squares, are rounding."""
 
+PAIRS = 1 << 24
+"""Maximum number of distances in memory where they are computed in batches."""
+
 
 def pairwise_distances(points: Tensor, others: Tensor) -> Tensor:
     """Euclidean distances ``(n, k)``; exactly 0 between equal points, which products would not give."""
@@ -32,6 +35,29 @@ def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:
     middle = centroids.mean(0)
     points, centroids = points - middle, centroids - middle
     return (centroids.square().sum(1) - 2 * points @ centroids.T).argmin(1)
+
+
+def assign_to_nearest(points: Tensor, centroids: Tensor) -> Tensor:
+    """As `nearest_centroids`, computed in batches; no points have no centroids."""
+    if not len(points):
+        return torch.zeros(0, dtype=torch.int64)
+    batch = max(1, PAIRS // len(centroids))
+    return torch.cat([nearest_centroids(part, centroids) for part in points.split(batch)])
+
+
+def nearest_neighbours(points: Tensor, rows: Tensor, among: Tensor, neighbours: int) -> Tensor:
+    """Positions in `among` of the points nearest to each point in `rows`, without itself: int64 ``(r, neighbours)``."""
+    others = points[among]
+    lengths = others.square().sum(1)
+    place = torch.full((len(points),), -1)
+    place[among] = torch.arange(len(among))
+    found = []
+    for part in rows.split(max(1, PAIRS // len(among))):
+        distances = lengths - 2 * points[part] @ others.T
+        known = (place[part] >= 0).nonzero()[:, 0]
+        distances[known, place[part][known]] = torch.inf
+        found.append(distances.topk(neighbours, largest=False).indices)
+    return torch.cat(found)
 
 
 def neighbours_vote(labels: Tensor, weights: Tensor, classes: int) -> Tensor:

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from fedkin.clustering import nearest
 from fedkin.methods.samples.kingraph import micro_clusters
-from fedkin.methods.samples.kingraph.micro_clusters import assigned, merged, merged_nodes, smoothed, summarise
+from fedkin.methods.samples.kingraph.micro_clusters import merged, merged_nodes, smoothed, summarise
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -92,6 +93,6 @@ def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch:
 def test_a_few_at_a_time_are_assigned_as_all_at_once(monkeypatch: pytest.MonkeyPatch):
     x, centres = points(), points(7)
     expected = torch.cdist(x, centres).argmin(1)
-    monkeypatch.setattr(micro_clusters, "_PAIRS", 50)
-    assert torch.equal(assigned(x, centres), expected)
-    assert assigned(x[:0], centres).shape == (0,)
+    monkeypatch.setattr(nearest, "PAIRS", 50)
+    assert torch.equal(nearest.assign_to_nearest(x, centres), expected)
+    assert nearest.assign_to_nearest(x[:0], centres).shape == (0,)

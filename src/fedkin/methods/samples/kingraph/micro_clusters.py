@@ -8,13 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.k_means import weighted_lloyd
+from fedkin.clustering.nearest import assign_to_nearest, nearest_neighbours
 
 _ITERATIONS, _FEW_ITERATIONS = 12, 5
 _FITTED = 100
 """Samples per micro-cluster that centres are fitted to; other samples are only assigned."""
-_PAIRS = 1 << 24
-"""Maximum number of distances in memory."""
 
 SEARCHED = 10_000
 """Maximum number of points among which neighbours are searched."""
@@ -61,7 +60,7 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
     searched = torch.arange(len(points))
     if len(points) > SEARCHED:
         searched = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
-    near = nearest_of(points, torch.arange(len(points)), searched, neighbours)
+    near = nearest_neighbours(points, torch.arange(len(points)), searched, neighbours)
     for _ in range(rounds - 1):
         moved = (points[searched] + _sum_of(points, searched[near[searched]])) / (neighbours + 1)
         points = points.index_copy(0, searched, moved)
@@ -85,8 +84,8 @@ def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -
     """
     order = torch.randperm(len(points), generator=rng)
     fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
-    centres = _lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
-    labels = assigned(points, centres)
+    centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
+    labels = assign_to_nearest(points, centres)
     return merged(points, labels, least)
 
 
@@ -139,44 +138,11 @@ def merged_nodes(centroids: Tensor, counts: Tensor, most: int, rng: torch.Genera
     if len(centroids) <= most:
         return Summary(centroids, counts, torch.arange(len(centroids)))
     start = centroids[torch.randperm(len(centroids), generator=rng)[:most]]
-    centres = _lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
-    labels = assigned(centroids, centres).unique(return_inverse=True)[1]
+    centres = weighted_lloyd(centroids, counts.float(), start, _FEW_ITERATIONS)
+    labels = assign_to_nearest(centroids, centres).unique(return_inverse=True)[1]
     together = torch.zeros(int(labels.max()) + 1, dtype=torch.int64).index_add_(0, labels, counts)
     sums = centroids.new_zeros(len(together), centroids.shape[1]).index_add_(0, labels, centroids * counts[:, None])
     return Summary(sums / together[:, None], together, labels)
-
-
-def assigned(points: Tensor, centres: Tensor) -> Tensor:
-    """Row of `centres` ``(m, d)`` nearest to each of `points` ``(n, d)``, int64 ``(n,)``; computed in batches."""
-    if not len(points):
-        return torch.zeros(0, dtype=torch.int64)
-    batch = max(1, _PAIRS // len(centres))
-    return torch.cat([nearest_centroids(part, centres) for part in points.split(batch)])
-
-
-def nearest_of(points: Tensor, rows: Tensor, among: Tensor, neighbours: int) -> Tensor:
-    """Positions in `among` of the points nearest to each point in `rows`, without itself: int64 ``(r, neighbours)``."""
-    others = points[among]
-    lengths = others.square().sum(1)
-    place = torch.full((len(points),), -1)
-    place[among] = torch.arange(len(among))
-    found = []
-    for part in rows.split(max(1, _PAIRS // len(among))):
-        distances = lengths - 2 * points[part] @ others.T
-        known = (place[part] >= 0).nonzero()[:, 0]
-        distances[known, place[part][known]] = torch.inf
-        found.append(distances.topk(neighbours, largest=False).indices)
-    return torch.cat(found)
-
-
-def _lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    weighted = points * weights[:, None]
-    for _ in range(iterations):
-        labels = assigned(points, centres)
-        mass = torch.zeros(len(centres)).index_add_(0, labels, weights)
-        sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
-        centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
-    return centres
 
 
 def _sum_of(points: Tensor, rows: Tensor) -> Tensor:

@@ -13,12 +13,10 @@ from scipy import sparse
 from torch import Tensor
 
 from fedkin.clustering.louvain import CommunityLabels
+from fedkin.clustering.nearest import PAIRS, nearest_neighbours
 
 _MIN_NEIGHBOURS = 6
 """Minimum number of nearest points: with fewer, a single cloud falls apart."""
-
-_PAIRS = 1 << 24
-"""Maximum number of distances in memory."""
 
 
 def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
@@ -48,7 +46,8 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     nearest = min(neighbours, max(_MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
     if nearest < 1:
         return sparse.csr_matrix((count, count), dtype=np.float64)
-    around = np.column_stack([np.arange(count), _nearest(points, nearest)])
+    every = torch.arange(count)
+    around = torch.cat([every[:, None], nearest_neighbours(points, every, every, nearest)], dim=1).numpy()
     rows = np.repeat(np.arange(count), nearest + 1)
     near = sparse.csr_matrix((np.ones(around.size), (rows, around.ravel())), shape=(count, count))
     linked = sparse.triu(near.maximum(near.T), k=1).tocoo()
@@ -59,23 +58,11 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     return (graph + graph.T).tocsr()
 
 
-def _nearest(points: Tensor, neighbours: int) -> CommunityLabels:
-    """The nearest other points of each, int64 ``(m, neighbours)``."""
-    lengths = points.square().sum(1)
-    parts = []
-    for rows in torch.arange(len(points)).split(max(1, _PAIRS // len(points))):
-        distance = lengths - 2 * points[rows] @ points.T
-        distance[torch.arange(len(rows)), rows] = torch.inf
-        parts.append(distance.topk(neighbours, largest=False).indices)
-    near: CommunityLabels = torch.cat(parts).numpy()
-    return near
-
-
 def _in_common(around: CommunityLabels, first: CommunityLabels, second: CommunityLabels) -> CommunityLabels:
     """Number of common neighbours, for pairs of nodes: int64 ``(pairs,)``.
 
     A sparse product of matrices would hold all pairs with a common node: all pairs, if one node is near to all.
     """
-    parts = max(1, len(first) * around.shape[1] ** 2 // _PAIRS + 1)
+    parts = max(1, len(first) * around.shape[1] ** 2 // PAIRS + 1)
     pairs = zip(np.array_split(first, parts), np.array_split(second, parts), strict=True)
     return np.concatenate([(around[a][:, :, None] == around[b][:, None, :]).sum((1, 2)) for a, b in pairs])

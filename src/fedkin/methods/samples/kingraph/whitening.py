@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedkin.methods.samples.kingraph.micro_clusters import SEARCHED, nearest_of
+from fedkin.clustering.nearest import nearest_neighbours
+from fedkin.methods.samples.kingraph.micro_clusters import SEARCHED
 
 MIN_SAMPLES = 64
 """Minimum number of samples for a client's scatter: neighbours among fewer are often of different clusters."""
@@ -39,7 +40,7 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
     """
     order = torch.randperm(len(points), generator=rng)
     queries, among = order[:_QUERIES], order[:SEARCHED]
-    near = among[nearest_of(points, queries, among, min(_MAX_NEIGHBOURS, _cube_root(len(points))))]
+    near = among[nearest_neighbours(points, queries, among, min(_MAX_NEIGHBOURS, _cube_root(len(points))))]
     total = torch.zeros(points.shape[1], points.shape[1], dtype=torch.float64)
     for column in near.T:
         differences = (points[queries] - points[column]).double()
