@@ -94,7 +94,7 @@ def test_what_a_finger_touched_stays_until_it_touches_elsewhere(seen: dict[str, 
 
 
 def test_a_cell_tells_more_when_pointed_at(seen: dict[str, Any]) -> None:
-    assert seen["comparison"]["cell"] == "three pairs of seeds\nleast 0.961"
+    assert seen["comparison"]["cell"] == "three pairs of seeds\nminimum 0.961"
 
 
 @pytest.mark.parametrize("way", ["copied", "selected"])

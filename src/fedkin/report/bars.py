@@ -31,7 +31,7 @@ def _crowded(bars: Bars) -> bool:
     return len(bars.names) <= MOST_NAMED and LETTER * max(map(len, bars.names)) > slot
 
 
-class _Frame:
+class _BarFrame:
     """Where a value and a bar lie in the drawing."""
 
     def __init__(self, bars: Bars) -> None:
@@ -51,7 +51,7 @@ class _Frame:
 
 
 def _drawing(bars: Bars) -> str:
-    frame = _Frame(bars)
+    frame = _BarFrame(bars)
     content = (_axes(bars, frame), *(_bar(bars, frame, at) for at in range(len(bars.values))), _line(bars, frame))
     return _svg(bars, HEIGHT, *content)
 
@@ -61,7 +61,7 @@ def _svg(bars: Bars, height: float, *content: str) -> str:
     return element("svg", *content, class_="bars", viewBox=box, role="img", tabindex=0, aria_label=_in_words(bars))
 
 
-def _axes(bars: Bars, frame: _Frame) -> str:
+def _axes(bars: Bars, frame: _BarFrame) -> str:
     parts = []
     for tick, label in zip(frame.ticks, frame.labels, strict=True):
         y = frame.y(tick)
@@ -75,7 +75,7 @@ def _axes(bars: Bars, frame: _Frame) -> str:
     return "".join(parts)
 
 
-def _bar(bars: Bars, frame: _Frame, at: int) -> str:
+def _bar(bars: Bars, frame: _BarFrame, at: int) -> str:
     top, bottom = sorted((frame.y(bars.values[at]), frame.y(0.0)))
     look = "bar strong" if bars.strong[at] else "bar"
     left = frame.middle(at) - frame.width / 2
@@ -124,7 +124,7 @@ def _lying(bars: Bars) -> str:
     return _svg(bars, bottom + (20 if bars.line is not None else 4), *parts)
 
 
-def _line(bars: Bars, frame: _Frame) -> str:
+def _line(bars: Bars, frame: _BarFrame) -> str:
     if bars.line is None:
         return ""
     y = frame.y(bars.line)

@@ -27,7 +27,7 @@ MOST_STOPS = 120
 MOST_DOTS = 40
 LETTER = 5.4
 MOST_NAMED, NARROWEST = 11, 30.0
-"""Steps that are no whole numbers are named one by one if they are so few, and so far apart."""
+"""Steps that are no whole numbers are named one by one if they are so few, and so distant."""
 
 CurvePoints = list[tuple[float, float]]
 
@@ -40,7 +40,7 @@ def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
     return element("figure", heading, end_values(curve), _drawing(curve, timeline), number_table(curve), class_="card")
 
 
-class _Frame:
+class _CurveFrame:
     """Where a value lies in the drawing."""
 
     def __init__(self, curve: Curve) -> None:
@@ -59,8 +59,8 @@ class _Frame:
     def _steps(self, steps: Sequence[float]) -> tuple[list[float], list[str]]:
         """Which steps are named, and how: all, if they are few and not whole; else round numbers among them."""
         whole = all(step.is_integer() for step in steps)
-        apart = min((self.x(b) - self.x(a) for a, b in pairwise(steps)), default=WIDTH)
-        if len(steps) == 1 or (not whole and len(steps) <= MOST_NAMED and apart >= NARROWEST):
+        distance = min((self.x(b) - self.x(a) for a, b in pairwise(steps)), default=WIDTH)
+        if len(steps) == 1 or (not whole and len(steps) <= MOST_NAMED and distance >= NARROWEST):
             return list(steps), [plain(step) for step in steps]
         ticks = nice_ticks(self.first, self.last, count=7, whole=whole)
         named = zip(ticks, tick_labels(ticks, "number"), strict=True)
@@ -77,7 +77,7 @@ class _Frame:
 
 
 def _drawing(curve: Curve, timeline: Timeline) -> str:
-    frame = _Frame(curve)
+    frame = _CurveFrame(curve)
     colours = {name: index for index, (name, _) in enumerate(coloured(curve))}
     beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in series(curve))
     compared = "".join(_reference(curve, frame, colours[name], values) for name, values in references(curve))
@@ -89,13 +89,13 @@ def _drawing(curve: Curve, timeline: Timeline) -> str:
     )  # fmt: skip
 
 
-def _bands(frame: _Frame, timeline: Timeline) -> str:
+def _bands(frame: _CurveFrame, timeline: Timeline) -> str:
     """Phases, every second one shaded, the last one not; none where all of the curve is in one."""
     inside = [band for band in timeline.bands if band.first <= frame.last and band.last >= frame.first]
     return "".join(_band(frame, band, at % 2 == 1) for at, band in enumerate(reversed(inside))) if inside[1:] else ""
 
 
-def _band(frame: _Frame, band: Band, shaded: bool) -> str:
+def _band(frame: _CurveFrame, band: Band, shaded: bool) -> str:
     left, right = frame.x(max(band.first - 0.5, frame.first)), frame.x(min(band.last + 0.5, frame.last))
     parts = []
     if shaded:
@@ -105,7 +105,7 @@ def _band(frame: _Frame, band: Band, shaded: bool) -> str:
     return "".join(parts)
 
 
-def _marks(frame: _Frame, timeline: Timeline) -> str:
+def _marks(frame: _CurveFrame, timeline: Timeline) -> str:
     inside = [mark for mark in timeline.marks if frame.first <= mark.step <= frame.last]
     return "".join(
         element(
@@ -116,7 +116,7 @@ def _marks(frame: _Frame, timeline: Timeline) -> str:
     )  # fmt: skip
 
 
-def _axes(curve: Curve, frame: _Frame) -> str:
+def _axes(curve: Curve, frame: _CurveFrame) -> str:
     parts = []
     for tick, label in zip(frame.y_ticks, frame.y_labels, strict=True):
         y = frame.y(tick)
@@ -129,7 +129,7 @@ def _axes(curve: Curve, frame: _Frame) -> str:
     return "".join(parts)
 
 
-def _runs(curve: Curve, frame: _Frame, values: Sequence[float | None]) -> list[CurvePoints]:
+def _runs(curve: Curve, frame: _CurveFrame, values: Sequence[float | None]) -> list[CurvePoints]:
     """Places of consecutive values that are known."""
     points = [None if v is None else (frame.x(x), frame.y(v)) for x, v in zip(curve.x, values, strict=True)]
     return [
@@ -143,14 +143,14 @@ def _path(runs: Sequence[CurvePoints]) -> str:
     return "".join("M" + "L".join(f"{short(x)} {short(y)}" for x, y in run) for run in runs)
 
 
-def _line(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None]) -> str:
+def _line(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[float | None]) -> str:
     runs = _runs(curve, frame, values)
     dotted = runs if len(curve.x) <= MOST_DOTS else [run for run in runs if len(run) == 1]
     dots = "".join(element("circle", cx=x, cy=y, r=3.2) for run in dotted for x, y in run)
     return element("g", element("path", d=_path(runs)), dots, class_=f"line s{index % 8}")
 
 
-def _reference(curve: Curve, frame: _Frame, index: int, values: Sequence[float | None]) -> str:
+def _reference(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[float | None]) -> str:
     """A thin line with hollow squares, in the colour of the series it belongs to, or in one of its own."""
     runs = _runs(curve, frame, values)
     marks = "".join(
@@ -161,8 +161,8 @@ def _reference(curve: Curve, frame: _Frame, index: int, values: Sequence[float |
     return element("g", element("path", d=_path(runs)), marks, class_=f"reference s{index % 8}")
 
 
-def _sure(curve: Curve, frame: _Frame, index: int, known: Sequence[Interval | None]) -> str:
-    """Intervals of consecutive steps as a band, a lone one as a bar."""
+def _sure(curve: Curve, frame: _CurveFrame, index: int, known: Sequence[Interval | None]) -> str:
+    """Intervals of consecutive steps as a band, a single one as a bar."""
     lows = _runs(curve, frame, [None if each is None else each[0] for each in known])
     highs = _runs(curve, frame, [None if each is None else each[1] for each in known])
     bands, bars = [], []
@@ -176,7 +176,7 @@ def _sure(curve: Curve, frame: _Frame, index: int, known: Sequence[Interval | No
     return element("g", *parts, class_=f"sure s{index % 8}") if parts else ""
 
 
-def _stops(curve: Curve, frame: _Frame, timeline: Timeline) -> str:
+def _stops(curve: Curve, frame: _CurveFrame, timeline: Timeline) -> str:
     """Places of steps and values (of fewer steps on long curves) with what to show; the page's script draws a guide."""
     every = math.ceil(len(curve.x) / (MOST_STOPS - 1))
     chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})

@@ -47,7 +47,7 @@ def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) ->
     return caption + element("figure", drawing, _table(clusters), class_="card")
 
 
-class _Frame:
+class _LaneFrame:
     """Where clients and steps lie: clients by last cluster, then as they came; of many steps only some."""
 
     def __init__(self, clusters: ClientClusters) -> None:
@@ -91,7 +91,7 @@ class _Frame:
 
 
 def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
-    frame = _Frame(clusters)
+    frame = _LaneFrame(clusters)
     runs = {at: frame.runs(clusters, at) for at in frame.order}
     rows = [_row(clusters, frame, runs[at], at) for at in frame.order]
     box = f"0 0 {WIDTH:g} {short(frame.bottom + BOTTOM)}"
@@ -110,7 +110,7 @@ def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
     )
 
 
-def _row(clusters: ClientClusters, frame: _Frame, runs: Sequence[_Run], at: int) -> str:
+def _row(clusters: ClientClusters, frame: _LaneFrame, runs: Sequence[_Run], at: int) -> str:
     """Everything of one client but its lane: name, numbers, last cluster, hidden cluster, and what pointing shows."""
     y = frame.middle(at)
     parts = [element("text", text(frame.names[at]), x=frame.left - 6, y=y, class_="end")]
@@ -127,7 +127,7 @@ def _row(clusters: ClientClusters, frame: _Frame, runs: Sequence[_Run], at: int)
     return "".join([*parts, area])
 
 
-def _heads(clusters: ClientClusters, frame: _Frame) -> str:
+def _heads(clusters: ClientClusters, frame: _LaneFrame) -> str:
     """Headings of the columns, and the steps below."""
     heads = [("client", frame.left - 6, "end"), ("cluster", frame.cluster_at, "middle")]
     heads += [("true", WIDTH, "end")] if clusters.hidden else []
@@ -144,7 +144,7 @@ def _heads(clusters: ClientClusters, frame: _Frame) -> str:
     return "".join(parts)
 
 
-def _lanes(frame: _Frame, runs: dict[int, list[_Run]]) -> str:
+def _lanes(frame: _LaneFrame, runs: dict[int, list[_Run]]) -> str:
     """One path per cluster, so that thousands of changes stay small."""
     paths: dict[int, list[str]] = {}
     height = frame.row - (2.0 if frame.dense else 3.0)
@@ -159,7 +159,7 @@ def _lanes(frame: _Frame, runs: dict[int, list[_Run]]) -> str:
     )
 
 
-def _marks(clusters: ClientClusters, frame: _Frame, timeline: Timeline) -> str:
+def _marks(clusters: ClientClusters, frame: _LaneFrame, timeline: Timeline) -> str:
     """Lines before the first column that something concerns; none before the very first."""
     steps = [clusters.steps[column] for column in frame.columns]
     places: dict[int, bool] = {}

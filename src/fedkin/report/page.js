@@ -72,15 +72,15 @@
     return [...chart.querySelectorAll(".stop")].reduce((best, stop) => away(stop) < away(best) ? stop : best);
   };
   const mark = client => {
-    graphs.forEach(graph => graph.classList.toggle("kin", client !== undefined));
+    graphs.forEach(graph => graph.classList.toggle("highlighting", client !== undefined));
     document.querySelectorAll(".node").forEach(node => node.classList.toggle("same", node.dataset.client === client));
   };
   // A finger that moves keeps the element it first touched as its target, so that is looked for again.
   const follow = event => {
     const at = event.pointerType === "touch" ? document.elementFromPoint(event.clientX, event.clientY) : event.target;
     const over = at && at.closest && at.closest(".chart, [data-tip], [data-client]");
-    const told = over && over.matches(".chart") ? nearest(over, event.clientX) : over;
-    if (told && told.dataset.tip) show(told, event.clientX, event.clientY); else hide();
+    const tipped = over && over.matches(".chart") ? nearest(over, event.clientX) : over;
+    if (tipped && tipped.dataset.tip) show(tipped, event.clientX, event.clientY); else hide();
     mark(over ? over.dataset.client : undefined);
   };
   for (const name of ["pointermove", "pointerover", "pointerdown"]) document.addEventListener(name, follow);
