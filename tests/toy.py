@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Record, State, task
+from fedkin.core import Client, Federation, FedkinError, Method, Record, State, task
 from fedkin.data.population import Population
 from fedkin.experiment import registry
 
@@ -42,7 +42,7 @@ def walk(clients: list[Client], payloads: list[dict[str, Any]]) -> list[dict[str
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(Method[ToyState]):
     rounds: int = 4
     rate: float = 0.5
     kind: Literal["auto", "mean"] = "auto"

@@ -62,7 +62,7 @@ def test_list_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert {line for line in lines if not line.startswith("  ")} == {
         "Methods", "Data", "Scenarios", "Models", "Autoencoders"
     }  # fmt: skip
-    assert [line.split()[0] for line in lines[:2]] == ["Methods", "fedcref"]
+    assert [line.split()[0] for line in lines[:2]] == ["Methods", "kfed"]
     assert max(map(len, lines)) <= 120
 
 

@@ -16,7 +16,6 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.method import has_device
 from fedkin.estimators import LatentClusterer, SampleClusterer
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
@@ -57,7 +56,7 @@ def test_every_estimator_is_held_to_them() -> None:
 def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
     fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle"}
-    own = {"scaling", "random_state", "verbose"} | ({"device"} if has_device(made._method) else set())
+    own = {"scaling", "random_state", "verbose"} | ({"device"} if made._method.has_device else set())
     parameters, plain = inspect.signature(made).parameters, made._method()
     assert set(parameters) == fields | own == set(made().get_params())
     assert all(parameters[field].default == getattr(plain, field) for field in fields)

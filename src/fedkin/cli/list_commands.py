@@ -57,7 +57,7 @@ def list_names(
 
 def _print_options(name: str, sections: dict[str, dict[str, str]]) -> None:
     """The options of a method or a scenario as a table."""
-    if name not in sections["methods"] and name not in sections["scenarios"]:
+    if ":" not in name and name not in sections["methods"] and name not in sections["scenarios"]:
         from fedkin.core.errors import unknown_name
 
         raise unknown_name("name", name, [*sections, *sections["methods"], *sections["scenarios"]])
@@ -70,7 +70,7 @@ def _print_options(name: str, sections: dict[str, dict[str, str]]) -> None:
     from fedkin.experiment import registry
     from fedkin.experiment.config import FROM_DATA
 
-    kind: Kind = "method" if name in sections["methods"] else "scenario"
+    kind: Kind = "scenario" if name in sections["scenarios"] else "method"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("Option", no_wrap=True)
     for title, ratio in (("Default", None), ("Allowed", 1), ("Meaning", 2)):
@@ -79,7 +79,7 @@ def _print_options(name: str, sections: dict[str, dict[str, str]]) -> None:
         if kind == "method" or option.name not in FROM_DATA:
             table.add_row(*map(Text, (option.name, option.default_text, option.allowed, option.meaning)))
     console = Console(highlight=False, markup=False)
-    console.print(f"{name}: {sections[f'{kind}s'][name]}")
+    console.print(f"{name}: {registry.summary_of(kind, name)}")
     console.print(f"Options, set by --set {kind}.NAME=VALUE or in [{kind}] of an experiment's file:")
     console.print(table)
 

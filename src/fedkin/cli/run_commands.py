@@ -101,8 +101,10 @@ def pretrain(
 
 def _new_folder(config: Config) -> Path:
     """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken."""
+    from fedkin.experiment import registry
+
     data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(config.data.source).name).strip("-.") or "data"
-    first = Path("runs") / f"{config.method_name}-{data}-seed{config.seed}"
+    first = Path("runs") / f"{registry.file_name(config.method_name)}-{data}-seed{config.seed}"
     folder, count = first, 1
     while folder.exists():
         count += 1

@@ -17,6 +17,12 @@ class RefusalError(FedkinError):
     """About what a client will not do, however often it is asked."""
 
 
+def in_short(error: Exception) -> str:
+    """Kind and first line of an error, without the full stop."""
+    first, *_ = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {first}".rstrip(".: ")
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(allowed)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from annotated_types import Ge, Gt, Interval
 
@@ -43,46 +45,91 @@ class State:
 
 S = TypeVar("S", bound=State)
 
+Oracle = Callable[[int], Sequence[int]]
+"""The true class of each local cluster of a client, by its id."""
 
-@runtime_checkable
-class Method(Protocol[S]):
+
+class Method(ABC, Generic[S]):
     """A federated algorithm as a frozen dataclass of hyper-parameters.
 
-    It reaches clients only through the federation and never sees ground truth.
+    It reaches clients only through the federation and never sees ground truth. Class attributes say what it is; nothing
+    else in the library asks for a method's name or class.
+
+    Attributes
+    ----------
+    state_type : type
+        Class of its states.
+    clusters : {"samples", "clients"} or None
+        What it clusters; a method of samples has the functions of `fedkin.methods.samples.sample_method.SampleMethod`, one
+        of clients those of `fedkin.methods.clients.client_method.ClientMethod`. With ``None`` nothing is evaluated.
+    finds_k : bool
+        Whether it finds the number of clusters, or forms none; if `takes_k`, with ``n_clusters`` "auto" or ``None``.
+    takes_k : bool
+        Whether ``n_clusters`` sets the number of clusters it finds.
+    moves_data : bool
+        Whether samples leave their clients; `sends_samples` says it of one instance.
+    copies_data : bool
+        Whether synthetic samples leave their clients, which can repeat real ones.
+    baseline : bool
+        Whether it is there to compare with: it clusters all samples in one place, or forms no clusters.
+    cost : {"cheap", "costly"}
+        Whether a comparison tries many numbers of clusters with it, or the likeliest only.
+    has_device : bool
+        Whether its networks compute on `fedkin.core.device.device`.
+    has_local_clusters : bool
+        Whether clients keep local clusters, as ``state["labels"]``, that the server associates.
+    scenario : str
+        The scenario it is tried on by default.
+    sums_suffice : mapping or None
+        Settings with which sums over clients are all it needs; ``None`` if it always needs more. Not inherited, since a
+        subclass may need more.
     """
 
     state_type: ClassVar[type[State]]
+    clusters: ClassVar[Literal["samples", "clients"] | None] = None
+    finds_k: ClassVar[bool] = False
+    takes_k: ClassVar[bool] = True
+    moves_data: ClassVar[bool] = False
+    copies_data: ClassVar[bool] = False
+    baseline: ClassVar[bool] = False
+    cost: ClassVar[Literal["cheap", "costly"]] = "costly"
+    has_device: ClassVar[bool] = False
+    has_local_clusters: ClassVar[bool] = False
+    scenario: ClassVar[str] = "label-skew"
+    sums_suffice: ClassVar[Mapping[str, Any] | None] = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "sums_suffice" not in vars(cls):
+            cls.sums_suffice = None
+
+    @abstractmethod
     def init(self, fed: Federation) -> S:
         """Prepare the clients and return the first state."""
-        ...
 
+    @abstractmethod
     def step(self, fed: Federation, state: S) -> tuple[S, Record]:
         """Do one iteration; `fed` and `state` are all it may depend on."""
-        ...
 
+    @abstractmethod
     def result(self, state: S) -> dict[str, Any]:
         """What the method found, as a tree of tensors and plain values."""
-        ...
+
+    def conclude(self, fed: Federation, state: S) -> None:
+        """Send clients what they need of the last state, such as their samples' clusters.
+
+        The last step calls it, and so does a run that ends early because its target is reached.
+        """
+
+    def sends_samples(self) -> bool:
+        """Whether samples leave their clients with these hyper-parameters."""
+        return self.moves_data
+
+    def with_oracle(self, oracle: Oracle) -> Self:
+        """Itself, or with the `oracle` if it is an upper bound that asks for it; called by the evaluation alone."""
+        return self
 
 
 def display_name(method: type[Any]) -> str:
     """What a method's class is called in sentences: ``KFed`` for `KFedMethod`, as its estimator is."""
     return method.__name__.removesuffix("Method")
-
-
-def has_device(method: type[Any]) -> bool:
-    """Whether a method's networks compute on `fedkin.core.device.device`, as its class variable `has_device` says."""
-    return getattr(method, "has_device", False)
-
-
-@runtime_checkable
-class Concluding(Protocol):
-    """A method whose clients are told something at its end, such as the clusters of their samples.
-
-    Its last step calls `conclude`, and so does a run that ends early because its target is reached.
-    """
-
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Tell every client what `state` has come to."""
-        ...

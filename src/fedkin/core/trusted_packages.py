@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, in_short
 
 _packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=None)
 
@@ -37,3 +38,34 @@ def named_module(name: str) -> ModuleType:
     if packages is not None and name.split(".")[0] not in packages:
         raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, so this client does not run it.")
     return import_module(name)
+
+
+def named_object(path: str, what: str) -> Any:
+    """What ``package.module:attribute`` names, its module imported if it may be.
+
+    Parameters
+    ----------
+    path : str
+    what : str
+        What it stands for, as the beginning of a sentence: ``Method``.
+
+    Raises
+    ------
+    FedkinError
+        If it is no such path, its module is not trusted here or cannot be imported, or has no such attribute.
+    """
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise FedkinError(f"{what} '{path}' is no dotted path; write it as 'package.module:name'.")
+    try:
+        source = named_module(module)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the user's own file raises
+        raise FedkinError(
+            f"{what} '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
+            f"{in_short(error)}."
+        ) from error
+    if not hasattr(source, attribute):
+        raise FedkinError(f"{what} '{path}': module '{module}' has no '{attribute}'.")
+    return getattr(source, attribute)

@@ -11,7 +11,6 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
-from fedkin.methods.samples.sample_method import SampleMethod
 
 _TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
@@ -92,7 +91,7 @@ def check_federated(config: Config) -> None:
     FedkinError
         If the method is one.
     """
-    if isinstance(config.method, SampleMethod) and config.method.moves_data:
+    if config.method.sends_samples():
         raise FedkinError(
             f"Method '{config.method_name}' has all samples sent to the server; it is a yardstick for simulations, and "
             "no real federation runs it."

@@ -25,7 +25,6 @@ from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import Run, RunOutcome, prepare
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.experiment.tracking import check_installed
-from fedkin.methods.clients.client_method import ClientMethod
 
 LEDGER = "federation.json"
 _UPLOADED = 1.0
@@ -75,7 +74,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         _claim(config, folder)
         progress = _LogProgress()
         ledger = _ledger(folder)
-        labels = isinstance(config.method, ClientMethod)
+        labels = config.method.clusters == "clients"
         roster = Roster(grid, ledger["sites"], progress.phase, labels)
         members = roster.gather(config.engine.sites or 0, config.engine.patience)
         ledger["sites"] = {member.name: member.identity for member in members}
@@ -146,13 +145,14 @@ def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
 
 def _share(run: Run, found: dict[str, Any], client: int) -> Payload:
     """What a site gets: its cluster's model, where there is one; of samples' clusters it knows already."""
-    if not isinstance(run.method, ClientMethod) or not found["module"]:
+    method: Any = run.method
+    if method.clusters != "clients" or not found["module"]:
         return {}
     own = {
         "cluster": int(found["labels"][client]),
         "n_clusters": found["n_clusters"],
         "labels": torch.zeros(1, dtype=torch.int64),
-        "models": run.method.model_of(found, client)[None],
+        "models": method.model_of(found, client)[None],
         "module": found["module"],
         "training": found["training"],
         **({"choices": {}} if "choices" in found else {}),

@@ -18,7 +18,6 @@ from sklearn.utils import check_random_state
 
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
-from fedkin.core.method import has_device
 from fedkin.core.options import Option, options_of
 from fedkin.data.preparing.scaling import Scaling, scale
 from fedkin.engines.local import LocalFederation, one_thread
@@ -152,7 +151,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 def _parameters(method: type[Any], kinds: Mapping[str, Any]) -> list[Option]:
     """The parameters of an estimator: the options of `method`, some of other `kinds`, and those of all estimators."""
     of_method = [dataclasses.replace(one, kind=kinds.get(one.name, one.kind)) for one in options_of(method)]
-    own = [one for one in options_of(EstimatorOptions) if one.name != "device" or has_device(method)]
+    own = [one for one in options_of(EstimatorOptions) if one.name != "device" or method.has_device]
     return of_method + own
 
 

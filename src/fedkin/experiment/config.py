@@ -27,7 +27,7 @@ from pydantic import (
 
 from fedkin.core import FedkinError, Method
 from fedkin.core.files import read_tables
-from fedkin.core.method import display_name, has_device
+from fedkin.core.method import display_name
 from fedkin.core.options import is_function
 from fedkin.core.validation import validation_sentence
 from fedkin.experiment import registry
@@ -39,7 +39,6 @@ from fedkin.experiment.sections import (
     TargetSection,
     TrackingSection,
 )
-from fedkin.secure.sums import sums_suffice
 
 FROM_DATA = ("data", "label")
 """Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
@@ -175,9 +174,8 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", "fedcref", places)
-    tried_on = registry.METHODS[str(tables.get("method", {}).get("name", "fedcref"))].scenario
-    scenario: Any = _named(tables, "scenario", tried_on, places)
-    model = _experiment(scenario, tried_on, method)
+    scenario: Any = _named(tables, "scenario", method.scenario, places)
+    model = _experiment(scenario, method)
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
@@ -186,7 +184,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
         raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
-    if checked.engine.device not in ("cpu", "auto") and not has_device(method):
+    if checked.engine.device not in ("cpu", "auto") and not method.has_device:
         raise FedkinError(
             f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
             "processor alone; leave it out."
@@ -207,14 +205,14 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
 
 
 @functools.cache
-def _experiment(scenario: type[Any], tried_on: str, method: type[Any]) -> type[BaseModel]:
+def _experiment(scenario: type[Any], method: type[Any]) -> type[BaseModel]:
     """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
     return create_model(
         "Experiment",
         __config__=STRICT,
         seed=(NonNegativeInt, 0),
         data=(DataSection, DataSection()),
-        scenario=(_options(scenario, tried_on), Field(default_factory=dict, validate_default=True)),
+        scenario=(_options(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
         method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
         engine=(EngineSection, EngineSection()),
         evaluation=(EvaluationSection, EvaluationSection()),
@@ -225,7 +223,7 @@ def _experiment(scenario: type[Any], tried_on: str, method: type[Any]) -> type[B
 
 def _check_sums(method: type[Any], checked: Any) -> None:
     """Refuse secure sums by name where sums are not enough."""
-    needed = sums_suffice(method)
+    needed = method.sums_suffice
     if needed is None:
         raise FedkinError(
             f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more of a client than its part in "

@@ -26,7 +26,6 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
-from fedkin.methods.clients.client_method import ClientMethod
 from fedkin.nn.encoder import Pretrained
 
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
@@ -149,7 +148,7 @@ def predict(
         If the run has no result, its method cannot be applied to new samples, or the data do not fit.
     """
     found = load_found(folder)
-    if issubclass(found.method, ClientMethod):
+    if found.method.clusters == "clients":
         if not found.result["module"]:
             raise FedkinError(
                 f"Clients of {folder} had no labels, so there are clusters but no models to predict with."
@@ -183,7 +182,7 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
         do not fit or lack labels it needs.
     """
     found = load_found(folder)
-    if not issubclass(found.method, ClientMethod):
+    if found.method.clusters != "clients":
         raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; use `fedkin predict`.")
     if "cluster" in found.result:
         raise FedkinError(
@@ -192,7 +191,7 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
     data = load(source, label)
     y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
     newcomer = Client.newcomer(found.scaling.apply(data.x), y, derive_generator(0, "assign"))
-    return found.method.assign(found.result, newcomer)
+    return int(found.method.assign(found.result, newcomer))
 
 
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:

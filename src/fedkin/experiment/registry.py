@@ -1,168 +1,167 @@
-"""The names a user may write, and where each one's code is; nothing heavy is imported before it is used."""
+"""The names a user may write, and where each one's code is; nothing heavy is imported before it is used.
+
+Besides these names, ``package.module:Class`` stands for a method or a scenario of a user's own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
-
-from fedkin.data.reading import names
 
 Kind = Literal["method", "scenario"]
 
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """What a name stands for: ``module:Class``, one line about it, and the scenario that a method is tried on."""
+    """What a name stands for: ``module:Class``, and one line about it."""
 
     target: str
     summary: str
-    scenario: str = "label-skew"
+
+
+def _samples(target: str, summary: str) -> RegistryEntry:
+    return RegistryEntry(f"fedkin.methods.samples.{target}", summary)
+
+
+def _clients(target: str, summary: str) -> RegistryEntry:
+    return RegistryEntry(f"fedkin.methods.clients.{target}", summary)
+
+
+def _scenario(target: str, summary: str) -> RegistryEntry:
+    return RegistryEntry(f"fedkin.data.scenarios.{target}", summary)
 
 
 METHODS = {
-    "fedcref": RegistryEntry(
-        "fedkin.methods.samples.fedcref.fedcref:FedCRefMethod",
-        "Finds the clusters across clients, and how many there are, by exchanging small autoencoders.",
+    "kfed": _samples("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
+    "kmeans": _samples("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
+    "kin-graph": _samples("kingraph.kingraph:KinGraphMethod", "A graph of micro-clusters, cut once; finds how many."),
+    "fuzzy-cmeans": _samples("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
+    "ffcm": _samples("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
+    "dec": _samples("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
+    "fedcref": _samples("fedcref.fedcref:FedCRefMethod", "Refines local clusters by autoencoders; finds how many."),
+    "uifca": _samples("uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),
+    "scfc": _samples("ccfc.ccfc:SCFCMethod", "Trains a SimSiam network together, then k-means of its latents."),
+    "sda-fc": _samples("sda_fc:SDAFCMethod", "Clusters synthetic samples from a generative network of each client."),
+    "ppfc-gan": _samples("ppfc_gan:PPFCGANMethod", "Clusters latents of an autoencoder trained on synthetic samples."),
+    "ccfc": _samples("ccfc.ccfc:CCFCMethod", "Trains a contrastive network together, by clusters of its own latents."),
+    "local": _clients("fedavg:LocalMethod", "Every client trains on its own; no federation at all."),
+    "fedavg": _clients("fedavg:FedAvgMethod", "One model for all clients, with FedProx's term if wanted; no clusters."),
+    "fedopt": _clients(
+        "fedopt:FedOptMethod", "One model for all clients, with momentum, Adam or others at the server."
     ),
-    **{
-        name: RegistryEntry(f"fedkin.methods.samples.{target}", summary, "own-class")
-        for name, target, summary in (
-            (
-                "kin-graph",
-                "kingraph.kingraph:KinGraphMethod",
-                "Finds the clusters across clients, and how many, in three rounds: a graph of micro-clusters.",
-            ),
-            ("kfed", "kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
-            ("ffcm", "ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
-            ("ccfc", "ccfc.ccfc:CCFCMethod", "Trains a contrastive network together, by clusters of its own latents."),
-            (
-                "scfc",
-                "ccfc.ccfc:SCFCMethod",
-                "The same by pairs of views of a sample alone: federated SimSiam, then k-means.",
-            ),
-            ("sda-fc", "sda_fc:SDAFCMethod", "Clusters synthetic samples from a generative network of each client."),
-            ("ppfc-gan", "ppfc_gan:PPFCGANMethod", "Clusters latents of an autoencoder trained on synthetic samples."),
-            ("uifca", "uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),
-            ("dec", "dec:DECMethod", "Deep embedded clustering of all samples together, or of every client alone."),
-            (
-                "kmeans",
-                "centralized:KMeansMethod",
-                "k-means of all samples together; a yardstick, for the data are moved.",
-            ),
-            (
-                "fuzzy-cmeans",
-                "centralized:FuzzyCMeansMethod",
-                "Fuzzy c-means of all samples together; a yardstick, for the data are moved.",
-            ),
-        )
-    },
-    **{
-        name: RegistryEntry(f"fedkin.methods.clients.{target}", summary, scenario)
-        for name, target, summary, scenario in (
-            (
-                "embedding",
-                "embedding.embedding:EmbeddingMethod",
-                "Clusters clients before training, by a few private bits each; finds how many.",
-                "rotation",
-            ),
-            ("ladd", "ladd:LADDMethod", "Clusters clients before training, by the style of their images.", "rotation"),
-            (
-                "fedavg",
-                "fedavg:FedAvgMethod",
-                "One model for all clients, with FedProx's term if wanted; no clusters.",
-                "label-clusters",
-            ),
-            (
-                "fedopt",
-                "fedopt:FedOptMethod",
-                "One model for all clients, with momentum, Adam, Yogi or Adagrad at the server.",
-                "label-clusters",
-            ),
-            ("local", "fedavg:LocalMethod", "Every client alone; no federation at all.", "label-clusters"),
-            (
-                "ifca",
-                "ifca:IFCAMethod",
-                "Clients choose among K models by their loss, in every round.",
-                "label-clusters",
-            ),
-            (
-                "gradient-loss",
-                "gradient_loss:GradientLossMethod",
-                "Clients choose among K models by loss and gradient together.",
-                "label-clusters",
-            ),
-            (
-                "ocfl",
-                "ocfl:OCFLMethod",
-                "Clusters clients once, by their updates, when these begin to part; finds how many.",
-                "label-clusters",
-            ),
-            (
-                "sattler",
-                "sattler:SattlerMethod",
-                "Cuts clusters of clients in two, again and again, by their updates.",
-                "label-clusters",
-            ),
-            (
-                "hierarchical",
-                "hierarchical:HierarchicalMethod",
-                "Cuts a tree of the clients' updates once (Briggs).",
-                "label-clusters",
-            ),
-        )
-    },
+    "ocfl": _clients("ocfl:OCFLMethod", "Clusters clients once, by updates, when these differ enough; finds how many."),
+    "hierarchical": _clients("hierarchical:HierarchicalMethod", "Cuts a tree of the clients' updates once (Briggs)."),
+    "ladd": _clients("ladd:LADDMethod", "Clusters clients before training, by the style of their images."),
+    "embedding": _clients("embedding.embedding:EmbeddingMethod", "Clusters clients by a few private bits each, once."),
+    "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
+    "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
+    "gradient-loss": _clients("gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient"),
 }
+"""Of samples, then of clients, each in the order a comparison tries them: the cheapest first."""
 
 SCENARIOS = {
-    name: RegistryEntry(f"fedkin.data.scenarios.{target}", names.SCENARIOS[name])
-    for name, target in {
-        "label-skew": "label_skew:LabelSkew",
-        "own-class": "own_class:OwnClass",
-        "files": "label_skew:ClientFiles",
-        "label-clusters": "label_clusters:LabelClusters",
-        "missing-classes": "label_clusters:MissingClasses",
-        "rotation": "planted:Rotation",
-        "label-flip": "planted:LabelFlip",
-        "domain": "planted:Domain",
-        "drift-swap": "drift:DriftSwap",
-        "arrivals": "drift:Arrivals",
-        "dirichlet": "heterogeneous:Dirichlet",
-        "shards": "heterogeneous:Shards",
-        "iid": "heterogeneous:Iid",
-    }.items()
+    "label-skew": _scenario(
+        "label_skew:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"
+    ),
+    "own-class": _scenario(
+        "own_class:OwnClass", "one client per class, which holds more or less of that class alone (CCFC, SDA-FC)"
+    ),
+    "files": _scenario(
+        "label_skew:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"
+    ),
+    "label-clusters": _scenario(
+        "label_clusters:LabelClusters",
+        "three clusters of clients with classes of their own, disjoint or overlapping (OCFL)",
+    ),
+    "missing-classes": _scenario(
+        "label_clusters:MissingClasses",
+        "clusters of clients that each lack a few of the classes (gradient-loss clustering)",
+    ),
+    "rotation": _scenario(
+        "planted:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"
+    ),
+    "label-flip": _scenario("planted:LabelFlip", "clusters of clients that call the same classes by different labels"),
+    "domain": _scenario(
+        "planted:Domain", "clusters of clients from different domains, such as the photos and sketches of PACS"
+    ),
+    "drift-swap": _scenario(
+        "drift:DriftSwap", "rotation or label-flip, and in the middle of a run some clients change their cluster"
+    ),
+    "arrivals": _scenario("drift:Arrivals", "rotation or label-flip, and some clients join in the middle of a run"),
+    "dirichlet": _scenario("heterogeneous:Dirichlet", "every class split in random proportions; no hidden clusters"),
+    "shards": _scenario(
+        "heterogeneous:Shards", "every client gets a few blocks of the samples sorted by class; no hidden clusters"
+    ),
+    "iid": _scenario("heterogeneous:Iid", "samples allocated at random; no hidden clusters"),
 }
 
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}
 
 
-def resolve(kind: Kind, name: str) -> type[Any]:
-    """The dataclass that `name` stands for.
+def is_known(kind: Kind, name: str) -> bool:
+    """Whether `name` is in the table, or a dotted path, which `resolve` follows."""
+    return name in _TABLES[kind] or ":" in name
+
+
+def target_of(kind: Kind, name: str) -> str:
+    """The ``module:Class`` that `name` stands for.
 
     Raises
     ------
     FedkinError
         If no `kind` has this name; the nearest one that exists is offered.
     """
-    table = _TABLES[kind]
-    if name not in table:
+    if not is_known(kind, name):
         from fedkin.core.errors import unknown_name
 
-        raise unknown_name(kind, name, table)
-    module, _, attribute = table[name].target.partition(":")
-    made: type[Any] = getattr(import_module(module), attribute)
+        raise unknown_name(kind, name, _TABLES[kind])
+    return _TABLES[kind][name].target if name in _TABLES[kind] else name
+
+
+def resolve(kind: Kind, name: str) -> type[Any]:
+    """The dataclass that `name` stands for, a name of the table or ``package.module:Class``.
+
+    Raises
+    ------
+    FedkinError
+        If no `kind` has this name; if a path leads nowhere, or to something else than a `kind`.
+    """
+    from fedkin.core import FedkinError, Method
+    from fedkin.core.trusted_packages import named_object
+
+    made = named_object(target_of(kind, name), kind.capitalize())
+    is_kind = issubclass(made, Method) if kind == "method" and isinstance(made, type) else hasattr(made, "build")
+    if not isinstance(made, type) or not is_dataclass(made) or not is_kind:
+        wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
+        raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {wanted}.")
     return made
 
 
-def methods_of_sums() -> list[str]:
-    """Names of methods that can do with sums over clients, and what to set besides the defaults; imports them all."""
-    from fedkin.secure.sums import sums_suffice
+def summary_of(kind: Kind, name: str) -> str:
+    """One line about the `kind` of this name; for ``package.module:Class`` its docstring's first.
 
+    Raises
+    ------
+    FedkinError
+        As `resolve` does.
+    """
+    if name in _TABLES[kind]:
+        return _TABLES[kind][name].summary
+    return (resolve(kind, name).__doc__ or "").strip().partition("\n")[0]
+
+
+def file_name(name: str) -> str:
+    """`name` as a part of a file's name, which holds no colon."""
+    return name.replace(":", ".")
+
+
+def methods_of_sums() -> list[str]:
+    """Names of methods for which sums over clients suffice, and what to set besides the defaults; imports them all."""
     found = []
     for name in METHODS:
         made = resolve("method", name)
-        needed = sums_suffice(made)
-        if needed is not None:
-            settings = [f"{key} = '{value}'" for key, value in needed.items() if getattr(made, key, None) != value]
-            found.append(f"{name} with {' and '.join(settings)}" if settings else name)
+        if made.sums_suffice is not None:
+            changed = {key: value for key, value in made.sums_suffice.items() if getattr(made, key, None) != value}
+            settings = " and ".join(f"{key} = '{value}'" for key, value in changed.items())
+            found.append(f"{name} with {settings}" if settings else name)
     return found

@@ -21,7 +21,6 @@ from typing import Any
 
 from fedkin.core import Federation, FedkinError, Method, Record, State
 from fedkin.core.files import LOCK, folder_lock, write_atomically
-from fedkin.core.method import Concluding
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
@@ -30,7 +29,7 @@ from fedkin.data.scenarios.drift import population_at, welcome
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.evaluation import evaluator_for, informed, latents_of
+from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
 from fedkin.experiment.opening import forget_clients, open_federation
 from fedkin.experiment.outputs import write_clients, write_encoder, write_labels, write_result
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, RunFiles, no_run, read_records
@@ -237,7 +236,7 @@ class Run:
     method: Method[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.method = informed(self.config.method, self.population, self.fed)
+        self.method = with_oracle(self.config.method, self.population, self.fed)
 
     def finish(self) -> RunOutcome:
         """Step until the method has finished, then write what it found."""
@@ -298,8 +297,7 @@ class Run:
         line = self._line(state, record)
         if self.callbacks.stops(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
-            if isinstance(self.method, Concluding):
-                self.method.conclude(self.fed, state)
+            self.method.conclude(self.fed, state)
             line = self._line(state, record)  # the last record also judges the models
         state = self._keep(state, timing, line)
         self.callbacks.step(line, timing)
@@ -309,7 +307,7 @@ class Run:
         """Bring the population to `step`: who has joined, and what data everyone has."""
         self.population = population_at(self.population, step)
         welcome(self.fed, self.population, step, self.scaling)
-        self.method = informed(self.config.method, self.population, self.fed)
+        self.method = with_oracle(self.config.method, self.population, self.fed)
 
     def _line(self, state: State, record: Record) -> RecordLine:
         models_too = state.finished or state.steps % self.config.evaluation.every == 0

@@ -73,7 +73,7 @@ class RoundLoop:
             self.strategy.wait(fed.grid)
             fed.connect()
             fed.round, fed.trained, fed.has_losses = done + 1, {}, True
-            state, record = self._participating().step(fed, state)  # type: ignore[attr-defined]
+            state, record = self._participating().step(fed, state)
             trains = record.values.get("phase", "training") == "training"
             self._note(record, done + 1 if trains else 0)
             if trains:

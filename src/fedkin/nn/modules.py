@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.trusted_packages import named_module
+from fedkin.core.errors import FedkinError, in_short, unknown_name
+from fedkin.core.trusted_packages import named_object
 from fedkin.nn import networks
 from fedkin.nn.layers import with_own_dropout
 from fedkin.nn.resnet import resnet
@@ -100,7 +99,7 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         raise
     except Exception as error:
         raise FedkinError(
-            f"Model '{name}' cannot be made for samples of shape {shape} and {classes} classes: {_in_short(error)}."
+            f"Model '{name}' cannot be made for samples of shape {shape} and {classes} classes: {in_short(error)}."
         ) from error
     if not isinstance(made, nn.Module):
         raise FedkinError(f"Model '{name}' made something of type {type(made).__name__}, not a torch.nn.Module.")
@@ -123,21 +122,7 @@ def choose(shape: Sequence[int]) -> str:
 
 def _imported(path: str) -> Factory:
     """The factory at ``package.module:attribute``."""
-    module, _, attribute = path.partition(":")
-    if not module or not attribute:
-        raise FedkinError(f"Model '{path}' is no dotted path; write it as 'package.module:factory'.")
-    try:
-        source = named_module(module)
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever the user's own file raises
-        raise FedkinError(
-            f"Model '{path}': module '{module}' cannot be imported, from an installed package or from PYTHONPATH: "
-            f"{_in_short(error)}."
-        ) from error
-    if not hasattr(source, attribute):
-        raise FedkinError(f"Model '{path}': module '{module}' has no '{attribute}'.")
-    factory: Any = getattr(source, attribute)
+    factory = named_object(path, "Model")
     if not callable(factory):
         raise FedkinError(f"Model '{path}' is of type {type(factory).__name__}, not a function (shape, classes).")
     return factory  # type: ignore[no-any-return]
@@ -149,15 +134,9 @@ def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes:
         with torch.no_grad():
             logits = module(torch.zeros(2, *shape, dtype=torch.float32))
     except Exception as error:
-        raise FedkinError(f"Model '{name}' fails on samples of shape {shape}: {_in_short(error)}.") from error
+        raise FedkinError(f"Model '{name}' fails on samples of shape {shape}: {in_short(error)}.") from error
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
         gave = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
         raise FedkinError(
             f"Model '{name}' turns two samples of shape {shape} into {gave}; it must be logits of shape (2, {classes})."
         )
-
-
-def _in_short(error: Exception) -> str:
-    """Kind and first line of an error, without the full stop."""
-    first, *_ = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {first}".rstrip(".: ")

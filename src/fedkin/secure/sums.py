@@ -55,7 +55,7 @@ def secure(fed: Federation, method: Any) -> None:
     FedkinError
         If the method, or one of its settings, needs more, or the package for it is not installed.
     """
-    needed = sums_suffice(type(method))
+    needed = method.sums_suffice
     if needed is None:
         raise FedkinError(f"{display_name(type(method))} needs more of a client than its part in a sum.")
     for name, value in needed.items():
@@ -78,15 +78,6 @@ def check_enough(clients: int) -> None:
             f"A secure sum needs at least {LEAST} clients, but no more than {clients} would be asked: in a sum of two, "
             "each learns what the other gave."
         )
-
-
-def sums_suffice(method: type[Any]) -> Mapping[str, Any] | None:
-    """Settings with which sums over clients are all that a method needs; ``None`` if it always needs more.
-
-    A method says so by a class attribute of this name. A subclass does not inherit it, for it may need more.
-    """
-    needed: Mapping[str, Any] | None = vars(method).get("sums_suffice")
-    return needed
 
 
 def summed(

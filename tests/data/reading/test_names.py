@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from fedkin.data.reading.names import EMBEDDED, SCENARIOS
+from fedkin.data.reading.names import EMBEDDED
 from fedkin.data.reading.sources import load
 
 
@@ -10,7 +10,7 @@ def test_every_embedded_name_loads():
 
 
 def test_every_entry_is_one_line():
-    assert all(text and "\n" not in text for text in [*EMBEDDED.values(), *SCENARIOS.values()])
+    assert all(text and "\n" not in text for text in EMBEDDED.values())
 
 
 def test_listing_imports_nothing_heavy():

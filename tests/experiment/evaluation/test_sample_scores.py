@@ -8,7 +8,7 @@ import torch
 from fedkin.core import Client, FedkinError
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_fedcref, evaluate_samples, evaluator_for, informed
+from fedkin.experiment.evaluation import evaluate_associations, evaluate_samples, evaluator_for, with_oracle
 from fedkin.methods.samples.centroid_method import CentroidState
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
@@ -36,7 +36,7 @@ def perfect(**state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
 
 
 def test_the_right_result_has_full_marks() -> None:
-    metrics = evaluate_fedcref(METHOD, *perfect())
+    metrics = evaluate_associations(METHOD, *perfect())
     assert metrics == {
         "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
     }  # fmt: skip
@@ -44,31 +44,31 @@ def test_the_right_result_has_full_marks() -> None:
 
 def test_accuracy_is_the_mean_over_clients_of_local_clusters() -> None:
     people, fed, state = situation([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
-    assert evaluate_fedcref(METHOD, people, fed, state)["accuracy"] == pytest.approx((1 + 5 / 6 + 1) / 3)
+    assert evaluate_associations(METHOD, people, fed, state)["accuracy"] == pytest.approx((1 + 5 / 6 + 1) / 3)
 
 
 def test_wrong_is_the_share_of_associations_between_classes() -> None:
     edges = [[1, 2], [3, 4], [0, 2], [1, 5]]
-    assert evaluate_fedcref(METHOD, *perfect(edges=edges))["false_matches"] == 0.5
-    assert evaluate_fedcref(METHOD, *perfect(edges=[]))["false_matches"] == 0.0
+    assert evaluate_associations(METHOD, *perfect(edges=edges))["false_matches"] == 0.5
+    assert evaluate_associations(METHOD, *perfect(edges=[]))["false_matches"] == 0.0
 
 
 def test_associations_are_judged_by_the_partition_they_were_made_of() -> None:
     """A client that has refined is judged by its partition before; one that rests or was lost, by its present one."""
     people, fed, state = perfect()
     fed.clients[0].state["previous"] = torch.tensor([1, 1, 1, 0, 0, 0])
-    assert evaluate_fedcref(METHOD, people, fed, state)["false_matches"] == 0.0
+    assert evaluate_associations(METHOD, people, fed, state)["false_matches"] == 0.0
     del fed.clients[0].state["models"]
-    assert evaluate_fedcref(METHOD, people, fed, state)["false_matches"] == 0.5
+    assert evaluate_associations(METHOD, people, fed, state)["false_matches"] == 0.5
 
 
 def test_clusters_are_compared_over_all_samples_of_known_clients() -> None:
     one_cluster = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
-    metrics = evaluate_fedcref(METHOD, *perfect(clusters=one_cluster))
+    metrics = evaluate_associations(METHOD, *perfect(clusters=one_cluster))
     assert (metrics["ari"], metrics["nmi"], metrics["accuracy"]) == (0.0, 0.0, 1.0)
-    metrics = evaluate_fedcref(METHOD, *perfect(clusters={"1": [0, 1]}))
+    metrics = evaluate_associations(METHOD, *perfect(clusters={"1": [0, 1]}))
     assert metrics["ari"] == 1.0
-    assert "ari" not in evaluate_fedcref(METHOD, *perfect(clusters={}))
+    assert "ari" not in evaluate_associations(METHOD, *perfect(clusters={}))
 
 
 def test_a_client_that_has_not_begun_is_left_out() -> None:
@@ -76,7 +76,7 @@ def test_a_client_that_has_not_begun_is_left_out() -> None:
         nodes=[[0, 0], [0, 1], [1, 0], [1, 1]], edges=[[1, 2]], clusters={"0": [0, 1], "1": [1, 2]}
     )
     del fed.clients[2].state["labels"]
-    assert evaluate_fedcref(METHOD, people, fed, state) == {
+    assert evaluate_associations(METHOD, people, fed, state) == {
         "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
     }  # fmt: skip
 
@@ -85,39 +85,39 @@ def test_when_no_client_has_begun_there_is_no_accuracy() -> None:
     people, fed, state = perfect(nodes=[], edges=[], clusters={})
     for client in fed.clients.values():
         del client.state["labels"]
-    assert evaluate_fedcref(METHOD, people, fed, state) == {"false_matches": 0.0, "target": 2}
+    assert evaluate_associations(METHOD, people, fed, state) == {"false_matches": 0.0, "target": 2}
 
 
 def test_without_a_truth_nothing_is_said() -> None:
     people, fed, state = perfect()
-    assert evaluate_fedcref(METHOD, dataclasses.replace(people, truth=None), fed, state) == {}
+    assert evaluate_associations(METHOD, dataclasses.replace(people, truth=None), fed, state) == {}
 
 
 def test_metrics_are_plain_numbers() -> None:
-    assert {type(value) for value in evaluate_fedcref(METHOD, *perfect()).values()} == {float, int}
+    assert {type(value) for value in evaluate_associations(METHOD, *perfect()).values()} == {float, int}
 
 
 def test_methods_have_their_own_evaluation_or_none() -> None:
-    assert evaluator_for(METHOD) is evaluate_fedcref
+    assert evaluator_for(METHOD) is evaluate_associations
     assert evaluator_for(Toy()) is None
 
 
 def test_only_an_upper_bound_is_told_the_truth() -> None:
     people, fed, _ = perfect()
     bound = FedCRefMethod(associations="perfect")
-    told = informed(bound, people, fed)
+    told = with_oracle(bound, people, fed)
     assert [told.oracle(site) for site in range(3)] == [[0, 1], [1, 2], [2, 3]]
     fed.clients[0].state["labels"] = torch.tensor([1, 1, 1, 0, 0, 0])
     assert told.oracle(0) == [1, 0]
-    assert informed(METHOD, people, fed) is METHOD
-    assert informed(Toy(), people, fed) == Toy()
+    assert with_oracle(METHOD, people, fed) is METHOD
+    assert with_oracle(Toy(), people, fed) == Toy()
 
 
 def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
     x = torch.from_numpy(np.random.default_rng(0).random((12, 3), dtype=np.float32))
     clients = [Client(i, x[6 * i : 6 * i + 6]) for i in range(2)]
     fed = LocalFederation(clients)
-    method = informed(
+    method = with_oracle(
         FedCRefMethod(associations="perfect", local_epochs=1, min_steps=0), Population(clients, None, []), fed
     )
     with pytest.raises(FedkinError, match="needs the true classes, which only a scenario has"):

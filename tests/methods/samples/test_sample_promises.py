@@ -59,7 +59,7 @@ def same(first: Any, second: Any) -> bool:
 
 
 def test_methods_say_whether_samples_leave_their_client():
-    assert {name for name in NAMES if method_of(name).moves_data} == MOVES_DATA
+    assert {name for name in NAMES if method_of(name).sends_samples()} == MOVES_DATA
 
 
 def test_every_method_is_held_to_them():

@@ -1,39 +1,52 @@
 import pytest
 
 from fedkin.core import FedkinError
+from fedkin.core.options import options_of
 from fedkin.experiment import registry
-from fedkin.studies.compare.candidates import Candidate, Selection, selection_of, traits_of
+from fedkin.studies.compare.candidates import Candidate, Selection, method_named, selection_of
 
 
-def test_every_method_has_a_family_and_a_cost() -> None:
-    traits = {name: traits_of(name) for name in registry.METHODS}
-    assert {name for name, own in traits.items() if own.family == "clients"} == {
+def test_every_method_says_what_it_clusters() -> None:
+    made = {name: method_named(name) for name in registry.METHODS}
+    assert {name for name, own in made.items() if own.clusters == "clients"} == {
         *("embedding", "ladd", "fedavg", "fedopt", "local", "ifca", "gradient-loss", "ocfl", "sattler", "hierarchical")
     }
-    costs = [own.cost for own in traits.values()]
-    assert len(set(costs)) == len(costs)
+    assert {own.clusters for own in made.values()} == {"samples", "clients"}
+    assert {name for name, own in made.items() if own.cost == "cheap"} == {
+        *("kfed", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd")
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "unknown"),
+    ("name", "finds_k", "takes_k", "unknown"),
     [
-        ("kfed", "given", {}),
-        ("kin-graph", "either", {"n_clusters": "auto"}),
-        ("ladd", "either", {"n_clusters": None}),
-        ("fedcref", "found", {}),
-        ("ocfl", "found", {}),
-        ("sattler", "found", {}),
-        ("ifca", "given", {}),
+        ("kfed", False, True, {}),
+        ("kin-graph", True, True, {"n_clusters": "auto"}),
+        ("ladd", True, True, {"n_clusters": None}),
+        ("fedcref", True, False, {}),
+        ("ocfl", True, False, {}),
+        ("sattler", True, False, {}),
+        ("fedavg", True, False, {}),
+        ("ifca", False, True, {}),
     ],
 )
-def test_who_must_be_told_the_number_of_clusters(name: str, number: str, unknown: dict[str, object]) -> None:
-    traits = traits_of(name)
-    assert (traits.number, traits.unknown) == (number, unknown)
+def test_who_must_be_given_the_number_of_clusters(
+    name: str, finds_k: bool, takes_k: bool, unknown: dict[str, object]
+) -> None:
+    made = method_named(name)
+    assert (made.finds_k, made.takes_k) == (finds_k, takes_k)
+    assert Candidate(name).settings({}) == {"name": name, **unknown}
+
+
+def test_every_method_that_takes_a_number_of_clusters_has_a_field_for_it() -> None:
+    for name in registry.METHODS:
+        made = method_named(name)
+        assert not made.takes_k or "n_clusters" in {field.name for field in options_of(made)}
 
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [("kmeans", "yardstick"), ("dec", "yardstick"), ("sda-fc", "copies"), ("local", "bound"), ("kfed", "")],
+    [("kmeans", "centralised"), ("dec", "centralised"), ("sda-fc", "synthetic"), ("local", "bound"), ("kfed", "")],
 )
 def test_what_is_not_recommended(name: str, role: str) -> None:
     assert Selection.role(name) == role
@@ -41,7 +54,7 @@ def test_what_is_not_recommended(name: str, role: str) -> None:
 
 def test_all_methods_of_the_family_the_cheapest_first() -> None:
     selection = selection_of("samples", ["all"])
-    assert set(selection.methods) == {name for name in registry.METHODS if traits_of(name).family == "samples"}
+    assert set(selection.methods) == {name for name in registry.METHODS if method_named(name).clusters == "samples"}
     assert selection.methods[0] == "kfed"
     assert selection.methods[-1] == "ccfc"
     assert selection.needy[0] == "kfed"
@@ -52,10 +65,10 @@ def test_without_a_number_those_that_find_one_come_first() -> None:
     assert selection.first(None) == [Candidate("kin-graph"), Candidate("fedcref")]
     assert selection.first(4) == [Candidate("kfed", 4), Candidate("kin-graph", 4), Candidate("fedcref"),
                                   Candidate("ccfc", 4)]  # fmt: skip
-    assert selection.told([4, 7], cheap=True) == [
+    assert selection.with_k([4, 7], cheap=True) == [
         *(Candidate("kfed", number) for number in (4, 7)), *(Candidate("kin-graph", number) for number in (4, 7))
     ]  # fmt: skip
-    assert selection.told([4], cheap=False) == [Candidate("ccfc", 4)]
+    assert selection.with_k([4], cheap=False) == [Candidate("ccfc", 4)]
 
 
 def test_a_candidate_is_a_section_of_an_experiment() -> None:

@@ -85,7 +85,7 @@ def test_the_number_of_clusters_is_found_and_told(found: tuple[Comparison, Watch
     assert comparison.truth_gap == pytest.approx(0, abs=0.02)
     assert comparison.recommended == "kfed"  # as good as any, and the cheapest
     assert "moves" in comparison.reason
-    assert lines["kmeans"].remark == "a yardstick: moves the data"
+    assert lines["kmeans"].remark == "a centralised baseline: moves the data"
     assert {"cohesion", "stability", "silhouette", "consensus"} == set(lines["kfed"].measures)
     first = watch.names[: watch.names.index("kfed-3 1")]
     assert all(name.endswith(" 0") for name in first)  # one seed of all before the second of any
@@ -386,7 +386,7 @@ def test_remarks() -> None:
     assert remark("", 0, 3, 1, None, True) == "not finished in the budget, stopped after 1 step"
     assert remark("bound", 0, 3, 0, None, False) == "forms no clusters; had no time"
     assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
-    assert remark("yardstick", 1, 3, 9, None, True) == "a yardstick: moves the data; 1 of 3 runs finished"
+    assert remark("centralised", 1, 3, 9, None, True) == "a centralised baseline: moves the data; 1 of 3 runs finished"
     assert [seconds(value) for value in (0.52, 12.3, 300)] == ["0.5 s", "12 s", "5 min"]
 
 

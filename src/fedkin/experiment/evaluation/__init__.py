@@ -2,61 +2,51 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from fedkin.core import Federation
+from fedkin.core import Federation, Method
 from fedkin.data.population import Population
 from fedkin.experiment.evaluation.client_scores import evaluate_clusters
 from fedkin.experiment.evaluation.representation import latents_of
-from fedkin.experiment.evaluation.sample_scores import classes_of, evaluate_fedcref, evaluate_samples
-from fedkin.methods.clients.client_method import ClientMethodState
-from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.sample_method import SampleMethod
+from fedkin.experiment.evaluation.sample_scores import classes_of, evaluate_associations, evaluate_samples
 
 __all__ = [
     "Evaluator",
+    "evaluate_associations",
     "evaluate_clusters",
-    "evaluate_fedcref",
     "evaluate_samples",
     "evaluator_for",
-    "informed",
     "latents_of",
+    "with_oracle",
 ]
 
 Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
-def evaluator_for(method: Any, models_too: bool = True) -> Evaluator | None:
+def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
     """The function ``(method, population, federation, state) -> metrics`` for a method; ``None`` if it has none.
 
     Parameters
     ----------
     method : Method
-        Methods whose state is a `ClientMethodState` are judged by their clusters of clients, each `SampleMethod` and FedCRef by
-        clusters of samples.
+        Its class attributes `clusters` and `has_local_clusters` say what is judged.
     models_too : bool
         Whether models are tried on test samples, too; it takes time, and clusters can be judged without.
     """
-    if isinstance(method, FedCRefMethod):
-        return evaluate_fedcref
-    if isinstance(method, SampleMethod):
+    if method.has_local_clusters:
+        return evaluate_associations
+    if method.clusters == "samples":
         return functools.partial(evaluate_samples, models_too=models_too)
-    if issubclass(method.state_type, ClientMethodState):
+    if method.clusters == "clients":
         return functools.partial(evaluate_clusters, models_too=models_too)
     return None
 
 
-def informed(method: Any, population: Population, fed: Federation) -> Any:
-    """`method` with the oracle it asks for by name, if it is an upper bound; any other method as it is."""
-    if isinstance(method, FedCRefMethod) and method.associations == "perfect" and population.truth is not None:
-        truth = population.truth
-
-        def classes(client: int) -> list[int]:
-            labels = fed.clients[client].state["labels"]
-            return classes_of(truth[client], labels)
-
-        return dataclasses.replace(method, oracle=classes)
-    return method
+def with_oracle(method: Method[Any], population: Population, fed: Federation) -> Method[Any]:
+    """`method` with the true classes of local clusters, if it is an upper bound that asks for them; else as it is."""
+    if population.truth is None:
+        return method
+    truth = population.truth
+    return method.with_oracle(lambda client: classes_of(truth[client], fed.clients[client].state["labels"]))

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fedkin.data.population import Population
-from fedkin.methods.samples.sample_method import SampleMethod
 
 MOST = 600
 
@@ -51,5 +50,5 @@ def latents_of(method: Any, population: Population, result: Mapping[str, Any], m
     clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in zip(holders, own, strict=True)])
     truth = population.truth
     known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
-    points = method.embed(result, x) if isinstance(method, SampleMethod) else x.flatten(1)
+    points = method.embed(result, x) if method.clusters == "samples" else x.flatten(1)
     return LatentSample(points, clusters, torch.cat(known) if known else None)

@@ -16,10 +16,8 @@ from fedkin.clustering.metrics import (
     normalized_mutual_information,
     pooled,
 )
-from fedkin.core import Federation
+from fedkin.core import Federation, Method
 from fedkin.data.population import Population
-from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.sample_method import SampleMethod
 
 
@@ -64,10 +62,8 @@ def evaluate_samples(
     }
 
 
-def evaluate_fedcref(
-    method: FedCRefMethod, population: Population, fed: Federation, state: FedCRefState
-) -> dict[str, Any]:
-    """FedCRef's metrics (section 5.5), and agreement of the clusters over all clients.
+def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:
+    """FedCRef's metrics (section 5.5) of local clusters and their associations, and scores of the clusters over all clients.
 
     Returns
     -------

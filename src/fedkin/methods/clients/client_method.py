@@ -15,7 +15,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State
 from fedkin.core.method import Count, Positive, display_name
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, losses_of, lowest_loss, train
@@ -51,7 +51,7 @@ class ClientMethodState(State):
 
 
 @dataclass(frozen=True)
-class ClientMethod:
+class ClientMethod(Method[Any]):
     """Hyper-parameters of every method of this family.
 
     Attributes
@@ -100,7 +100,11 @@ class ClientMethod:
     server_learning_rate: Positive = 1.0
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
+    clusters = "clients"
+    finds_k = True
+    takes_k = False
     has_device: ClassVar[bool] = True
+    scenario = "label-clusters"
 
     def classifier(self, fed: Federation) -> Classifier:
         """Return the architecture for the clients' data.

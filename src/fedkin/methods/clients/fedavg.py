@@ -18,6 +18,7 @@ from fedkin.nn.aggregation import Means
 class FedAvgMethod(ClientMethod):
     """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
 
+    baseline = True
     sums_suffice: ClassVar[Mapping[str, Any]] = {}
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:

@@ -72,6 +72,9 @@ class GradientLossMethod(ClientMethod):
     weighting: Literal["samples", "clients"] = "clients"
 
     state_type: ClassVar[type[ClientMethodState]] = GradientLossState
+    finds_k = False
+    takes_k = True
+    cost = "cheap"
 
     def init(self, fed: Federation) -> GradientLossState:
         """Return K models initialised independently, and no client in a cluster yet."""

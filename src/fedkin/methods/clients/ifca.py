@@ -66,6 +66,9 @@ class IFCAMethod(ClientMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
     empty: Literal["keep", "reseed"] = "keep"
 
+    finds_k = False
+    takes_k = True
+    cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
 
     def init(self, fed: Federation) -> ClientMethodState:

@@ -60,6 +60,8 @@ class LADDMethod(OneShotMethod):
     window: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
 
     state_type = LADDState
+    takes_k = True
+    cost = "cheap"
 
     def init(self, fed: Federation) -> LADDState:
         """Return one new model, and no client in a cluster yet.

@@ -37,9 +37,8 @@ class CentralizedMethod(OneRoundMethod):
     client_task: ClassVar[Task] = send_samples
     points_name: ClassVar[str] = "points"
 
-    @property
-    def moves_data(self) -> bool:
-        return True
+    moves_data = True
+    baseline = True
 
     def payload(self, state: CentroidState) -> Payload:
         """The features to send."""

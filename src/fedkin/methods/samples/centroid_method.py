@@ -111,6 +111,7 @@ class OneRoundMethod(CentroidMethod):
     the next step tries again, up to twenty times.
     """
 
+    cost = "cheap"
     client_task: ClassVar[Task]
     """Task of the exchange."""
     points_name: ClassVar[str]

@@ -96,8 +96,10 @@ class DECMethod(SampleMethod):
 
     state_type: ClassVar[type[State]] = DECState
 
-    @property
-    def moves_data(self) -> bool:
+    moves_data = True
+    baseline = True
+
+    def sends_samples(self) -> bool:
         """True with ``scope="all"``."""
         return self.scope == "all"
 

@@ -111,6 +111,7 @@ class FFCMMethod(CentroidMethod):
     start: Literal["clients", "uniform"] = "clients"
 
     state_type: ClassVar[type[State]] = FFCMState
+    cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.replies import is_count, is_number, is_shape
 from fedkin.data.reading.arrays import common_shape
@@ -46,28 +46,15 @@ class Facts:
         return len(self.shape) == 3
 
 
-class SampleMethod(ABC):
+class SampleMethod(Method[Any]):
     """Base of methods that assign every sample of every client to a cluster.
 
     A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
     samples in ``state["clusters"]``, int64 ``(n,)``.
     """
 
-    state_type: ClassVar[type[State]]
-
-    @abstractmethod
-    def init(self, fed: Federation) -> Any: ...
-
-    @abstractmethod
-    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]: ...
-
-    @abstractmethod
-    def result(self, state: Any) -> dict[str, Any]: ...
-
-    @property
-    def moves_data(self) -> bool:
-        """Whether samples leave their client, as with a centralised baseline."""
-        return False
+    clusters = "samples"
+    scenario = "own-class"
 
     @staticmethod
     @abstractmethod

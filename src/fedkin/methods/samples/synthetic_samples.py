@@ -88,6 +88,7 @@ class SyntheticMethod(SampleMethod):
 
     state_type: ClassVar[type[State]] = SyntheticState
     has_device: ClassVar[bool] = True
+    copies_data = True
 
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:

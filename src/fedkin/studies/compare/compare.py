@@ -118,8 +118,8 @@ def compared(
 def _checked(question: Question, selection: Selection, options: Options) -> Config:
     """The experiment of the first candidate, after looking at those of all; only their methods differ."""
     numbers = (2 if options.clusters is None else options.clusters,)
-    tried = [*selection.first(options.clusters), *selection.told(numbers, cheap=True)]
-    tried += selection.told(numbers, cheap=False)
+    tried = [*selection.first(options.clusters), *selection.with_k(numbers, cheap=True)]
+    tried += selection.with_k(numbers, cheap=False)
     return next(question.config(candidate, question.seed) for candidate in tried)
 
 

@@ -28,8 +28,8 @@ class ComparisonRow:
     method : str
     number : int or None
         Clusters it was told.
-    role : {"", "yardstick", "copies", "bound"}
-        Yardsticks move the data, and copies synthetic samples; bounds form no clusters. The first two are not
+    role : {"", "centralised", "synthetic", "bound"}
+        Centralised methods move the data, and synthetic ones copies; bounds form no clusters. The first two are not
         recommended.
     runs : int
         Finished.

@@ -17,8 +17,8 @@ from fedkin.studies.compare.ranking import Choice
 
 ROLES: Mapping[Role, str] = {
     "": "",
-    "yardstick": "a yardstick: moves the data",
-    "copies": "not recommended: synthetic copies of samples leave",
+    "centralised": "a centralised baseline: moves the data",
+    "synthetic": "not recommended: synthetic copies of samples leave",
     "bound": "forms no clusters",
 }
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import read_tables
+from fedkin.core.options import options_of
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
-from fedkin.studies.compare.candidates import Candidate, Family, traits_of
+from fedkin.studies.compare.candidates import Candidate, Family
 
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
 _NOT_LENT = ("method", "target")
@@ -171,7 +172,7 @@ def question_of(
     tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
     tables["scenario"], family = _asked(tables, asked, methods)
-    return Question(family, tables, _known(shared), first if seed is None else seed)
+    return Question(family, tables, _known(shared, methods), first if seed is None else seed)
 
 
 def _lent(path: str) -> dict[str, Any]:
@@ -191,7 +192,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
     scenario = dict(tables.get("scenario", {}))
     if "name" not in scenario and _is_folder_of_clients(str(tables["data"].get("source", "digits"))):
         scenario["name"] = "clients"
-    named = {traits_of(name).family for name in methods if name in registry.METHODS}
+    named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
     )
@@ -209,11 +210,10 @@ def _once(option: str, what: str, given: str | None) -> str:
     return what
 
 
-def _known(settings: dict[str, Any]) -> dict[str, Any]:
+def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """Hyper-parameters, if there is a method that has each of them."""
-    from dataclasses import fields
-
-    names = {field.name for name in registry.METHODS for field in fields(registry.resolve("method", name))}
+    listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", name))}
+    names = {field.name for name in listed for field in options_of(registry.resolve("method", name))}
     for key in settings:
         if key not in names or key == "n_clusters":
             hint = "--clusters says how many clusters there are" if key == "n_clusters" else "no method has this key"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from fedkin.studies.compare.candidates import Candidate, Family, Selection, traits_of
+from fedkin.studies.compare.candidates import Candidate, Family, Selection
 from fedkin.studies.compare.criteria import consensus
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 
@@ -95,7 +95,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     best = able_ones[max(score, key=lambda each: score[each])]
     near = _near_samples if family == "samples" else _near_clients
     equals = {each: verdict for each, verdict in able_ones.items() if near(best, verdict)}
-    close = {each: verdict for each, verdict in equals.items() if not traits_of(each.method).bound} or equals
+    close = {each: verdict for each, verdict in equals.items() if not selection.role(each.method)} or equals
     most = max(_stability(verdict) for verdict in close.values())
     stable = {each: verdict for each, verdict in close.items() if _stability(verdict) >= most - AS_STABLE}
     clusters = {each: mean(verdict.clusters) if family == "clients" else 0 for each, verdict in stable.items()}
@@ -107,7 +107,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
-    """Candidates that may be taken: neither yardsticks nor copies, with a score, and more than one cluster of samples."""
+    """Candidates that may be taken: neither moving data nor sending synthetic copies, with a score, and more than one cluster of samples."""
     return {
         each: verdict
         for each, verdict in verdicts.items()

@@ -21,7 +21,7 @@ from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress
 from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.compare.candidate_runs import CandidateRun, Done, outcome
-from fedkin.studies.compare.candidates import Candidate, Selection, traits_of
+from fedkin.studies.compare.candidates import Candidate, Selection, method_named
 from fedkin.studies.compare.judging import CandidateScore, Judge
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Score, best_numbers, score_of
@@ -101,8 +101,8 @@ class Schedule:
         """All that are tried, as far as that is known by now."""
         first = [*self.selection.first(self.clusters), *self._ladder()]
         numbers, likeliest = self._settled("numbers"), self._settled("likeliest")
-        costly = self.selection.told(likeliest, cheap=False)
-        return list(dict.fromkeys([*first, *self.selection.told(numbers, cheap=True), *costly]))
+        costly = self.selection.with_k(likeliest, cheap=False)
+        return list(dict.fromkeys([*first, *self.selection.with_k(numbers, cheap=True), *costly]))
 
     def finished(self) -> dict[Candidate, list[Done]]:
         """Finished runs by candidate, in order of seed."""
@@ -132,7 +132,7 @@ class Schedule:
             self._settle(climbers=self._able_to_climb())
             yield from ((each, 0) for each in self._ladder())
             self._settle(numbers=self._found_numbers())
-            yield from ((each, 0) for each in self.selection.told(self._settled("numbers"), cheap=True))
+            yield from ((each, 0) for each in self.selection.with_k(self._settled("numbers"), cheap=True))
             self._settle(likeliest=self._likeliest())
             yield from ((each, 0) for each in self.candidates())
         for seed in range(1, self.seeds):
@@ -169,7 +169,7 @@ class Schedule:
     def _foreseen(self) -> int:
         """About how many runs are still to have a turn."""
         tried = self._ladder()
-        cheap = self.selection.told([0], cheap=True) if self.clusters is None else []
+        cheap = self.selection.with_k([0], cheap=True) if self.clusters is None else []
         expected = len(self.selection.methods) * self.seeds + len(tried) + (_MOST_NUMBERS - 1) * len(cheap)
         made = sum(map(len, self.finished().values()))
         return max(1, expected - max(made, self._turns_had))
@@ -186,7 +186,9 @@ class Schedule:
         quick = [
             each.method
             for each, runs in self.finished().items()
-            if traits_of(each.method).number == "either" and runs[0].seconds <= _QUICK * self.budget.seconds
+            if (own := method_named(each.method)).finds_k
+            and own.takes_k
+            and runs[0].seconds <= _QUICK * self.budget.seconds
         ]
         return [*self.selection.needy[:1], *dict.fromkeys(quick)]
 

@@ -103,8 +103,8 @@ class Worker(AbstractContextManager["Worker"]):
         order = {
             "tables": config.tables,
             "folder": str(folder),
-            "method": registry.METHODS[config.tables["method"]["name"]].target,
-            "scenario": registry.SCENARIOS[config.tables["scenario"]["name"]].target,
+            "method": registry.target_of("method", config.method_name),
+            "scenario": registry.target_of("scenario", config.tables["scenario"]["name"]),
         }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")

@@ -14,7 +14,6 @@ from fedkin.engines.local import one_thread
 from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.studies.reproduce.finished_run import FinishedRun
 
 
@@ -29,7 +28,7 @@ def initial(folder: Path) -> dict[str, float]:
         If the run is not one of FedCRef, or its data have no classes.
     """
     config = load_config(folder / CONFIG)
-    if not isinstance(config.method, FedCRefMethod):
+    if not config.method.has_local_clusters:
         raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:

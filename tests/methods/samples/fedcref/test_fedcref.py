@@ -10,7 +10,7 @@ from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_fedcref, informed
+from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, percentile_difference
@@ -26,7 +26,7 @@ def population(initial="dirty", clients=5, **options):
 
 def run(method, people, steps=99, **engine):
     fed = LocalFederation(people.clients, seed=0, **engine)
-    method = informed(method, people, fed)
+    method = with_oracle(method, people, fed)
     state, records = method.init(fed), []
     while not state.finished and state.steps < steps:
         state, record = method.step(fed, state)
@@ -94,7 +94,7 @@ def test_a_pair_without_any_difference_is_associated():
 def test_clusters_are_found_across_clients():
     people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
     fed, state, records = run(FedCRefMethod(rounds=4, min_steps=150, max_iterations=2), people)
-    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    metrics = evaluate_associations(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.93
     assert metrics["false_matches"] == 0.0
     assert metrics["ari"] > 0.85
@@ -158,9 +158,9 @@ def test_the_papers_rule_and_the_upper_bound():
     people = population("true")
     _, state, _ = run(dataclasses.replace(QUICK, associations="perfect"), people)
     fed, bound, _ = run(dataclasses.replace(QUICK, associations="perfect", max_iterations=1), population("true"))
-    assert evaluate_fedcref(QUICK, people, fed, bound)["false_matches"] == 0.0
+    assert evaluate_associations(QUICK, people, fed, bound)["false_matches"] == 0.0
     assert bound.models == {} or next(iter(bound.models.values())).shape[1] == 1
-    assert len(state.communities) == evaluate_fedcref(QUICK, people, fed, bound)["target"]
+    assert len(state.communities) == evaluate_associations(QUICK, people, fed, bound)["target"]
     _, none, records = run(dataclasses.replace(QUICK, associations="paper", threshold=0.0), population("true"))
     assert none.communities == []
     assert records[0].values["unmatched"] == records[0].values["local_clusters"]
@@ -283,7 +283,7 @@ def test_new_samples_go_to_the_cluster_that_knows_them():
 def test_kin_graph_may_make_the_first_clusters():
     people = LabelSkew(clients=6, samples_per_class=60).build(0)  # it takes more samples than the other tests have
     fed, state, records = run(dataclasses.replace(QUICK, initial="kin-graph", max_iterations=1), people)
-    metrics = evaluate_fedcref(QUICK, people, fed, state)
+    metrics = evaluate_associations(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.85
     assert records[0].values["local_clusters"] <= sum(
         len(client.state["kingraph_clusters"].unique()) for client in people.clients

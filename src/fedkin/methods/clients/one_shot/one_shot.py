@@ -72,6 +72,8 @@ class OneShotMethod(FedAvgMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
+    baseline = False
+    scenario = "rotation"
 
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:

@@ -19,10 +19,10 @@ Where the defaults differ from the paper, its form stays available by name:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -30,22 +30,19 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Record, State
-from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.method import Count, Fraction, Oracle, Positive
 from fedkin.core.replies import below, is_list
 from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.sample_method import broadcast, describe_clients
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
-Oracle = Callable[[int], Sequence[int]]
-"""For a client, the true class of each of its local clusters; known in evaluations only."""
-
 
 @dataclass(frozen=True)
-class FedCRefMethod:
+class FedCRefMethod(SampleMethod):
     """FedCRef's hyper-parameters and its algorithm.
 
     Attributes
@@ -130,6 +127,10 @@ class FedCRefMethod:
     oracle: Oracle | None = None
 
     state_type: ClassVar[type[State]] = FedCRefState
+    finds_k = True
+    takes_k = False
+    has_local_clusters = True
+    scenario = "label-skew"
 
     def init(self, fed: Federation) -> FedCRefState:
         """Line 3: every client finds its first local clusters."""
@@ -200,8 +201,11 @@ class FedCRefMethod:
             "models": state.cluster_models,
         }
 
+    def with_oracle(self, oracle: Oracle) -> Self:
+        return replace(self, oracle=oracle) if self.associations == "perfect" else self
+
     @staticmethod
-    def predict(result: dict[str, Any], x: Tensor) -> Tensor:
+    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Cluster of new samples ``(n, ...)``: that of the model with the lowest error. int64 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return model.errors(result["models"], x.flatten(1)).argmin(dim=0)

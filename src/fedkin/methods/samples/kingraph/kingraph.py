@@ -191,6 +191,8 @@ class KinGraphMethod(SampleMethod):
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
 
     state_type: ClassVar[type[State]] = KinGraphState
+    finds_k = True
+    cost = "cheap"
 
     def init(self, fed: Federation) -> KinGraphState:
         """Choose the features that samples are compared by."""
