@@ -20,6 +20,7 @@ from fedkin.core.progress import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, TIMING, no_run, read_lines
 from fedkin.experiment.words import TRAINING, measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
+from fedkin.report.text_tables import aligned
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
 
@@ -155,14 +156,7 @@ def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for each in found:
         rows += _rows(each, found)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    table = [
-        "  ".join(
-            cell.ljust(w) if at < 2 else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in [*table, "", *(_told(each, target) for each in found)])
+    return "\n".join([aligned(rows, left=(0, 1)), "", *(_told(each, target) for each in found)])
 
 
 def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:

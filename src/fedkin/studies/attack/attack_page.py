@@ -14,6 +14,7 @@ from fedkin.report.page import Section, page, sentences
 from fedkin.report.pictures import sprite
 from fedkin.report.result_tables import result_table
 from fedkin.report.results_view import ResultTable, TableCell
+from fedkin.report.text_tables import aligned
 
 PictureRow = tuple[str, float, NDArray[np.floating[Any]]]
 """Heading, mean squared error, and pictures ``(n, H, W)`` or ``(n, H, W, 3)`` in [0, 1]."""
@@ -71,9 +72,9 @@ def as_text(tree: Mapping[str, Any]) -> str:
     """The two tables of numbers for a terminal."""
     heading, rows = _errors(tree)
     few = [0, 1, 2, 4, 5]
-    first = _aligned([[row[at] for at in few] for row in [heading, *rows[:-1]]])
+    first = aligned([[row[at] for at in few] for row in [heading, *rows[:-1]]])
     heading, rows = _members(tree, area=False)
-    return f"Reconstruction\n{first}\n\nMembership (advantage)\n{_aligned([heading, *rows])}"
+    return f"Reconstruction\n{first}\n\nMembership (advantage)\n{aligned([heading, *rows])}"
 
 
 def _guarantee_table(tree: Mapping[str, Any]) -> ResultTable:
@@ -198,9 +199,3 @@ def _strip(heading: str, images: NDArray[np.floating[Any]]) -> str:
         alt=f"{heading}: {count} pictures",
         style=f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated",
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *line[1:]]) for row, line in zip(rows, lines, strict=True))
