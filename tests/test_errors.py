@@ -310,7 +310,7 @@ def test_control_c_in_the_middle_of_a_step(
     with monkeypatch.context() as patch:
         patch.setattr(held_out_rule, "held_out_rows", judges)
         assert fedkin(START) == 130
-    assert capsys.readouterr() == ("", "fedkin: Interrupted; go on with `fedkin resume run`.\n")
+    assert capsys.readouterr() == ("", "fedkin: Interrupted; resume with `fedkin resume run`.\n")
     assert not list(tmp_path.rglob("*.partial"))
     assert fedkin("resume run") == 0
     assert fedkin(START.replace("--out run", "--out whole")) == 0

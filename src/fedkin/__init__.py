@@ -1,4 +1,4 @@
-"""fedkin: find who is kin in a federation, without moving the data."""
+"""fedkin: federated clustering, which discovers clusters of clients or samples without moving the data."""
 
 from typing import TYPE_CHECKING, Any
 

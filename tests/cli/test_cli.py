@@ -223,7 +223,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         capsys.readouterr()
         assert fedkin(*command, "encoder") == 130
     told = capsys.readouterr()
-    assert told == ("", "fedkin: Interrupted; the same command goes on from the last epoch in encoder.\n")
+    assert told == ("", "fedkin: Interrupted; the same command resumes from the last epoch in encoder.\n")
     assert Pretrained.load(tmp_path / "encoder").about["epochs"] == 1
     assert fedkin(*command, "encoder") == 0
     assert torch.equal(Pretrained.load(tmp_path / "encoder").vector, Pretrained.load(tmp_path / "whole").vector)
@@ -304,7 +304,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     monkeypatch.setenv("TOY_INTERRUPT", "2")
     capsys.readouterr()
     assert fedkin(*start, "run") == 130
-    assert capsys.readouterr().err == "fedkin: Interrupted; go on with `fedkin resume run`.\n"
+    assert capsys.readouterr().err == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 2
     monkeypatch.delenv("TOY_INTERRUPT")
     assert fedkin("resume", "run") == 0
@@ -335,5 +335,5 @@ def test_control_c_reaches_a_run(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert complaint == "fedkin: Interrupted; go on with `fedkin resume run`.\n"
+    assert complaint == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
     assert not list((tmp_path / "run").rglob("*.partial"))

@@ -24,7 +24,7 @@ def test_runs_are_tracked_afterwards(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as end:
         main(["track", *map(str, folders), "--to", "tensorboard", "--set", f"tracking.folder={tmp_path}/events"])
     assert not end.value.code
-    assert capsys.readouterr().out == "".join(f"Told of {folder}: 4 steps\n" for folder in folders)
+    assert capsys.readouterr().out == "".join(f"Sent of {folder}: 4 steps\n" for folder in folders)
     assert tracked_steps(tmp_path / "events" / "one") == tracked_steps(tmp_path / "events" / "two") == [1, 2, 3, 4]
 
 

@@ -77,7 +77,7 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
         time.sleep(0.01)
     (os.killpg if how == signal.SIGKILL else os.kill)(child.pid, how)
     _, errors = child.communicate(timeout=600)
-    assert how == signal.SIGKILL or (child.returncode == 130 and b"go on with `fedkin resume" in errors)
+    assert how == signal.SIGKILL or (child.returncode == 130 and b"resume with `fedkin resume" in errors)
     fedkin("resume", folder)
     assert files(folder) == files(straight)
 

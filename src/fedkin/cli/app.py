@@ -26,7 +26,7 @@ app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)]
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         print(f"fedkin {__version__}")
         raise typer.Exit
@@ -35,14 +35,14 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Find who is kin in a federation, without moving the data."""
+    """Federated clustering: discovers clusters of clients or samples, without moving the data."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, of this process or as given; ends in `SystemExit`."""
+    """Run the command line of this process, or the given arguments; ends in `SystemExit`."""
     try:
         app(arguments, prog_name="fedkin")
     except (OSError, ValueError) as error:
@@ -58,12 +58,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
-    """Where Ctrl-C leaves a run that can be gone on with."""
+    """Within it, Ctrl-C leaves a run that can be resumed."""
     try:
         yield
     except KeyboardInterrupt:
         if (folder / "config.toml").exists():
-            stop(f"Interrupted; go on with `fedkin resume {folder}`.", 130)
+            stop(f"Interrupted; resume with `fedkin resume {folder}`.", 130)
         stop("Interrupted before anything was written.", 130)
 
 

@@ -1,4 +1,4 @@
-"""Commands for a real federation."""
+"""Commands that prepare a real federation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import typer
 
 from fedkin.cli.app import app, stop
 
-cluster = typer.Typer(help="Make what a real federation needs; Flower runs it.", no_args_is_help=True)
-app.add_typer(cluster, name="federation")
+federation = typer.Typer(help="Prepare a real federation; Flower runs it.", no_args_is_help=True)
+app.add_typer(federation, name="federation")
 
 
-@cluster.command()
+@federation.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.", show_default=False)],
     experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.")] = "kin-graph",
     sites: Annotated[int, typer.Option(help="How many sites there will be.", min=1)] = 3,
     host: Annotated[str, typer.Option(help="Name or address that sites know the server by.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The server's port.", min=1, max=65535)] = 8000,
-    insecure: Annotated[bool, typer.Option("--insecure", help="No encryption, and anybody may take part.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="No encryption, no check of who takes part.")] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiment, such as method.n_clusters=4.")
     ] = None,
@@ -33,7 +33,7 @@ def init(
     print(f"Wrote {folder}; {folder / 'README.md'} says how to start.")
 
 
-@cluster.command()
+@federation.command()
 def key(path: Annotated[Path, typer.Argument(help="File for the private key.", show_default=False)]) -> None:
     """Make a site's key; the server registers its public half."""
     _needs_flower()

@@ -1,4 +1,4 @@
-"""Commands about runs that are there: their reports, costs and records, and what can be asked of their clusters."""
+"""Commands on finished runs: reports, costs, records, predictions and assignments."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ def track(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of [tracking], such as tracking.project=trials.")
     ] = None,
-    anew: Annotated[
-        bool, typer.Option("--new", help="Start a new tracked run, even where a tool knows the run.")
-    ] = False,
+    anew: Annotated[bool, typer.Option("--new", help="Start a new tracked run, even if a tool knows the run.")] = False,
 ) -> None:
-    """Send the records of runs to tools that track them. What these have already is left out."""
+    """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     try:
-        from fedkin.experiment.catch_up import track as told
+        from fedkin.experiment.catch_up import track as catch_up
 
         for folder in folders:
-            print(f"Told of {folder}: {told(folder, to or [], settings or [], anew)} steps")
+            print(f"Sent of {folder}: {catch_up(folder, to or [], settings or [], anew)} steps")
     except KeyboardInterrupt:
         stop("Interrupted; the same command sends what is missing.", 130)
 
@@ -50,7 +48,7 @@ def costs(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Tell what runs cost: bytes and seconds, by phase. More runs are told as multiples of the first, too."""
+    """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
     from fedkin.studies import costs as accounts
 
     wanted = accounts.parsed_target(target) if target is not None else None
@@ -63,7 +61,7 @@ def attack(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; by default, the run's.")] = None,
 ) -> None:
-    """Tell what an `embedding` run's messages give away. That is samples, and who was a member."""
+    """Measure what an `embedding` run's messages give away. That is samples, and membership."""
     from fedkin.studies.attack.attack import attack as attacked
 
     print(attacked(folder, out))
@@ -74,13 +72,13 @@ def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
-    client: Annotated[int | None, typer.Option(help="Whose samples, where a method clusters clients.")] = None,
+    client: Annotated[int | None, typer.Option(help="Client whose model predicts, if clients are clustered.")] = None,
     cluster: Annotated[
-        int | None, typer.Option(help="The cluster of a new client instead, see `fedkin assign`.")
+        int | None, typer.Option(help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
 ) -> None:
-    """Tell the cluster, or the predicted class, of new samples. CSV; a class is by the model of a client or a cluster."""
+    """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.outputs import predict as predicted
 
@@ -95,9 +93,9 @@ def predict(
 def assign(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
-    label: Annotated[str | None, typer.Option(help="Column of labels, where the usual names do not tell.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of labels, if it has no usual name.")] = None,
 ) -> None:
-    """Tell the cluster of a client that a run has never seen. Its samples are labelled where the method needs it."""
+    """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.outputs import assign as cluster_of
 
     print(cluster_of(folder, data, label))

@@ -1,4 +1,4 @@
-"""Commands that run one experiment, or go on with it."""
+"""Commands that run or resume one experiment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(
     scenario: Annotated[str | None, typer.Option(help="How clients get data: a name from `fedkin list`.")] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    engine: Annotated[str | None, typer.Option(help="What reaches the clients: local, or Flower's simulation.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Execution backend: local, or Flower's simulation.")] = None,
     track: Annotated[
         list[str] | None, typer.Option(help="Tool to send records to: tensorboard, mlflow or wandb; may be repeated.")
     ] = None,
@@ -58,7 +58,7 @@ def run(
 
 @app.command()
 def resume(folder: Folder) -> None:
-    """Go on with a run that was stopped, from its last step."""
+    """Resume a stopped run from its last checkpoint."""
     with resumable(folder):
         from fedkin.experiment.run import resume as go_on
         from fedkin.experiment.terminal import print_outcome, show_progress
@@ -73,10 +73,10 @@ def pretrain(
     data: Annotated[
         str, typer.Argument(help="Data other than the clients': anything --data takes.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="File for the encoder; training goes on where it stopped.")],
+    out: Annotated[Path, typer.Option(help="File for the encoder; training resumes from it.")],
     model: Annotated[str, typer.Option(help="An autoencoder from `fedkin list`.")] = "auto",
     epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 20,
-    samples: Annotated[int | None, typer.Option(help="At most so many samples, drawn at random.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Maximum number of samples, drawn at random.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
@@ -94,7 +94,7 @@ def pretrain(
             made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, told=told)
     except KeyboardInterrupt:
         if out.exists():
-            stop(f"Interrupted; the same command goes on from the last epoch in {out}.", 130)
+            stop(f"Interrupted; the same command resumes from the last epoch in {out}.", 130)
         stop("Interrupted before anything was written.", 130)
     print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
 

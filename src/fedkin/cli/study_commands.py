@@ -1,4 +1,4 @@
-"""Commands that make many runs."""
+"""Commands that do many runs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ def compare(
     ],
     methods: Annotated[str, typer.Option(help="Names with commas between them, or all that suit.")] = "all",
     budget: Annotated[str, typer.Option(help="Time for all runs together, such as 90s, 10m or 2h.")] = "10m",
-    question: Annotated[str, typer.Option(help="What belongs together: samples, clients or auto.")] = "auto",
-    clusters: Annotated[int | None, typer.Option(help="How many clusters there are, if that is known.")] = None,
+    question: Annotated[str, typer.Option(help="What to cluster: samples, clients or auto.")] = "auto",
+    clusters: Annotated[int | None, typer.Option(help="Number of clusters, if it is known.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each method.")] = 3,
-    seed: Annotated[int | None, typer.Option(help="Of who holds what, and of the first runs; by default 0.")] = None,
-    by: Annotated[str, typer.Option(help="What ranks: score, which needs no truth, or truth.")] = "score",
+    seed: Annotated[int | None, typer.Option(help="Seed of the partition and of the first run; by default 0.")] = None,
+    by: Annotated[
+        str, typer.Option(help="Ranking of methods: by score, which needs no labels, or by truth.")
+    ] = "score",
     data: Annotated[str | None, typer.Option(help="Data set, where a scenario is compared.")] = None,
     scenario: Annotated[str | None, typer.Option(help="How clients get data, where data are compared.")] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder; by default one in comparisons/. It is gone on with.")
+        Path | None, typer.Option(help="Folder; by default one in comparisons/. Existing results are reused.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiments, such as method.rounds=10.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Run the methods that suit some data, and recommend one. They are ranked with or without truth."""
+    """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
     from fedkin.studies.compare import Options, compared, question_of
     from fedkin.studies.compare.comparison_text import print_comparison
 
@@ -57,7 +59,7 @@ def compare(
     try:
         found = compared(asked, Options(names, clusters, seeds, budget, by), folder)
     except KeyboardInterrupt:
-        stop("Interrupted; the same command goes on with what was begun.", 130)
+        stop("Interrupted; the same command resumes the comparison.", 130)
     if as_json:
         print(found.to_json(), end="")
     else:
@@ -77,15 +79,15 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="quick, or paper: the paper's own size.")] = "quick",
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, instead of the entry's.", min=1)] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.", min=1)] = None,
-    out: Annotated[Path, typer.Option(help="Folder for runs and tables; what is there is not run again.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for runs and tables; existing runs are reused.")] = Path(
         "reproductions"
     ),
     only: Annotated[
         list[str] | None, typer.Option(help="A row or a column by its name, again for more; by default, all.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Run nothing; write the tables of what is there.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; write the tables of existing runs.")] = False,
 ) -> None:
-    """Run tables of the papers, and set ours beside theirs. Figures are tables, too."""
+    """Reproduce tables of the papers. Figures become tables, too."""
     if scale not in ("quick", "paper"):
         stop(f"--scale is '{scale}'; it should be quick or paper.", 2)
     from fedkin.studies.reproduce import reproduce_terminal
@@ -98,4 +100,4 @@ def reproduce(
             names, "quick" if scale == "quick" else "paper", seeds, jobs, out, show, only or []
         )
     except KeyboardInterrupt:
-        stop("Interrupted; the same command goes on where it stopped.", 130)
+        stop("Interrupted; the same command resumes where it stopped.", 130)

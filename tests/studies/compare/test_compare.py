@@ -378,7 +378,7 @@ def test_an_interrupted_comparison_ends_with_130(
     monkeypatch.setattr(Worker, "run", interrupted)
     command = ["compare", hospitals, "--methods", "kfed", "--seeds", "9", "--set", "engine.workers=1"]
     assert fedkin(*command, "--out", str(found[0].out)) == 130
-    assert capsys.readouterr().err == "fedkin: Interrupted; the same command goes on with what was begun.\n"
+    assert capsys.readouterr().err == "fedkin: Interrupted; the same command resumes the comparison.\n"
 
 
 def test_remarks() -> None:
