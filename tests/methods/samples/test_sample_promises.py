@@ -155,7 +155,7 @@ def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
     outcome = execute(config, tmp_path / "run")
     assert len(list((tmp_path / "run" / "labels").iterdir())) == 3
     assert "nmi" in outcome.records[-1]["metrics"]
-    assert "Where the samples lie" in outcome.report.read_text()
+    assert "Map of the samples" in outcome.report.read_text()
     assert predict(tmp_path / "run", "wine").count("\n") == 1 + 178
 
 
