@@ -41,6 +41,7 @@ QUICK = {
     "kin-graph": [],
     "kfed": [],
     "kmeans": [],
+    "fedkmeans:FederatedKMeans": [],
     "fuzzy-cmeans": [],
     "ffcm": ["method.rounds=2"],
     "ccfc": ["method.pretrain_rounds=1", "method.cluster_rounds=1", "scenario.fraction=0.1"],

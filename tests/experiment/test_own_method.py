@@ -1,0 +1,79 @@
+"""A method in a user's own module is named ``module:Class`` wherever a built-in one has a name."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import execute, resume
+from fedkin.studies.compare.candidates import Candidate, selection_of
+
+SOURCE = '''
+from dataclasses import dataclass
+
+from fedkin.methods.samples.kfed import KFedMethod
+
+
+@dataclass(frozen=True)
+class Mine(KFedMethod):
+    """k-FED of my own.
+
+    More.
+    """
+
+
+number = 3
+'''
+NAME = "own_package.mine:Mine"
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").touch()
+    (tmp_path / "own_package" / "mine.py").write_text(SOURCE)
+    for name in ("own_package", "own_package.mine"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
+    settings = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
+    config = load_config(NAME, settings)
+    assert (config.method_name, config.tables["scenario"]["name"]) == (NAME, "own-class")
+    outcome = execute(config, tmp_path / "run")
+    assert "nmi" in outcome.records[-1]["metrics"]
+    assert resume(tmp_path / "run").records == outcome.records
+    np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
+    assert predict(tmp_path / "run", str(tmp_path / "new.npz")).count("\n") == 3
+
+
+def test_it_takes_part_in_comparisons() -> None:
+    selection = selection_of("samples", [NAME, "kfed"])
+    assert selection.methods == ("kfed", NAME)
+    assert selection.with_k([4], cheap=True) == [Candidate("kfed", 4), Candidate(NAME, 4)]
+    assert Candidate(NAME, 4).folder == "own_package.mine.Mine-4"
+
+
+def test_its_summary_is_the_first_line_of_its_docstring() -> None:
+    assert registry.summary_of("method", NAME) == "k-FED of my own."
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no_such_package:Mine", "module 'no_such_package' cannot be imported"),
+        ("own_package.mine:Yours", "module 'own_package.mine' has no 'Yours'"),
+        ("own_package.mine:number", "is not a method; it should be a dataclass that inherits fedkin.core.Method"),
+        ("own_package.mine:dataclass", "is not a method"),
+        (":Mine", "is no dotted path"),
+    ],
+)
+def test_what_is_no_method_is_refused(name: str, sentence: str) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        load_config(name)
