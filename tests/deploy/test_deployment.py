@@ -25,7 +25,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import predict
 from fedkin.experiment.run import execute
 
-DONE = "fedkin: Done; what was found is in results"
+DONE = "fedkin: Done; results are in results"
 
 
 def written(folder: Path, sites: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Path]:
@@ -245,7 +245,7 @@ def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path:
 
 
 @pytest.mark.parametrize("method", ["kmeans", "fuzzy-cmeans", "dec"])
-def test_yardsticks_that_move_data_are_refused(method: str, tmp_path: Path) -> None:
+def test_centralised_baselines_are_refused(method: str, tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=f"'{method}' has all samples sent to the server"):
         init(tmp_path / "app", method, 3, [], "127.0.0.1", 8000, False)
     assert not (tmp_path / "app").exists()

@@ -13,7 +13,7 @@ import planted
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.data.preparing.scaling import restore_scaling
-from fedkin.data.reading.sources import load_sites
+from fedkin.data.reading.sources import load_clients
 from fedkin.deploy.server_app import LEDGER, serve
 from fedkin.deploy.site_app import _site_of, keep
 from fedkin.deploy.site_file import read_site
@@ -42,7 +42,7 @@ def grid(data: Path, folder: Path) -> Nodes:
     """The sites as nodes; each keeps what is its own in its folder."""
     made = [
         Site(f"site-{i}", folder / f"site-{i}", one.x, one.y, one.classes, prepare=restore_scaling)
-        for i, one in enumerate(load_sites(str(data)))
+        for i, one in enumerate(load_clients(str(data)))
     ]
     return nodes_of(made, keep)
 
@@ -80,7 +80,7 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
     here = execute(load_config("kfed", local), tmp_path / "here").folder
     for site in range(4):
         assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
-        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
+        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"client-{site}.csv").read_text()
     assert not (tmp_path / "out" / "labels").exists()
 
 
@@ -95,15 +95,15 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
 
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2")
     with pytest.raises(
-        FedkinError, match=r"has a budget of privacy, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"
+        FedkinError, match=r"has a privacy budget, and task 'fedkin\.data\.preparing\.scaling\.moments' is not"
     ):
         serve(nodes(), asks, tmp_path / "scaled")
     asks = config("kin-graph", "method.epsilon=500", "method.n_clusters=2", "data.scaling=none")
     serve(nodes(), asks, tmp_path / "out")
     assert json.loads((tmp_path / "site-0" / "account.json").read_text())["epsilon"] == pytest.approx(500.0)
-    with pytest.raises(FedkinError, match=r"All sites have spent their budgets .* nothing leaves"):
+    with pytest.raises(FedkinError, match=r"All clients have spent their budgets .* nothing leaves"):
         serve(nodes(), asks, tmp_path / "again")
-    with pytest.raises(FedkinError, match="has a budget of privacy, and task"):
+    with pytest.raises(FedkinError, match="has a privacy budget, and task"):
         serve(nodes(), config("kfed", "method.n_clusters=2", "data.scaling=none"), tmp_path / "other")
 
 
@@ -133,7 +133,7 @@ def test_who_could_not_keep_its_results_is_named(
     serve(grid(data, tmp_path), config("kfed", "method.n_clusters=6"), tmp_path / "out")
     told = capsys.readouterr().out
     assert "fedkin: Site 'site-2' has not kept its results: its site file, data or private folder " in told
-    assert told.endswith(f"fedkin: Done; what was found is in {tmp_path / 'out'}\n")
+    assert told.endswith(f"fedkin: Done; results are in {tmp_path / 'out'}\n")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.data.preparing.scaling import moments, restore_scaling
 from fedkin.data.reading.sources import load
-from fedkin.deploy.server_app import _share
+from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower.roster import Roster
 from fedkin.engines.site import Request, Site
@@ -129,7 +129,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     population = SimpleNamespace(classes=found.classes)
     run = SimpleNamespace(method=config.method, config=config, scaling=found.scaling, population=population)
     site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_scaling)
-    keep(site, Request("ab12", 1, 0, 9, 8, ""), _share(run, found.result, 1))
+    keep(site, Request("ab12", 1, 0, 9, 8, ""), _part(run, found.result, 1))
     digits = load("digits")
     np.savez(tmp_path / "new.npz", x=digits.x[:20].numpy(), y=np.array(digits.classes)[digits.y[:20].numpy()])
     kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")

@@ -151,7 +151,7 @@ def test_a_site_with_a_budget_does_only_what_is_accounted_for(tmp_path: Path) ->
     ask = Request("f00d", 0, 5, 1, 0, release.name)
     assert [one.answer(ask, {"mu": mu})[0]["sent"] for mu in (0.5, 2.0)] == [True, False]
     assert charged == [("f00d", 0.5), ("f00d", 2.0)]
-    with pytest.raises(FedkinError, match=r"Site 'a' has a budget of privacy, and task '.*count' is not accounted for"):
+    with pytest.raises(FedkinError, match=r"Site 'a' has a privacy budget, and task '.*count' is not accounted for"):
         asked(one, 2)
     assert site(tmp_path / "other").answer(ask, {"mu": 1e9})[0]["sent"] is True
 
@@ -185,11 +185,11 @@ def test_only_tasks_of_named_packages_run() -> None:
     assert known_task("fedkin.data.preparing.scaling.moments").name.endswith("moments")
     with (
         only(["fedkin"]),
-        pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this site does not run it"),
+        pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this client does not run it"),
     ):
         known_task("os.path.join")
     for name in ("fedkin.data.preparing.scaling.sums", "fedkin.nothing.there", "nothing"):
-        with pytest.raises(FedkinError, match="is not known here; site and server need the same version"):
+        with pytest.raises(FedkinError, match="is not known here; client and server need the same version"):
             known_task(name)
 
 
@@ -197,7 +197,7 @@ def test_a_site_does_not_run_a_model_that_it_has_no_reason_to_trust(tmp_path: Pa
     asks = Request(**{**vars(request()), "task": "fedkin.methods.clients.client_tasks.losses", "classes": ["a"]})
     payload = {"module": {"name": "os:system", "shape": (3,), "classes": 2}, "models": torch.zeros(1, 8)}
     one = Site("a", tmp_path, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ["a"])
-    with pytest.raises(FedkinError, match="'os' is not from fedkin, so this site does not run it"):
+    with pytest.raises(FedkinError, match="'os' is not from fedkin, so this client does not run it"):
         one.answer(asks, payload)
     with only(["fedkin"]), pytest.raises(FedkinError, match="'os' is not from fedkin"):
         extract("os:system", torch.ones(2, 3))

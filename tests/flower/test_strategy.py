@@ -60,8 +60,8 @@ def test_it_is_one_of_flowers_strategies():
     [
         (
             lambda: flower.OCFLStrategy(learning_rate=0.1),
-            "OCFLStrategy has no parameter 'learning_rate': it is the client app's own, which start() can tell it by "
-            "train_config.",
+            "OCFLStrategy has no parameter 'learning_rate': it is the client app's own, which train_config of start() can "
+            "set.",
         ),
         (
             lambda: flower.OCFLStrategy(rounds=3),
@@ -97,7 +97,7 @@ def test_it_is_one_of_flowers_strategies():
         (lambda: start(flower.OCFLStrategy(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
         (
             lambda: flower.OCFLStrategy().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
-            "OCFLStrategy has a model for every cluster, so another strategy cannot wrap it; call its start().",
+            "OCFLStrategy has a model for every cluster, so no other strategy can wrap it; call its start().",
         ),
     ],
 )

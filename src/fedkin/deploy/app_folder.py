@@ -39,7 +39,7 @@ def init(
     experiment : str
         A method's name or a ``.toml`` file.
     sites : int
-        How many there will be.
+        Their number.
     settings : sequence of str
         ``section.key=value``, see `fedkin.experiment.config.load_config`.
     host, port
@@ -50,7 +50,7 @@ def init(
     Raises
     ------
     FedkinError
-        If the folder holds anything, the experiment is not allowed or moves data, or the host's name is none.
+        If the folder holds anything, the experiment is not allowed or moves data, or the host's name is invalid.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give a new one.")
@@ -84,7 +84,7 @@ def init(
 
 
 def check_federated(config: Config) -> None:
-    """Refuse yardsticks that would have sites send their samples.
+    """Refuse centralised baselines, for which sites would send their samples.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def check_federated(config: Config) -> None:
     """
     if config.method.sends_samples():
         raise FedkinError(
-            f"Method '{config.method_name}' has all samples sent to the server; it is a yardstick for simulations, and "
-            "no real federation runs it."
+            f"Method '{config.method_name}' has all samples sent to the server; it is a baseline for simulations, "
+            "and no real federation runs it."
         )
 
 

@@ -1,4 +1,4 @@
-"""The app that Flower runs at the server: an experiment, on the sites that are connected."""
+"""The app that Flower runs at the server: an experiment on the connected sites."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _UPLOADED = 1.0
 
 
 def server_app(folder: Path) -> ServerApp:
-    """The app of the server, for the app in `folder`.
+    """Return the server's app, for the app folder `folder`.
 
     Its run configuration names the ``experiment``, a file in that folder, and ``out``, where results go. If ``out``
-    holds the same experiment already, it goes on from its last step.
+    holds the same experiment already, the run resumes from its last checkpoint.
     """
     app = ServerApp()
 
@@ -53,7 +53,7 @@ def server_app(folder: Path) -> ServerApp:
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
-    """Run an experiment on the sites that a grid reaches, or go on with it.
+    """Run an experiment on the sites that a grid reaches, or resume it.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     config : Config
         ``engine.sites`` says how many sites there are.
     folder : Path
-        For the results, and for what is needed to go on.
+        For the results, and for what resuming needs.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         run = prepare(config, folder, population, fed, progress)
         outcome = run.finish()
         _hand_out(fed, run, outcome)
-        _say(f"Done; what was found is in {folder}")
+        _say(f"Done; results are in {folder}")
         return outcome
 
 
@@ -110,7 +110,7 @@ def _say(text: str) -> None:
 
 
 def _claim(config: Config, folder: Path) -> None:
-    """Make `folder` that of this experiment, or see that it is."""
+    """Make `folder` this experiment's, or check that it is."""
     if config.engine.sites is None:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
@@ -124,7 +124,7 @@ def _claim(config: Config, folder: Path) -> None:
 
 
 def _ledger(folder: Path) -> dict[str, Any]:
-    """Token of the run, and the sites that it began with."""
+    """Return the run's token, and the sites it began with."""
     path = folder / LEDGER
     if not path.exists():
         return {"run": secrets.token_hex(8), "sites": {}}
@@ -132,19 +132,19 @@ def _ledger(folder: Path) -> dict[str, Any]:
         read: dict[str, Any] = json.loads(path.read_text())
         return {"run": read["run"], "sites": dict(read["sites"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FedkinError(f"{path} is not as fedkin wrote it; the run cannot go on.") from error
+        raise FedkinError(f"{path} is not as fedkin wrote it; the run cannot be resumed.") from error
 
 
 def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
-    """Have every site write down what is its own of the result."""
+    """Have every site save its part of the result."""
     found = run.method.result(outcome.state)
-    shares = {i: _share(run, found, i) for i in fed.ids}
-    for client, reason in fed.conclude(shares).items():
+    parts = {i: _part(run, found, i) for i in fed.ids}
+    for client, reason in fed.conclude(parts).items():
         _say(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 
 
-def _share(run: Run, found: dict[str, Any], client: int) -> Payload:
-    """What a site gets: its cluster's model, where there is one; of samples' clusters it knows already."""
+def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
+    """Return a site's part of the result: its cluster's model, if any; its samples' clusters it has already."""
     method: Any = run.method
     if method.clusters != "clients" or not found["module"]:
         return {}

@@ -1,4 +1,4 @@
-"""The app that Flower runs at every site: tasks, on the data that the site's own file names."""
+"""The app that Flower runs at every site: it does tasks on the data that the site's own file names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS, RESULTS = "labels.csv", "results"
 
 
 def client_app() -> ClientApp:
-    """The app of a site. Its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
+    """Return the app of a site. Its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
     return answering(_site_of, keep)
 
 

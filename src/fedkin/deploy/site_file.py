@@ -1,4 +1,4 @@
-"""A site's own TOML file: what it is called, where its data are, and which folder is private."""
+"""A site's own TOML file: its name, its data and its private folder."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class SiteFile:
-    """What a site's file says.
+    """The content of a site's file.
 
     Attributes
     ----------
     name : str
-        What the site is called in the federation.
+        The site's name in the federation.
     data : str
         A file, or anything else that `fedkin.data.reading.sources.load` takes.
     folder : Path
         The private folder.
     label : str or None
-        The column of labels, where the usual names do not tell; "none" for data whose labels are not to be used.
+        The column of labels, if it has no usual name; "none" to use no labels.
     threads : int
         Torch's, for each task.
     device : torch.device
@@ -51,7 +51,7 @@ class SiteFile:
     packages : tuple of str
         Where tasks may come from.
     account : Account or None
-        Of privacy, where the file names an epsilon.
+        The privacy budget, if the file names an epsilon.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SiteFile:
     account: Account | None
 
     def site(self) -> Site:
-        """The site, its data read.
+        """Read the site's data, and return the site.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Ways to ask clients: in this process, or over a network."""
+"""Engines: they carry a method's tasks to clients, in this process or over Flower."""

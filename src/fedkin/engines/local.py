@@ -21,7 +21,7 @@ from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.device import device, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
-_LEAST, _MOST, _SECONDS = 2, 64, 0.02
+_MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
 
 
@@ -73,7 +73,7 @@ class LocalFederation(Federation):
     Parameters
     ----------
     clients : sequence of Client
-        The sites; ids must be unique.
+        The clients; ids must be unique.
     seed : int
         Seed of the run.
     chunk : int, optional
@@ -157,7 +157,7 @@ class LocalFederation(Federation):
 
 
 class _Pace:
-    """How many clients a call of a task gets.
+    """Chooses how many clients a call of a task gets.
 
     Parameters
     ----------
@@ -168,20 +168,22 @@ class _Pace:
 
     def __init__(self, fixed: int | None, workers: int) -> None:
         self.fixed, self.workers = fixed, workers
-        self.size = fixed or _LEAST
+        self.size = fixed or _MIN_CHUNK
 
     def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
         """`clients` in order, cut as the pace is when a piece is asked for; the last pieces are small."""
         at = 0
         while at < len(clients):
-            fair = max(_LEAST, (len(clients) - at) // (2 * self.workers))  # so that no worker ends long after others
+            fair = max(
+                _MIN_CHUNK, (len(clients) - at) // (2 * self.workers)
+            )  # so that no worker ends long after others
             size = self.fixed or min(self.size, fair)
             yield list(clients[at : at + size])
             at += size
 
     def learn(self, count: int, seconds: float) -> None:
-        """Take notice of how long a call took for `count` clients."""
-        self.size = max(_LEAST, min(_MOST, int(count * _SECONDS / max(seconds, 1e-6))))
+        """Adapt to the seconds that a call took for `count` clients."""
+        self.size = max(_MIN_CHUNK, min(_MAX_CHUNK, int(count * _SECONDS / max(seconds, 1e-6))))
 
 
 def _in_order(
@@ -202,5 +204,5 @@ def _in_order(
 
 
 def cores() -> int:
-    """Cores this process may use, where the system tells."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,10 +1,9 @@
-"""A site: its data, its private folder, and how it does what it is asked; whatever brings the messages.
+"""A site: its data, its private folder, and how it does tasks; independent of the transport.
 
-What a site remembers is on its own disk, one file per exchange that changed it. A server that was killed goes on from
-its last checkpoint and asks again for what came after it; the site then starts from the memory it had at that moment,
-and what it wrote since is of a past that did not happen. So resuming is exact, and a site that was killed finds its
-memory. What it keeps account of for its own sake, which is what it gave away, it does not forget with that past, lest
-a server ask again and again for the same with new noise.
+A site keeps its memory on its own disk, one file per exchange that changed it. A server that was killed resumes from
+its last checkpoint and repeats the exchanges after it; the site then starts from the memory it had at that moment and
+discards what it wrote since. So resuming is exact, and a site that was killed finds its memory. What it must never
+forget, such as the noisy answers it has given, lasts: otherwise a server could repeat a request to get new noise.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Request:
-    """What a server asks of a site, apart from the payload.
+    """A server's request to a site, without the payload.
 
     Attributes
     ----------
@@ -54,7 +53,7 @@ class Request:
     exchange : int
         Number of the exchange; counts from 1.
     settled : int
-        The exchange that the server's last checkpoint was made after; it will not go back beyond.
+        The exchange that the server's last checkpoint was made after; it never goes back beyond.
     task : str
         Name of the task, ``module.function``.
     classes : list of str
@@ -108,7 +107,7 @@ class Site:
     Attributes
     ----------
     name : str
-        What it is called in the federation; no two may have the same.
+        Its name in the federation; names are unique.
     folder : Path
         Its private folder: memory, identity and results. Nobody else writes there.
     x : Tensor
@@ -118,7 +117,7 @@ class Site:
     classes, features : list of str
         Names of the classes and of a table's columns; may be empty.
     begins_with : dict of str to Tensor
-        What it remembers before it has been asked anything.
+        Its memory before the first exchange.
     prepare : callable
         Called with the client whenever its memory has been put back, before a task: what was done to the data and is
         remembered, such as scaling, is done again.
@@ -130,8 +129,8 @@ class Site:
     device : torch.device
         What its networks compute on.
     reserve : callable or None
-        Of a site with a budget of privacy: whether a run, by its token, may spend so much on it, see `Client.reserve`.
-        Then it does no task that tells of samples what is not accounted for.
+        Of a site with a privacy budget: whether a run, by its token, may spend so much on it, see `Client.reserve`.
+        Then it refuses tasks whose release is not accounted for.
     """
 
     name: str
@@ -149,16 +148,16 @@ class Site:
 
     @property
     def identity(self) -> str:
-        """A random token, made once and kept in the folder: it tells this site from another of the same name."""
+        """A random token, made once and kept in the folder; another site of the same name has a different one."""
         path = self.folder / _IDENTITY
         if not path.exists():
             write_atomically(path, secrets.token_hex(16))
         return path.read_text()
 
     def introduction(self, labels: bool) -> Payload:
-        """What a server needs to know before anything begins; names of classes only if it needs `labels`.
+        """Return what a server needs before a run begins; names of classes only if it needs `labels`.
 
-        With a budget of privacy never: a class may be that of a single sample.
+        With a privacy budget never: a class may be that of a single sample.
         """
         return {
             "name": self.name,
@@ -174,7 +173,7 @@ class Site:
         Raises
         ------
         RefusalError
-            If the task moves data, or tells more than a budget of privacy accounts for.
+            If the task moves data, or releases what a privacy budget does not account for.
         FedkinError
             If the task is not known here, or the folder is in use by another process, or cannot be written.
         """
@@ -184,7 +183,7 @@ class Site:
             raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
         if self.reserve is not None and not task.accounted:
             raise RefusalError(
-                f"Site '{self.name}' has a budget of privacy, and task '{task.name}' is not accounted for; "
+                f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; "
                 "docs/privacy.md says what is."
             )
         with self.memory(request.run) as memory:
@@ -200,7 +199,7 @@ class Site:
         return reply, seconds
 
     def client(self, request: Request) -> Client:
-        """The site as a task sees it, before it has been asked anything."""
+        """Return the site as the client that a task works on, before the first exchange."""
         rng = derive_generator(request.seed, "client", request.client, request.exchange)
         client = Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
         if self.simulated:
@@ -210,7 +209,7 @@ class Site:
         return client
 
     def memory(self, run: str) -> Memory:
-        """What the site remembers of a run."""
+        """Return the site's memory of a run."""
         return Memory(self.folder / run)
 
     def _labels(self, classes: Sequence[str]) -> Tensor | None:
@@ -250,7 +249,7 @@ class Memory:
         self._lock.__exit__(*error)
 
     def exchanges(self) -> list[int]:
-        """Exchanges that changed it, in order; those of a past that did not happen among them."""
+        """Exchanges that changed it, in order; discarded ones among them."""
         names = (re.fullmatch(r"memory-(\d+)\.safetensors", path.name) for path in self.folder.glob("memory-*"))
         return sorted(int(name[1]) for name in names if name)
 
@@ -267,7 +266,7 @@ class Memory:
         return path.read_bytes()
 
     def recalled(self, client: Client, request: Request) -> Client:
-        """`client` with the state it had before this exchange; what came later is forgotten, but for what lasts."""
+        """Return `client` with its state before this exchange; later states are deleted, but for what lasts."""
         before = []
         for exchange in self.exchanges():
             if exchange < request.exchange:
@@ -284,7 +283,7 @@ class Memory:
         return client
 
     def keep(self, client: Client, request: Request) -> None:
-        """Write the state down, if the exchange changed it; first what lasts."""
+        """Save the state if the exchange changed it; first what lasts."""
         state, lasting = owned(client.state), {}
         for name in [name for name in state if name.startswith(LASTING)]:
             lasting[name] = state.pop(name)
@@ -323,7 +322,7 @@ class WatchedSites:
         self._read: dict[int, int] = {}
 
     def refresh(self) -> None:
-        """Read what has changed."""
+        """Read the states that have changed."""
         for number, client in self.clients.items():
             memory = self._memories[number]
             latest = max(memory.exchanges(), default=0)

@@ -1,4 +1,4 @@
-"""Strategies for people who have a Flower app: put one in place of ``FedAvgStrategy`` and get clusters, and a model for each.
+"""Strategies for Flower apps: put one in place of Flower's ``FedAvg`` and get clusters of nodes, and a model for each.
 
 They need the extra ``fedkin[flower]``. See docs/flower-strategies.md.
 """

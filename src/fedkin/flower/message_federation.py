@@ -1,4 +1,4 @@
-"""A federation of nodes that run a client app of somebody else's, in the manner of Flower's own strategies."""
+"""A federation of nodes that run a user's client app, reached by the messages of Flower's own strategies."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ log = logging.getLogger("flwr")
 
 
 class GridFederation(Federation):
-    """Nodes of a Flower grid; the tasks of clustered federated learning done by messages that FedAvg would send.
+    """Nodes of a Flower grid, which do tasks of clustered federated learning by the messages that FedAvg would send.
 
-    Nodes are numbered in order of their node id as they are first seen; those that come later get the next numbers. For
-    these there are ids to spare, which are `away` until then, and so is a node as long as it is not connected.
+    Nodes are numbered in order of node id as they are first seen; later ones get the next numbers. Spare ids for these
+    are `away` until then, and so is a node while it is not connected.
 
     Parameters
     ----------
     grid : Grid
-    layout : Layout
+    layout : ArrayLayout
         Of the client app's model.
     terms : Terms
     seed : int
@@ -48,11 +48,11 @@ class GridFederation(Federation):
     nodes : list of int
         Node id of each client seen so far.
     round : int
-        What clients are told as ``server-round``.
+        Sent to clients as ``server-round``.
     trained : dict of int to MetricRecord
         Metrics of the last training, by client.
     has_losses : bool
-        Whether all of them told a loss; where one did not, it counts as 0 in what methods report.
+        Whether all of them reported a loss; a missing loss counts as 0 in what methods report.
     """
 
     def __init__(self, grid: Grid, layout: ArrayLayout, terms: Terms, seed: int = 0) -> None:
@@ -66,14 +66,12 @@ class GridFederation(Federation):
         self.connect()
 
     def connect(self) -> None:
-        """See who is there now."""
+        """Update which nodes are connected."""
         connected = sorted(self.grid.get_node_ids())
         new = [node for node in connected if node not in set(self.nodes)]
         room = len(self.ids) - len(self.nodes)
         if len(new) > room:
-            log.warning(
-                "%d nodes are ignored: %d came after the first round, which is the most.", len(new) - room, room
-            )
+            log.warning("%d nodes are ignored: %d came after the first round, the maximum.", len(new) - room, room)
         if self.nodes and new:
             log.info("New nodes: %s", new[:room])
         self.nodes += new[:room]
@@ -87,7 +85,7 @@ class GridFederation(Federation):
         clients: Iterable[int] | None = None,
         expected: Expected | None = None,
     ) -> dict[int, Payload]:
-        """As of any federation, but nodes that stay silent do not keep the others from beginning; one must answer."""
+        """As in any federation, but the run begins without nodes that do not reply; at least one must."""
         everyone = self.present if clients is None else clients
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
         if not replies:
@@ -102,15 +100,13 @@ class GridFederation(Federation):
             yield from self._ways[task.name](self, task, dict(sorted(payloads.items())))
         if len(self._useless) == len(payloads) > 1:
             sentence = f"No reply of the client app can be used: {_reasons(self._useless)}."
-            if (
-                task is client_tasks.losses and self.round > 0
-            ):  # Sattler's last question, which may not cost what was found
+            if task is client_tasks.losses and self.round > 0:  # Sattler's last exchange, which must not end the run
                 log.warning(sentence)
             else:
                 raise FedkinError(sentence)
 
     def evaluate(self, models: Mapping[int, Tensor]) -> dict[int, MetricRecord]:
-        """What clients say of the models ``(size,)`` they evaluated; those without a usable answer are absent."""
+        """Have clients evaluate models ``(size,)``: their metrics, without clients whose reply cannot be used."""
         found = {}
         for (client, _), reply in self._exchange(MessageType.EVALUATE, {(i, 0): m for i, m in models.items()}).items():
             metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
@@ -132,7 +128,8 @@ class GridFederation(Federation):
                 if self.terms.labels_needed:
                     raise FedkinError(
                         f"Node {self.nodes[client]} has described samples without labels, which this strategy needs; "
-                        "let the function given to describes() return (x, y), or take Embedding(form='prototypes')."
+                        "let the function given to describes() return (x, y), or use "
+                        "EmbeddingStrategy(form='prototypes')."
                     )
                 reply = reply | {"classes": 2}  # only to say that there are models to train
             yield client, reply
@@ -237,7 +234,7 @@ class GridFederation(Federation):
         return records[0]
 
     def _refuse(self, client: int, reason: str) -> str:
-        """Remember that the client app said something else than it should."""
+        """Remember that a reply of the client app cannot be used."""
         self._useless[client] = reason
         return reason
 

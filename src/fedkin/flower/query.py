@@ -1,4 +1,4 @@
-"""The one thing that some strategies ask of a client app beyond training and evaluation: to describe its data."""
+"""The query by which a client app describes its data, which some strategies need beyond training and evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALLOWED: dict[str, Task] = {
         ladd.describe_style,
     )
 }
-"""All that a server may ask by it."""
+"""Tasks that a server may ask for by it."""
 
 _STATE = "fedkin"
 
@@ -40,11 +40,11 @@ Load = Callable[[Context], tuple[Any, Any]]
 
 
 def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context], Message]:
-    """A query function that describes a node's data to `Embedding` or `LADD`, the strategies that need it.
+    """Return a query function that describes a node's data to `EmbeddingStrategy` or `LADDStrategy`.
 
-    It answers what the method asks and nothing else: the shape of a sample and the greatest label, the least and the
-    greatest value, an update of the encoder, the randomised bits of the embedding, or LADD's styles. What is drawn at
-    random is drawn once in a run and remembered in the node's context.
+    It does the tasks of these methods and no other: it reports the shape of a sample and the number of classes, the
+    lowest and the highest value, an update of the encoder, the randomised bits of the embedding, or LADD's styles.
+    Random values are drawn once in a run and remembered in the node's context.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context
         ``load(context) -> (x, y)``: the node's training samples ``(n, features)`` or ``(n, channels, height, width)``,
         and their labels ``0..k-1``, or ``None``. Arrays or tensors; use the scale that all nodes share.
     seed : int, optional
-        For runs that can be repeated. By default randomness is the system's, which the server cannot know; whoever
-        knows the seed also knows which bits were flipped.
+        For reproducible runs. By default randomness is the system's, unknown to the server; whoever knows the seed also
+        knows which bits were flipped.
 
     Returns
     -------
@@ -88,12 +88,12 @@ def describes(load: Load, seed: int | None = None) -> Callable[[Message, Context
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
-    """What asks a node to do `task`, in the exchange of this number."""
+    """Return the message that asks a node to do `task` in the exchange of this number."""
     return content(payload, task=task.name, exchange=exchange)
 
 
 def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Client:
-    """The node's data, with what it remembers of this run and a generator of its own."""
+    """Return the node as a client, with what it remembers of this run and its own generator."""
     where = f"Node {context.node_config.get('partition-id', context.node_id)}"
     loaded = load(context)
     if not isinstance(loaded, tuple) or len(loaded) != 2:

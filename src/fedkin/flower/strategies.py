@@ -1,4 +1,4 @@
-"""The strategies by name: each is a method of `fedkin.methods.clients`, spoken over Flower."""
+"""The strategies by name: each runs a method of `fedkin.methods.clients` over Flower."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
 
 class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
-    """One model for all nodes (McMahan et al. 2017), to compare clusters with: the same rounds, without any.
+    """Trains one model for all nodes (McMahan et al. 2017): the baseline that clusters are compared with.
 
     See `ClusterStrategy` for all parameters.
     """
 
 
 class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
-    """One model for all nodes, an adaptive optimiser at the server (Reddi et al. 2021); no clusters.
+    """Trains one model for all nodes with an adaptive optimiser at the server (Reddi et al. 2021); no clusters.
 
     See `ClusterStrategy`, and `fedkin.methods.clients.fedopt.FedOptMethod` for its parameters.
     """
 
 
 class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
-    """Find clusters once, as soon as the nodes' updates begin to part, and how many (Zuziak et al.).
+    """Finds clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.ocfl.OCFLMethod` for its parameters.
@@ -42,16 +42,16 @@ class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
 
 
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
-    """Cut clusters in two, again and again, where one model no longer suits all (Sattler et al. 2020).
+    """Bipartitions clusters recursively where one model no longer fits all nodes (Sattler et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes that were in a cluster
-    that was cut also evaluate the models of its past, once, after the last round. See `ClusterStrategy`, and
+    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes of a cluster
+    that was cut also evaluate its earlier models, once, after the last round. See `ClusterStrategy`, and
     `fedkin.methods.clients.sattler.SattlerMethod` for its parameters.
     """
 
 
 class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
-    """Cluster nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
+    """Clusters nodes once, by a tree of their updates cut at a given height (Briggs et al. 2020).
 
     Works with any app that works with FedAvg, and sends what FedAvg sends. See `ClusterStrategy`, and
     `fedkin.methods.clients.hierarchical.HierarchicalMethod` for its parameters.
@@ -59,14 +59,14 @@ class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMeth
 
 
 class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
-    """`n_clusters` models, of which each node in every round trains the one that fits it best (Ghosh et al. 2020).
+    """Keeps `n_clusters` models; each node trains the one that fits it best in every round (Ghosh et al. 2020).
 
-    Works with any app that works with FedAvg and whose evaluation tells a loss, `eval_loss_key`; models are chosen by
-    it, so on the samples that the app evaluates with. Such an app knows nothing of choosing, so a round is `n_clusters`
-    evaluations at every node, and then a training: two exchanges, where fedkin's own client app makes one.
+    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. Models are chosen
+    by that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
+    training: two exchanges, where fedkin's own client app needs one.
 
-    With one model as `initial_arrays` the others are seeded as k-means++ seeds: before the first round one node after
-    another trains it, a node being drawn in proportion to its loss under the models there are. With a list of
+    With one model as `initial_arrays` the others are seeded as in k-means++: before the first round one node after
+    another trains it, each sampled in proportion to its loss under the models so far. With a list of
     `n_clusters` models, training begins from these; they should differ. See `ClusterStrategy`, and
     `fedkin.methods.clients.ifca.IFCAMethod` for its parameters.
     """
@@ -74,18 +74,18 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     _fixed: ClassVar[Mapping[str, str]] = {
         "identity": _ALWAYS.format("all"),
         "averaging": _ALWAYS.format("models"),
-        "start": "said by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
+        "start": "given by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
     }
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Models that are seeded, or those given."""
+        """Return the first state, with models that are seeded or given."""
         if len(models) == 1:
             state: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
             return state
         if len(models) != method.n_clusters:
             raise FedkinError(
-                f"initial_arrays holds {len(models)} models; IFCA was told n_clusters={method.n_clusters}, and begins "
-                "with so many, or with one."
+                f"initial_arrays holds {len(models)} models; n_clusters is {method.n_clusters}, so give as many, "
+                "or one."
             )
         state = method.init(fed)
         shared = Classifier.of(state.module).leading(method.shared_layers)
@@ -94,11 +94,11 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
 
 
 class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
-    """Cluster nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
+    """Clusters nodes before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
-    pre-training and the one of messages come before the first round. Bits tell little because they are remembered as
-    they were drawn; an app on Flower remembers them for one run only. See `ClusterStrategy`, and
+    pre-training and the one of messages come before the first round. Flipped bits are remembered, so that repeated
+    messages reveal no more; an app on Flower remembers them for one run only. See `ClusterStrategy`, and
     `fedkin.methods.clients.embedding.embedding.EmbeddingMethod` for its parameters.
     """
 
@@ -106,7 +106,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
 
 
 class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
-    """Cluster nodes before training, by the style of their images (Shenaj et al. 2023).
+    """Clusters nodes before training, by the style of their images (Shenaj et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are. See
     `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.

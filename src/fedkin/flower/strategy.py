@@ -1,4 +1,4 @@
-"""What all strategies share: a method's hyper-parameters, FedAvg's own, and the loop of rounds."""
+"""The base of all strategies: the method's hyper-parameters, FedAvg's own, and `start`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _ELSEWHERE: dict[str, str] = {
             "weight_decay",
             "proximal",
         ),
-        "the client app's own, which start() can tell it by train_config",
+        "the client app's own, which train_config of start() can set",
     ),
 }
 """Hyper-parameters that a method has and a strategy has not, and where they are."""
@@ -69,9 +69,8 @@ log = logging.getLogger("flwr")
 class ClusterStrategy(Strategy):
     """Base of the strategies that find clusters of nodes and train a model for each.
 
-    It is started as Flower's own are, with an app that trains and evaluates the arrays it is sent. Underneath runs the
-    same method as in fedkin's other engines; a task that it has for clients becomes the messages that FedAvg would
-    send.
+    It is started as Flower's own are, with an app that trains and evaluates the arrays it receives. It runs the same
+    method as fedkin's engines; a task for clients becomes the messages that FedAvg would send.
 
     Parameters
     ----------
@@ -84,16 +83,16 @@ class ClusterStrategy(Strategy):
     train_loss_key, eval_loss_key : str
         Metrics that are the loss of a training and of an evaluation. The first is only reported, and may be absent.
     seed : int
-        Of what the server draws. Node ids are drawn by Flower, so a seed alone does not make two simulations equal.
+        Seed of the server's random numbers. Flower draws node ids itself, so two simulations with one seed can differ.
     **options
         The method's hyper-parameters, but for those that are the client app's.
     """
 
     _method: ClassVar[type[ClientMethod]]
     _fixed: ClassVar[Mapping[str, str]] = {}
-    """Hyper-parameters that cannot be chosen here, and why."""
+    """Hyper-parameters that are fixed here, and why."""
     _asks: ClassVar[bool] = False
-    """Whether the client app has to answer `fedkin.flower.describes`."""
+    """Whether the client app must answer queries, see `fedkin.flower.describes`."""
 
     def __init_subclass__(cls, method: type[ClientMethod], **more: Any) -> None:
         """Give the strategy the hyper-parameters of `method`."""
@@ -117,8 +116,8 @@ class ClusterStrategy(Strategy):
                 raise TypeError(f"{name} has no parameter '{option}'; it has {', '.join(sorted(OWN | known))}.")
         self.options = {name: options.get(name, default) for name, default in known.items()}
         own = {name: options.get(name, default) for name, default in OWN.items()}
-        self.fraction_train = _share(own, "fraction_train", name, above=True)
-        self.fraction_evaluate = _share(own, "fraction_evaluate", name, above=False)
+        self.fraction_train = _fraction(own, "fraction_train", name, above=True)
+        self.fraction_evaluate = _fraction(own, "fraction_evaluate", name, above=False)
         self.min_train_nodes: int = own["min_train_nodes"]
         self.min_evaluate_nodes: int = own["min_evaluate_nodes"] if self.fraction_evaluate else 0
         self.min_available_nodes: int = own["min_available_nodes"]
@@ -134,7 +133,7 @@ class ClusterStrategy(Strategy):
 
     @classmethod
     def _hyper_parameters(cls) -> dict[str, Any]:
-        """What can be chosen of the method, and the defaults."""
+        """Return the method's hyper-parameters and their defaults."""
         return {
             field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
             for field in dataclasses.fields(cls._method)
@@ -142,7 +141,7 @@ class ClusterStrategy(Strategy):
         }
 
     def method(self, module: str, rounds: int) -> ClientMethod:
-        """The method itself.
+        """Return the method itself.
 
         Raises
         ------
@@ -153,21 +152,21 @@ class ClusterStrategy(Strategy):
         return made
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """The first state, from the models ``(m, size)`` that were given to `start`."""
+        """Return the first state, from the models ``(m, size)`` that were given to `start`."""
         if len(models) != 1:
             raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
         state: ClientMethodState = method.init(fed)
         return state
 
     def wait(self, grid: Grid) -> None:
-        """Return when there are as many nodes as there must be."""
+        """Wait until the minimum number of nodes is connected."""
         needed = max(1, self.min_available_nodes, self.min_train_nodes, self.min_evaluate_nodes)
         while (found := len(list(grid.get_node_ids()))) < needed:
             log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", found, needed)
             time.sleep(_PATIENCE)
 
     def summary(self) -> None:
-        """Log what the strategy is told."""
+        """Log the strategy's parameters."""
         log.info("\t├──> Clusters by: %s", {name: value for name, value in self.options.items() if value is not None})
         log.info(
             "\t├──> Nodes: train %.2f (at least %d) | evaluate %.2f (at least %d) | available %d",
@@ -208,7 +207,7 @@ class ClusterStrategy(Strategy):
         timeout : float
             Seconds until nodes that have not replied to an exchange count as missing.
         train_config, evaluate_config : ConfigRecord, optional
-            What the app is told with every message; ``server-round`` is added.
+            Configuration sent with every message; ``server-round`` is added.
         evaluate_fn : callable, optional
             ``(round, arrays) -> MetricRecord or None``, called with the largest cluster's model before and after every
             round.
@@ -220,7 +219,7 @@ class ClusterStrategy(Strategy):
         Raises
         ------
         FedkinError
-            If a value is not allowed, or the client app says nothing that can be used.
+            If a value is not allowed, or no reply of the client app can be used.
         """
         if num_rounds < 1:
             raise FedkinError(f"num_rounds is {num_rounds}; allowed: 1 or more.")
@@ -277,12 +276,12 @@ class ClusterStrategy(Strategy):
 
     def _refuse(self) -> NoReturn:
         raise FedkinError(
-            f"{type(self).__name__} has a model for every cluster, so another strategy cannot wrap it; call its start()."
+            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start()."
         )
 
 
-def _share(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> float:
-    """A fraction of the nodes, checked."""
+def _fraction(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> float:
+    """Return a fraction of the nodes, checked."""
     value = own[name]
     if not isinstance(value, int | float) or not 0 <= value <= 1 or (above and value == 0):
         allowed = "above 0, at most 1" if above else "0 to 1"
@@ -291,7 +290,7 @@ def _share(own: Mapping[str, Any], name: str, strategy: str, above: bool) -> flo
 
 
 def _model(layout: ArrayLayout, arrays: ArrayRecord, at: int) -> Tensor:
-    """The model of `arrays`, which are at a place in a list."""
+    """Return the model of `arrays`, the item `at` of a list."""
     vector = layout.vector(arrays)
     if isinstance(vector, str):
         raise FedkinError(f"initial_arrays holds models that differ: in that at {at}, {vector}.")

@@ -1,4 +1,4 @@
-"""What a strategy came to: Flower's own result, with a model for each cluster."""
+"""A strategy's result: Flower's own, with a model for each cluster."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ class ClusterResult(Result):
     arrays_by_cluster : list of ArrayRecord
         One for each cluster.
     clusters : dict of int to int
-        Cluster of each node, by node id; a node whose cluster is not known, because it never answered, is absent.
+        Cluster of each node, by node id; a node whose cluster is not known, because it never replied, is absent.
     own_arrays : dict of int to ArrayRecord
-        Models of nodes that are served better by another than their cluster's, which Sattler alone offers.
+        Models of nodes for which another than their cluster's is better; only Sattler has these.
     nodes : list of int
         Node ids in the order in which `records` number them.
     records : list of dict
         One for each step: ``round``, 0 before training; ``answered`` and ``missing``, and why; ``sent`` and
-        ``received``, bytes of arrays and numbers so far; and what the method tells. Clients are numbers in `nodes`.
+        ``received``, bytes of arrays and numbers so far; and what the method reports. Clients are numbers in `nodes`.
     evaluate_metrics_by_cluster : dict of int to dict of int to MetricRecord
         By round and cluster, as `evaluate_metrics_clientapp` has them over all nodes.
     train_metrics_by_node : dict of int to MetricRecord
-        What each node said last of its training, by node id. An app that tells its ``partition-id`` can be known by it.
+        The last training metrics of each node, by node id. An app that reports its ``partition-id`` is identified by
+        it.
     """
 
     arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
@@ -48,17 +49,17 @@ class ClusterResult(Result):
     train_metrics_by_node: dict[int, MetricRecord] = field(default_factory=dict)
 
     def members(self, cluster: int) -> list[int]:
-        """Ids of the nodes in `cluster`, in order."""
+        """Return the ids of the nodes in `cluster`, in order."""
         return sorted(node for node, its in self.clusters.items() if its == cluster)
 
     def arrays_of(self, node: int) -> ArrayRecord:
-        """The model that serves `node`: its own choice, its cluster's, or the largest cluster's if that is not known."""
+        """Return the model for `node`: its own choice, its cluster's, or the largest cluster's if that is unknown."""
         if node in self.own_arrays:
             return self.own_arrays[node]
         return self.arrays_by_cluster[self.clusters[node]] if node in self.clusters else self.arrays
 
     def save(self, folder: str | Path) -> None:
-        """Write every model as a safetensors file, ``cluster-<k>.safetensors``, and who has which in ``clusters.json``.
+        """Write models as ``cluster-<k>.safetensors``, and the nodes of each in ``clusters.json``.
 
         Raises
         ------
@@ -70,11 +71,11 @@ class ClusterResult(Result):
         own = {f"node-{node}.safetensors": arrays for node, arrays in self.own_arrays.items()}
         for name, arrays in {**clusters, **own}.items():
             write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
-        told = {
+        index = {
             "clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)],
             "own models": {str(node): f"node-{node}.safetensors" for node in self.own_arrays},
         }
-        write_atomically(folder / "clusters.json", json.dumps(told, indent=2) + "\n")
+        write_atomically(folder / "clusters.json", json.dumps(index, indent=2) + "\n")
 
     def __repr__(self) -> str:
         """Clusters first, then as Flower shows a result."""

@@ -1,4 +1,4 @@
-"""How a client app of somebody else's is spoken to."""
+"""What a user's client app expects in messages, and what its replies are called."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from flwr.app import ConfigRecord
 
 @dataclass(frozen=True)
 class Terms:
-    """What a client app is told, and what its records and metrics are called.
+    """The configuration sent to a client app, and the names of its records and metrics.
 
     Attributes
     ----------
     train_config, evaluate_config : ConfigRecord
-        What it is told with every message; ``server-round`` is added.
+        Configuration sent with every message; ``server-round`` is added.
     timeout : float
         Seconds that an exchange takes at most.
     arrayrecord_key, configrecord_key : str
-        Names of the records that go to it.
+        Names of the records sent to it.
     weighted_by_key, train_loss_key, eval_loss_key : str
-        Names of the metrics that come back: the number of samples, the loss of training and that of evaluation.
+        Names of the metrics in its replies: the number of samples, the loss of training and that of evaluation.
     asks : bool
-        Whether it is asked about its data, by `fedkin.flower.describes`.
+        Whether it is asked to describe its data, see `fedkin.flower.describes`.
     labels_needed : bool
-        Whether these must have labels.
+        Whether its data must have labels.
     """
 
     train_config: ConfigRecord

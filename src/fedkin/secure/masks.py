@@ -26,7 +26,7 @@ KEY = 32
 
 
 def check_installed() -> None:
-    """Refuse to go on without the package that makes keys and masks.
+    """Check that the package for keys and masks is installed.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def check_installed() -> None:
 
 
 def limit(clients: int) -> float:
-    """The greatest magnitude that each of so many clients may give to a sum."""
+    """Return the maximum magnitude of a value in a sum of so many clients."""
     return float(2 ** (_ROOM - BITS) / clients)
 
 
@@ -59,19 +59,19 @@ def encode(values: Tensor, clients: int) -> Tensor:
 
 
 def decode(total: Tensor) -> Tensor:
-    """The sum that fixed point numbers int64 ``(n,)`` came to, float64 ``(n,)``."""
+    """Return a sum of fixed-point numbers, int64 ``(n,)``, as float64 ``(n,)``."""
     return total.double() / 2.0**BITS
 
 
 def public_key(private: bytes) -> bytes:
-    """The public key to a private one; 32 bytes each, and any will do for the private one."""
+    """Return the public key of a private one; both are 32 bytes, and any private one is valid."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
-    """What a client hides its numbers with, int64 ``(length,)``: over all clients in `keys`, these sum to 0 mod 2^64.
+    """Return a client's mask, int64 ``(length,)``; the masks of all clients in `keys` sum to 0 mod 2^64.
 
     Parameters
     ----------
@@ -82,13 +82,13 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     keys : mapping of int to bytes
         Public keys of all that take part, by id, its own among them or not.
     context : bytes
-        What this sum is. Masks of different contexts have nothing to do with each other; one must never serve twice.
+        Names the sum. Masks of different contexts are independent; a context must never be used twice.
     length : int
 
     Raises
     ------
     ValueError
-        If a key is none.
+        If a key is invalid.
     """
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -114,7 +114,7 @@ def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
 
 
 def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """As many numbers uint64 as there are in `zeros`, that only those can tell who know the secret `shared`."""
+    """Return pseudo-random numbers, uint64, as many as in `zeros`, that only holders of the secret `shared` know."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import CTR

@@ -1,4 +1,4 @@
-"""What clients do for a secure sum: tell their public key, and hide what they give behind masks."""
+"""Tasks of a secure sum: send a public key, and send a reply hidden by masks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fedkin.core.payload import Payload
 from fedkin.core.task import Task, known_task, task
 from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
 
-LEAST = 3
-"""Clients of a sum at least; in a sum of two, each learns what the other gave."""
+MIN_CLIENTS = 3
+"""Minimum number of clients in a sum; in a sum of two, each learns the other's value."""
 OTHER_KEY = "its key is another"
-"""What a client says that has lost its memory; it is asked for its new key the next time."""
+"""Reply of a client that has lost its memory; it is asked for its new key the next time."""
 _PRIVATE = "sums_key"
 """Where a client's state has its private key, uint8 ``(32,)``."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """Something that is summed.
+    """A tensor or number that is summed.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Term:
 
 @task
 def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """The public key, uint8 ``(32,)``; the private one is made when it is first asked for, and stays."""
+    """Report the public key, uint8 ``(32,)``; the private one is made at the first request and kept."""
     replies: list[Payload] = []
     for client in clients:
         if _PRIVATE not in client.state:
@@ -55,7 +55,7 @@ def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
 
 @task
 def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Do the task that came, and send what is to be summed of its reply as ``masked``, int64; or why not."""
+    """Do the given task, and report the terms of its reply as ``masked``, int64; or why not."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
@@ -72,9 +72,9 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
-    """Why a client takes no part in a sum with these; ``None`` if it does."""
-    if len(keys) < LEAST:
-        return f"fewer than {LEAST} clients to sum over"
+    """Return why a client refuses a sum with these keys; ``None`` if it takes part."""
+    if len(keys) < MIN_CLIENTS:
+        return f"fewer than {MIN_CLIENTS} clients to sum over"
     if len(set(keys.values())) < len(keys):
         return "two clients have the same key"
     if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
@@ -83,12 +83,12 @@ def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
 
 
 def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int, bytes]) -> Tensor:
-    """What the client gives to the sum, behind its mask: int64 ``(length,)``.
+    """Return the client's masked values: int64 ``(length,)``.
 
     Raises
     ------
     ValueError
-        If a number of the reply is not fit for it, or a key is none.
+        If a number of the reply cannot be summed, or a key is invalid.
     """
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
@@ -98,7 +98,7 @@ def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int,
 
 
 def _values(reply: Payload, term: Term) -> Tensor:
-    """What one term is in a reply, float64 ``(length,)``."""
+    """Return the values of one term in a reply, float64 ``(length,)``."""
     value = torch.as_tensor(reply[term.name], dtype=torch.float64)
     if value.shape != torch.Size(term.shape):
         raise ValueError(f"'{term.name}' has shape {tuple(value.shape)} where {tuple(term.shape)} was expected")

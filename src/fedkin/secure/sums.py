@@ -1,7 +1,7 @@
 """Sums over clients that hide what each of them gave; what a method uses when `Federation.secure_sums` is set.
 
 Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
-What it protects, and what not, is told in docs/privacy.md.
+docs/privacy.md says what it protects and what not.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from fedkin.core.payload import Payload
 from fedkin.core.replies import refusal
 from fedkin.core.task import Task
 from fedkin.secure.masks import KEY, check_installed, decode
-from fedkin.secure.sum_tasks import LEAST, OTHER_KEY, Term, masked, send_key
+from fedkin.secure.sum_tasks import MIN_CLIENTS, OTHER_KEY, Term, masked, send_key
 
 _ATTEMPTS = 4
-_PATIENCE = 20
+_MAX_ATTEMPTS = 20
 """Attempts, if nothing can go on without a sum."""
 _OTHERS_LOST = "others of its sum were lost"
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What some clients gave together.
+    """A sum over clients.
 
     Attributes
     ----------
     clients : list of int
-        Whose numbers are in it, in order of id.
+        The clients it is over, in order of id.
     totals : dict of str to Tensor
         float64, by name of the term.
     """
@@ -48,7 +48,7 @@ class Sum:
 
 
 def secure(fed: Federation, method: Any) -> None:
-    """Have `method` work with sums alone on `fed`; to be called before its `init`.
+    """Restrict `method` to sums over clients on `fed`; call it before its `init`.
 
     Raises
     ------
@@ -73,10 +73,10 @@ def check_enough(clients: int) -> None:
     FedkinError
         If there are fewer than three.
     """
-    if clients < LEAST:
+    if clients < MIN_CLIENTS:
         raise FedkinError(
-            f"A secure sum needs at least {LEAST} clients, but no more than {clients} would be asked: in a sum of two, "
-            "each learns what the other gave."
+            f"A secure sum needs at least {MIN_CLIENTS} clients, but no more than {clients} would be asked: in a sum "
+            "of two, each learns what the other gave."
         )
 
 
@@ -88,7 +88,7 @@ def summed(
     clusters: Mapping[int, int] | None = None,
     attempts: int = _ATTEMPTS,
 ) -> dict[int, Sum]:
-    """Have clients do `task`, and learn the sums of what they would have replied, for each cluster of them.
+    """Have clients do `task`, and return the sums of their replies for each cluster of clients.
 
     Masks cancel only if all clients of a cluster reply. Where some do not, the others are asked again, from the start,
     so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
@@ -118,8 +118,8 @@ def summed(
         waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
     found: dict[int, Sum] = {}
     for _ in range(attempts):
-        for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < LEAST]:
-            missing |= dict.fromkeys(waiting.pop(cluster), f"fewer than {LEAST} clients to sum over")
+        for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
+            missing |= dict.fromkeys(waiting.pop(cluster), f"fewer than {MIN_CLIENTS} clients to sum over")
         if not waiting:
             break
         sums = _exchange(fed, task, payloads, terms, waiting)
@@ -136,32 +136,34 @@ def summed(
 
 
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Totals over every client present, by name of the term; for what cannot go on without all of them.
+    """Return totals over every client present, by name of the term, where all of them are needed.
 
     Raises
     ------
     FedkinError
         If a client has given nothing in 20 attempts.
     """
-    for attempt in range(_PATIENCE):
+    for attempt in range(_MAX_ATTEMPTS):
         if attempt:
             fed.pause(attempt)
         found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
         if found and found.clients == fed.present:
             return found.totals
     client, reason = next(item for item in fed.missing.items() if item[1] != _OTHERS_LOST)
-    raise FedkinError(f"Client {client} gave nothing to a sum in {_PATIENCE} attempts ({reason}); nothing can begin.")
+    raise FedkinError(
+        f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
+    )
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
-    """Ask those for their keys whose keys are not known; who did not tell, and why."""
+    """Ask clients for their unknown keys; return those that did not send one, and why."""
     unknown = [client for client in sorted(clients) if client not in fed.keys]
     if not unknown:
         return {}
     for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
         if reply["key"].dtype == torch.uint8:
             fed.keys[client] = reply["key"]
-    return {client: fed.missing.get(client, "its key is none") for client in unknown if client not in fed.keys}
+    return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
 
 
 def _exchange(
@@ -171,14 +173,14 @@ def _exchange(
     terms: Sequence[Term],
     clusters: Mapping[int, Sequence[int]],
 ) -> dict[int, Sum]:
-    """Ask all clients of `clusters` once; sums of what came, to be believed where everybody answered."""
+    """Ask all clients of `clusters` once; a sum is valid only if its whole cluster replied."""
     length = sum(prod(term.shape) for term in terms)
     totals = {cluster: np.zeros(length, np.uint64) for cluster in clusters}
     answered: dict[int, list[int]] = {cluster: [] for cluster in clusters}
     cluster_of = {client: cluster for cluster, clients in clusters.items() for client in clients}
     useless = {}
     for client, reply in fed.stream(masked, _requests(fed, task, payloads, terms, clusters)):
-        reason = _uselessness(reply, length)
+        reason = _rejection_reason(reply, length)
         if reason is None:
             totals[cluster_of[client]] += reply["masked"].numpy().view(np.uint64)
             answered[cluster_of[client]].append(client)
@@ -198,7 +200,7 @@ def _requests(
     terms: Sequence[Term],
     clusters: Mapping[int, Sequence[int]],
 ) -> dict[int, Payload]:
-    """Payloads of `masked`; clients that share cluster and payload share it."""
+    """Return payloads of `masked`; clients that share cluster and payload share it."""
     requests: dict[int, Payload] = {}
     for clients in clusters.values():
         common: Payload = {
@@ -216,8 +218,8 @@ def _requests(
     return requests
 
 
-def _uselessness(reply: Payload, length: int) -> str | None:
-    """Why a reply of `masked` cannot be used; ``None`` if it can."""
+def _rejection_reason(reply: Payload, length: int) -> str | None:
+    """Return why a reply of `masked` cannot be used; ``None`` if it can."""
     if "refused" in reply:
         return str(reply["refused"])
     reason = refusal(reply, {"masked": (length,)})
@@ -227,6 +229,6 @@ def _uselessness(reply: Payload, length: int) -> str | None:
 
 
 def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Numbers ``(length,)`` as the terms that they are."""
+    """Split numbers ``(length,)`` into their terms."""
     parts = values.split([prod(term.shape) for term in terms])
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}

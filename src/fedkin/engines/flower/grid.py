@@ -1,4 +1,4 @@
-"""The Flower engine: clients that Flower's messages reach, simulated or real."""
+"""The Flower engine: a federation of clients, simulated or real, that Flower's messages reach."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
 from fedkin.engines.site import Request, WatchedSites
 
 _LOOK = 5.0
-"""Seconds between two looks whether a site that owes a reply was started anew."""
+"""Seconds between two checks whether a client that owes a reply was restarted."""
 _SAY = 30.0
-"""Seconds without any news until the server says whom it waits for, and again after as long."""
+"""Seconds without a reply until the server reports whom it waits for, and between two reports."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
-"""Seconds before what cannot go on without a site asks it again, at first and at most."""
+"""Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
 
 class FlowerFederation(Federation):
-    """Sites that are reached over a Flower grid.
+    """Clients that are reached over a Flower grid.
 
-    A site that was killed and started again while it owed a reply is asked again; the exchange is the same, and it has
-    its memory as it was before. One that stays away is missing when Flower gives it up, after a minute or less, or when
-    `timeout` is over.
+    A client that was killed and restarted while it owed a reply is asked again, with its memory as it was before the
+    exchange. A client that stays away is missing once Flower gives it up, after a minute or less, or after `timeout`.
 
     Parameters
     ----------
     roster : Roster
-        Whose members are the sites, ids in order of their names.
+        Its members are the clients, with ids in order of their names.
     run : str
         Token of the run, hexadecimal.
     seed : int
         Seed of the run.
     timeout : float
-        Seconds until a site that has not replied counts as missing.
+        Seconds until a client that has not replied counts as missing.
     classes : sequence of str
         Names of the classes as all number them.
-    watched : Watched, optional
+    watched : WatchedSites, optional
         The clients, where this process can see them.
     on_progress : callable, optional
         Called with (clients done, clients asked) as an exchange goes on.
@@ -73,7 +72,7 @@ class FlowerFederation(Federation):
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes)
-        packed: dict[int, bytes] = {}  # what is shared by reference is packed once
+        packed: dict[int, bytes] = {}  # a payload that clients share is packed once
         for payload in payloads.values():
             if id(payload) not in packed:
                 packed[id(payload)] = to_bytes(owned(payload))
@@ -92,7 +91,7 @@ class FlowerFederation(Federation):
                 yield waiting[0], ready.pop(waiting.pop(0))
 
     def conclude(self, results: Mapping[int, Payload]) -> dict[int, str]:
-        """Have sites write down what they keep of the run's result; sites that did not, and why."""
+        """Have clients save their part of the result; return those that did not, and why."""
         request = Request(self.run, 0, self.seed, self.exchange + 1, self.settled, "", self.classes)
 
         def message(client: int) -> Message:
@@ -103,16 +102,16 @@ class FlowerFederation(Federation):
         return {client: reply for client, reply in sorted(replies, key=lambda one: one[0]) if isinstance(reply, str)}
 
     def refresh(self) -> None:
-        """Read what the sites remember, where this process can see them."""
+        """Read what the clients remember, where this process can see them."""
         if self.watched:
             self.watched.refresh()
 
     def pause(self, attempt: int) -> None:
-        """Wait for sites to come back, and say so; simulated ones are not away."""
+        """Wait for clients to come back, and report it; simulated ones are never away."""
         if self.watched is None:
             seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
             reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
-            self.roster.report(f"Asking again in {seconds:g} s ({reasons or 'nobody had anything to tell'})")
+            self.roster.report(f"Asking again in {seconds:g} s ({reasons or 'without a reason'})")
             time.sleep(seconds)
 
     def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
@@ -133,7 +132,7 @@ class FlowerFederation(Federation):
         began = heard = looked = time.monotonic()
 
         def between(arrived: bool) -> None:
-            """Say now and then whom the server waits for, and look for clients that were started anew."""
+            """Report now and then whom the server waits for, and look for restarted clients."""
             nonlocal heard, looked
             now = time.monotonic()
             silent = now - heard > _SAY
@@ -153,7 +152,7 @@ class FlowerFederation(Federation):
         return ", ".join(self.names[client] for client in sorted(clients))
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
-        """Send clients their message again that owe a reply and have just been started anew."""
+        """Send clients that owe a reply and were just restarted their message again."""
         back = {member.name for member in self.roster.greet()}
         for number, client in list(owing.items()):
             if self.names[client] in back and (again := self._push(client, message)):
@@ -169,11 +168,11 @@ class FlowerFederation(Federation):
         if reply.has_error():
             return f"Flower could not reach it (code {reply.error.code})"
         try:
-            told = read(reply.content)
-            if reason := told.text("refusal"):
-                return Refusal(reason) if told.facts.get("final") == 1 else reason
-            spent = told.facts.get("seconds", 0.0)
+            found = read(reply.content)
+            if reason := found.text("refusal"):
+                return Refusal(reason) if found.facts.get("final") == 1 else reason
+            spent = found.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
-            return told.tree()
+            return found.tree()
         except FedkinError as error:
             return f"its reply was refused: {error}"

@@ -15,7 +15,7 @@ from fedkin.engines.flower.wire import HELLO, KEEP, TASK, content, read
 from fedkin.engines.site import Request, Site
 
 _OWN = "its site file, data or private folder cannot be used; its own log says more"
-"""All that a server gets to know of a site's files: what is wrong with one may tell a path, or a cell of the data."""
+"""All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""
 _log = logging.getLogger(__name__)
 
 Keep = Callable[[Site, Request, Payload], None]
@@ -23,9 +23,9 @@ Keep = Callable[[Site, Request, Payload], None]
 
 
 def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
-    """A ClientApp that introduces a site, has it do any task, and keeps its results.
+    """Return a ClientApp that introduces a site, does any task on its data, and saves its results.
 
-    Whatever goes wrong at the site is told to the server in one sentence, and that is all the server gets.
+    Any error at the site reaches the server as one sentence and nothing more.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
 
 
 def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
-    """The site; what is wrong with its file or data is its own affair."""
+    """Return the site; an error in its file or data stays at the site."""
     try:
         return site_of(context)
     except FedkinError as error:

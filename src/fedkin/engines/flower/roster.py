@@ -1,4 +1,4 @@
-"""Who takes part: sites introduce themselves, and are numbered in order of their names."""
+"""The list of sites that take part: they introduce themselves, and are numbered in order of their names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Member:
 
 
 class Roster:
-    """Who is there. Nodes are asked who they are when they appear, and again when they were started anew.
+    """The sites of a federation. Nodes are asked to introduce themselves when they appear and after a restart.
 
     The first site of a name keeps it, and may come back under another of Flower's numbers.
 
@@ -54,16 +54,16 @@ class Roster:
     ----------
     grid : Grid
     known : mapping of str to str, optional
-        Identity of each site that took part before, by name, where a run goes on; nobody else is let in then.
+        Identity of each site that took part before, by name, where a run is resumed; no other site is admitted then.
     report : callable, optional
-        Given a sentence whenever something changes: who is there, and who is refused and why.
+        Given a sentence whenever something changes: which sites are connected, and which are refused and why.
     labels : bool
-        Whether sites are to tell the names of their classes.
+        Whether sites send the names of their classes.
 
     Attributes
     ----------
     members : dict of str to Member
-        By name; those that were there once, even if they are away by now.
+        By name, also those that are away now.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Roster:
         self._asked: dict[str, int] = {}
 
     def greet(self) -> list[Member]:
-        """Greet nodes that are new; sites that have introduced themselves since the last time."""
+        """Ask new nodes who they are; return sites that have introduced themselves since the last call."""
         nodes = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
         new = [node for node, since in nodes.items() if self._greeted.get(node) != since]
         if new:
@@ -100,7 +100,7 @@ class Roster:
         return came
 
     def admit(self, member: Member) -> None:
-        """Take notice of a site.
+        """Add a site, or update its node.
 
         Raises
         ------
@@ -120,13 +120,13 @@ class Roster:
         self.members[member.name] = member
 
     def agreeing(self) -> list[Member]:
-        """Sites whose samples are like those of most, in order of name."""
+        """Return the sites with the most common shape and columns, in order of name."""
         kinds = Counter(_kind(member) for member in self.members.values())
         most = max(kinds, key=lambda kind: (kinds[kind], kind)) if kinds else None
         return [self.members[name] for name in sorted(self.members) if _kind(self.members[name]) == most]
 
     def differing(self) -> list[str]:
-        """Why each of the others cannot take part."""
+        """Return why each other site cannot take part."""
         agreeing = self.agreeing()
         return [
             f"Site '{member.name}' has {_described(member)}, but most sites have {_described(agreeing[0])}."
@@ -135,10 +135,10 @@ class Roster:
         ]
 
     def gather(self, wanted: int, patience: float) -> list[Member]:
-        """Wait until `wanted` sites are there that can work together; they, in order of name.
+        """Wait until `wanted` sites with the same shape are connected, and return them in order of name.
 
-        From then on nobody else is let in. Where a run goes on, one site is enough once patience is over: those that
-        have not come back are missing until they do.
+        No other site is admitted from then on. A resumed run needs a single site once patience is over; the others are
+        missing until they come back.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Roster:
         Raises
         ------
         FedkinError
-            If they are not there in time.
+            If they are not connected in time.
         """
         end, last = time.monotonic() + patience, ""
         while True:
@@ -177,7 +177,7 @@ class Roster:
         return members
 
     def _with_those_away(self, there: list[Member]) -> list[Member]:
-        """Also those that took part before, which are like the others; in order of name."""
+        """Add the sites that took part before and are away; in order of name."""
         names = {member.name for member in there}
         away = [
             replace(there[0], name=name, identity=identity, node=NOWHERE)
@@ -190,11 +190,11 @@ class Roster:
 def _introduced(reply: Message, node: int) -> Member:
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
-    told = read(reply.content)
-    if told.text("refusal"):
-        raise FedkinError(f"Node {node}: {told.text('refusal')}")
+    found = read(reply.content)
+    if found.text("refusal"):
+        raise FedkinError(f"Node {node}: {found.text('refusal')}")
     try:
-        one = Member(**told.tree())
+        one = Member(**found.tree())
     except TypeError:
         one = None
     if one is None or not _is_typed(one):
@@ -203,7 +203,7 @@ def _introduced(reply: Message, node: int) -> Member:
 
 
 def _is_typed(one: Member) -> bool:
-    """Whether all that a site said is of its type."""
+    """Whether every field has its type."""
     if not all(isinstance(several, list) for several in (one.shape, one.features, one.classes)):
         return False
     words = [one.name, one.identity, *one.features, *one.classes]

@@ -1,4 +1,4 @@
-"""Flower's simulation, with its grid handed to whoever wants to work with it in this thread."""
+"""Flower's simulation, with its grid available in this thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
-# Flower reads them when it is imported. What a person has set himself stays as it is.
+# Flower reads them when it is imported. What the user has set stays.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -81,7 +81,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Only Flower's warnings and errors; its progress is not ours, and that it is deprecated we know."""
+    """Silence Flower's log but for errors."""
     logger = logging.getLogger("flwr")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -14,7 +14,7 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.trees import from_bytes, to_bytes
 
 HELLO, TASK, KEEP = "hello", "task", "keep"
-"""Kinds of messages to a site: who are you; do a task; keep this as your result."""
+"""Kinds of messages to a site: introduce yourself; do a task; save this as your result."""
 
 TYPE = "query"
 """Flower's type of all of them; not "train", for which Flower's own mods expect something else."""
@@ -24,7 +24,7 @@ _FACTS, _PAYLOAD, _STYPE = "fedkin", "payload", "safetensors"
 
 @dataclass(frozen=True)
 class Content:
-    """What is in a message.
+    """The content of a message.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Content:
 
 
 def content(payload: Payload | bytes | None = None, **facts: str | int | float) -> RecordDict:
-    """What a message holds, for `facts` and a payload, which may be in its bytes already."""
+    """Return the content of a message, of `facts` and a payload, which may be packed into bytes already."""
     records = RecordDict({_FACTS: ConfigRecord(dict(facts))})
     if payload is not None:
         data = payload if isinstance(payload, bytes) else to_bytes(payload)
@@ -66,12 +66,12 @@ def content(payload: Payload | bytes | None = None, **facts: str | int | float) 
 
 
 def read(records: RecordDict) -> Content:
-    """What `content` made of facts and a payload.
+    """Return what `content` was given.
 
     Raises
     ------
     FedkinError
-        If it did not make them, such as with arrays that Flower would have NumPy load.
+        If `content` did not make the records, as with arrays that NumPy would load.
     """
     facts, arrays = records.get(_FACTS), records.get(_PAYLOAD)
     if not isinstance(facts, ConfigRecord) or not isinstance(arrays, ArrayRecord | None):
