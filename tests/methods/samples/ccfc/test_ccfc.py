@@ -12,7 +12,7 @@ from fedkin.core import Client, Federation, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod
-from fedkin.methods.samples.ccfc.ccfc_tasks import begun
+from fedkin.methods.samples.ccfc.ccfc_tasks import initial_model
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.contrastive_training import Contrastive
 
@@ -126,7 +126,7 @@ def test_clusters_of_an_untrained_network_can_be_learned_too(heard):
 def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
     states, _, _ = run(CCFCMethod(**TINY, start=start), sites()[0])
     first, second = (asked for _, asked, _ in heard[1:3])
-    assert torch.equal(begun(first[0]), begun(first[1])) == (start == "common")
+    assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
     assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
@@ -134,7 +134,7 @@ def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(h
 def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
     run(CCFCMethod(**TINY, standalone=True), sites()[0], failures=[(2, 0), (2, 1)])
     _, asked, _ = heard[2]
-    assert not torch.equal(begun(asked[0]), begun(asked[1]))
+    assert not torch.equal(initial_model(asked[0]), initial_model(asked[1]))
 
 
 def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
@@ -142,7 +142,7 @@ def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_m
     run(CCFCMethod(**TINY), sites()[0], failures=lost)
     _, asked, _ = heard[3]
     assert heard[3][0] == "locate"
-    assert torch.equal(begun(asked[0]), begun(asked[2]))
+    assert torch.equal(initial_model(asked[0]), initial_model(asked[2]))
 
 
 def test_alone_every_client_has_its_own_network_and_clusters(heard):
@@ -225,4 +225,4 @@ def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
     target = network.latents(models[1], x)[2:3]
     centroids = [torch.zeros(3, 6), torch.cat([torch.zeros(1, 6), target])]
     result = {"network": network.spec(), "models": models, "centroids": centroids}
-    assert int(ccfc_tasks.nearest(result, x)[2]) == 4
+    assert int(ccfc_tasks.predict_nearest(result, x)[2]) == 4

@@ -1,7 +1,7 @@
-"""What CCFC asks a client to do: one function per exchange of the algorithm in `ccfc`.
+"""The tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
 
-A client keeps in its private state what Adam remembers, ``adam_mean``, ``adam_square`` and ``adam_steps``, while a phase
-lasts; ``phase``, 0 for views and 1 for clusters; and ``clusters`` ``(n,)`` in the end.
+The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
+``phase``, 0 for views and 1 for clusters; and at the end ``clusters`` ``(n,)``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from fedkin.nn.optimisers import AdamMoments
 
 _VIEWS, _CLUSTERS = 0, 1
 
-
 _TRAINED: Expected = {"samples": is_count}
 
 
 @task(holds=_TRAINED, may_hold={"loss": is_number})
 def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train the model that came by pairs of views; the model, the number of samples and the loss, if any."""
+    """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
         moments = _moments(client, _VIEWS, network)
         how = augmentation_for(network.shape, payload["unit"])
-        model, loss = network.learn_views(begun(payload), client.x, client.rng, moments, how, training)
+        model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
         moments.keep(client.state)
         replies.append(_trained(client, model, loss))
     return replies
@@ -42,12 +41,12 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
 
 @task(holds=_TRAINED, may_hold={"loss": is_number})
 def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Lines 6 to 11 of algorithm 1: clusters by the model that came, training by them, and centroids of what it gives."""
+    """Lines 6 to 11 of algorithm 1: assign samples, train the model on the clusters, and send it with new centroids."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
         moments = _moments(client, _CLUSTERS, network)
-        start = begun(payload)
+        start = initial_model(payload)
         latents, anchors = network.anchors(start, client.x, training)
         clusters = (latents @ payload["centroids"].T).argmax(1)
         model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
@@ -58,35 +57,36 @@ def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 
 @task
 def locate(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Centroids of the client's samples as the model that came represents them."""
+    """Send centroids of the client's samples in the model's representation."""
     pairs = zip(clients, payloads, strict=True)
-    return [{"centroids": _centroids(client, begun(payload), payload)} for client, payload in pairs]
+    return [{"centroids": _centroids(client, initial_model(payload), payload)} for client, payload in pairs]
 
 
 @task
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Write down the cluster of every sample, numbered from ``first``; what training remembered has served."""
+    """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
     for client in clients:
         AdamMoments.forget(client.state)
         client.state.pop("phase", None)
-    replies = assign_samples(clients, payloads, nearest)
+    replies = assign_samples(clients, payloads, predict_nearest)
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] += payload["first"]
     return replies
 
 
-def nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Centroid with the largest cosine to each sample of ``(n, *shape)``, counted through all networks: int64 ``(n,)``.
+def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Centroid with the largest cosine to each sample of ``(n, *shape)``, int64 ``(n,)``, numbered through all
+    networks.
 
-    Eq. 3 takes Euclidean distances; between vectors of length 1, as in the authors' code, that is the same.
+    Eq. 3 has Euclidean distances; for vectors of length 1, as in the authors' code, the order is the same.
     """
     network = Contrastive.of(result["network"])
     pairs = zip(result["models"], result["centroids"], strict=True)
     return torch.cat([network.latents(model, x) @ own.T for model, own in pairs], dim=1).argmax(1)
 
 
-def begun(payload: Payload) -> Tensor:
-    """The model that came, or the one of the seed that came."""
+def initial_model(payload: Payload) -> Tensor:
+    """The model in the payload, or the random one of the payload's seed."""
     if "model" in payload:
         model: Tensor = payload["model"]
         return model
@@ -94,7 +94,7 @@ def begun(payload: Payload) -> Tensor:
 
 
 def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
-    """What Adam remembers at this client: every phase begins with an optimiser that is new."""
+    """Adam's moments at this client; every phase starts with new ones."""
     if int(client.state.get("phase", torch.tensor(-1))) != phase:
         AdamMoments.forget(client.state)
         client.state["phase"] = torch.tensor(phase)
