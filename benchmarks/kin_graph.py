@@ -201,7 +201,7 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
     for epsilon in [None, *sorted(epsilons, reverse=True)]:
         found = []
         for seed in range(seeds):
-            population = OwnClass(data, share=share).build(seed)
+            population = OwnClass(data, heterogeneity=share).build(seed)
             fed, state = _clustered(KinGraphMethod(n_clusters=GROUPS, epsilon=epsilon), population, seed)
             found.append(_agreement(normalized_mutual_information, population))
         spread = f"{mean(found):.3f} ± {pstdev(found):.3f}"
@@ -221,7 +221,7 @@ def print_few(data: str, fractions: list[float], share: float, seeds: int) -> No
             for told, wanted in kinds:
                 found = []
                 for seed in range(seeds):
-                    population = OwnClass(data, share=share, fraction=fraction).build(seed)
+                    population = OwnClass(data, heterogeneity=share, fraction=fraction).build(seed)
                     method = KinGraphMethod(n_clusters=wanted, min_members=least, broadcast_nodes=told)
                     _, state = _clustered(method, population, seed)
                     found.append(_agreement(adjusted_rand, population))

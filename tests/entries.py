@@ -24,8 +24,8 @@ def tables(**changes: Any) -> dict[str, Any]:
             "evaluation": {"map": "none"},
         },
         "columns": [
-            {"name": "p = 0", "at": 0.0, "set": {"scenario.share": 0.0}},
-            {"name": "p = 1", "at": 1.0, "set": {"scenario.share": 1.0}},
+            {"name": "p = 0", "at": 0.0, "set": {"scenario.heterogeneity": 0.0}},
+            {"name": "p = 1", "at": 1.0, "set": {"scenario.heterogeneity": 1.0}},
         ],
         "rows": [
             {"name": "k-FED", "set": {"method.name": "kfed", "method.n_clusters": 10}, "paper": ["0.1", "0.9 ± 0.5"]},

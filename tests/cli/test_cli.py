@@ -96,7 +96,7 @@ def test_list_shows_the_options_of_one_scenario(capsys: pytest.CaptureFixture[st
     assert fedkin("list", "iid") == 0
     shown = capsys.readouterr().out
     names = [line.split()[0] for line in shown.splitlines() if re.match(r" ?[a-z_]+  ", line)]
-    assert names == ["test_share", "samples_per_client", "clients"]
+    assert names == ["test_fraction", "samples_per_client", "clients"]
     assert "--set scenario.NAME=VALUE" in shown
 
 

@@ -136,7 +136,7 @@ def _clients(folder: Path, seed: int) -> list[str]:
     return [
         "scenario.name=files",
         f"data.source={folder / 'sites'}",
-        "scenario.test_share=0.5",
+        "scenario.test_fraction=0.5",
         "method.rounds=1",
         f"seed={seed}",
     ]

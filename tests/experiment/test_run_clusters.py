@@ -178,7 +178,7 @@ def test_a_cluster_that_loses_all_its_clients_keeps_a_sound_model(method: str, k
     assert torch.equal(state.models[1], left) is kept
 
 
-CHANGING = ["scenario.clients=12", "scenario.step=3", "scenario.share=0.4", "data.scaling=standard", *LOSSY]
+CHANGING = ["scenario.clients=12", "scenario.step=3", "scenario.changed_fraction=0.4", "data.scaling=standard", *LOSSY]
 
 
 @pytest.mark.parametrize(("method", "scenario"), [("ifca", "drift-swap"), ("ocfl", "arrivals")])
@@ -207,7 +207,7 @@ EMBEDDING = ["method.pretraining_rounds=2", "method.pretraining_steps=1", "metho
 def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
     scenario: str, change: str, tmp_path: Path
 ) -> None:
-    happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.share=0.4"]
+    happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.changed_fraction=0.4"]
     options = [*LOSSY, "scenario.clients=24", f"scenario.name={scenario}", *happens, *EMBEDDING]
     config = small("embedding", *options)
     whole = execute(config, tmp_path / "whole")
@@ -266,7 +266,7 @@ def test_a_report_is_of_the_world_as_of_the_last_step(tmp_path: Path) -> None:
 
 
 def test_nothing_is_asked_of_newcomers_before_they_join(tmp_path: Path) -> None:
-    rounds = ["method.rounds=4", "scenario.clients=12", "scenario.step=3", "scenario.share=0.4"]
+    rounds = ["method.rounds=4", "scenario.clients=12", "scenario.step=3", "scenario.changed_fraction=0.4"]
     records = execute(small("ifca", "scenario.name=arrivals", *rounds), tmp_path / "run").records
     assert [line["answered"] for line in records] == [list(range(7))] * 2 + [list(range(12))] * 2
     assert all(line["missing"] == {} for line in records)

@@ -100,12 +100,12 @@ def test_who_drifts_is_drawn_from_the_seed():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(8, 25), st.floats(0, 1))
 def test_the_share_is_that_of_every_cluster(clients, share):
-    population = DriftSwap(clients=clients, share=share).deal(labelled(n_test=None), 0)
+    population = DriftSwap(clients=clients, changed_fraction=share).deal(labelled(n_test=None), 0)
     sizes, drifted = torch.bincount(population.clusters), population.clusters[population.drift.clients]
     for cluster, size in enumerate(sizes.tolist()):
         gone = int((drifted == cluster).sum())
         assert gone == (min(size - 1, max(1, round(share * size))) if share else 0)
-    late = Arrivals(clients=clients, share=share).deal(labelled(n_test=None), 0)
+    late = Arrivals(clients=clients, changed_fraction=share).deal(labelled(n_test=None), 0)
     if share == 0:
         assert late.arrivals is None
         return
@@ -129,7 +129,7 @@ def test_drifting_and_scaling_may_change_places(kind, to):
 
 
 def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
-    population = Arrivals(clients=12, step=5, share=0.4).deal(labelled(), 0)
+    population = Arrivals(clients=12, step=5, changed_fraction=0.4).deal(labelled(), 0)
     raw = [client.x for client in population.clients]
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
@@ -195,10 +195,10 @@ def rare_class_comes_late():
     data.y[:] = torch.arange(900) % 2
     data.y[-1] = 2
     for seed in range(200):
-        plain = Rotation(clients=8, test_share=0.0).deal(data, seed)
+        plain = Rotation(clients=8, test_fraction=0.0).deal(data, seed)
         holder = next((client.id for client in plain.clients if 2 in client.y.tolist()), 0)
         if holder >= 4:
-            return Arrivals(clients=8, share=0.5, test_share=0.0).deal(data, seed)
+            return Arrivals(clients=8, changed_fraction=0.5, test_fraction=0.0).deal(data, seed)
     raise AssertionError
 
 

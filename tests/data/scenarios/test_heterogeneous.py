@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_clients(scenario):
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
 def test_a_test_split_is_dealt_like_the_training_split(scenario):
     data = labelled(1000, 500)
-    population = replace(scenario, test_share=0.9).deal(data, 0)
+    population = replace(scenario, test_fraction=0.9).deal(data, 0)
     assert sum(len(client) for client in population.clients) == 1000
     assert sorted(i for part in ids(x for x, _ in population.tests) for i in part) == list(range(500))
     assert population.common_test is data.test
@@ -79,7 +79,7 @@ def test_bounded_clients_hold_a_random_part_and_keep_their_tests():
 
 
 def test_nothing_held_out_leaves_no_tests():
-    population = Iid(test_share=0.0).deal(labelled(), 0)
+    population = Iid(test_fraction=0.0).deal(labelled(), 0)
     assert population.tests == []
     assert sum(len(client) for client in population.clients) == 1000
 
@@ -96,7 +96,7 @@ def test_ten_thousand_clients_take_seconds():
     ("scenario", "sentence"),
     [
         (Iid(clients=1001), "The number of clients is 1001; allowed: 1 to 1000, the number of samples."),
-        (Iid(test_share=1.5), "test_share is 1.5; allowed: 0 to 1."),
+        (Iid(test_fraction=1.5), "test_fraction is 1.5; allowed: 0 to 1."),
         (Iid(samples_per_client=0), "samples_per_client is 0; allowed: 1 or more."),
         (Dirichlet(clients=101), "1000 samples are too few for 101 clients with at least 10 each."),
     ],

@@ -83,7 +83,7 @@ def test_disjoint_draws_have_the_mixture_of_the_authors_draws():
     for options in ({"balanced": False}, {"balanced": False, "overlap": True}, {"overlap": True}):
         shares = []
         for drawing in ("disjoint", "replacement"):
-            population = LabelClusters(drawing=drawing, test_share=0.0, **options).deal(labelled(20_000), 1)
+            population = LabelClusters(drawing=drawing, test_fraction=0.0, **options).deal(labelled(20_000), 1)
             counts = torch.stack([torch.bincount(y, minlength=10) for y in population.truth]).double()
             shares.append(counts / counts.sum(1, keepdim=True))
         assert float((shares[0] - shares[1]).abs().max()) < 0.06

@@ -99,7 +99,7 @@ def test_data_without_labels_cannot_be_dealt_out(tmp_path):
 def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
     for name, n in (("a", 10), ("b", 1)):
         np.savez(tmp_path / f"{name}.npz", x=np.arange(n)[:, None], y=np.arange(n))
-    population = ClientFiles(str(tmp_path), test_share=0.3).build(1)
+    population = ClientFiles(str(tmp_path), test_fraction=0.3).build(1)
     assert [(len(client), len(y)) for client, (_, y) in zip(population.clients, population.tests, strict=True)] == [
         (7, 3),
         (1, 0),
@@ -108,15 +108,15 @@ def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
         assert client.x[:, 0].tolist() == truth.tolist() == client.y.tolist() == sorted(truth.tolist())
         assert x[:, 0].tolist() == y.tolist()
         assert not set(y.tolist()) & set(truth.tolist())
-    assert torch.equal(ClientFiles(str(tmp_path), test_share=0.3).build(1).tests[0][1], population.tests[0][1])
+    assert torch.equal(ClientFiles(str(tmp_path), test_fraction=0.3).build(1).tests[0][1], population.tests[0][1])
 
 
 def test_tests_of_clients_need_labels(tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n2\n")
-    with pytest.raises(FedkinError, match=r"test_share is 0.5, but not every client has labels to test against\."):
-        ClientFiles(str(tmp_path), test_share=0.5).build()
-    with pytest.raises(FedkinError, match=r"test_share is -0.5; allowed: 0 to 1\."):
-        ClientFiles(str(tmp_path), test_share=-0.5).build()
+    with pytest.raises(FedkinError, match=r"test_fraction is 0.5, but not every client has labels to test against\."):
+        ClientFiles(str(tmp_path), test_fraction=0.5).build()
+    with pytest.raises(FedkinError, match=r"test_fraction is -0.5; allowed: 0 to 1\."):
+        ClientFiles(str(tmp_path), test_fraction=-0.5).build()
 
 
 def test_labels_of_a_folder_of_clients_are_the_clients_own_and_the_truth(tmp_path):
@@ -160,9 +160,9 @@ def test_a_list_of_arrays_is_taken_as_it_is():
         ),
     ],
 )
-def test_lists_that_cannot_be_used_are_refused(sites, sentence):
+def test_lists_that_cannot_be_used_are_refused(clients, sentence):
     with pytest.raises(FedkinError) as error:
-        ClientFiles(sites).build()
+        ClientFiles(clients).build()
     assert str(error.value) == sentence
 
 

@@ -10,15 +10,15 @@ from fedkin.data.scenarios.own_class import OwnClass, own_class
 
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=2, max_size=6),
-    share=st.floats(0, 1),
+    heterogeneity=st.floats(0, 1),
     seed=st.integers(0, 1000),
 )
-def test_every_sample_is_at_exactly_one_client(sizes, share, seed):
+def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
     y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     y = y[torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))]
-    parts = own_class(y, len(sizes), share, torch.Generator().manual_seed(seed))
+    parts = own_class(y, len(sizes), heterogeneity, torch.Generator().manual_seed(seed))
     assert torch.cat(parts).sort().values.tolist() == list(range(len(y)))
-    if share < 1:
+    if heterogeneity < 1:
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     else:
         assert [y[part].unique().tolist() for part in parts] == [[c] for c in range(len(sizes))]
@@ -41,7 +41,7 @@ def test_a_class_too_small_for_its_share_is_given_whole():
 
 
 def test_clients_are_unlabelled_and_only_part_of_the_data_may_take_part():
-    population = OwnClass(share=0.5, fraction=0.25).build(1)
+    population = OwnClass(heterogeneity=0.5, fraction=0.25).build(1)
     assert len(population.clients) == 10
     assert all(client.y is None for client in population.clients)
     assert sum(map(len, population.clients)) == round(0.25 * 1797)
@@ -51,7 +51,7 @@ def test_clients_are_unlabelled_and_only_part_of_the_data_may_take_part():
 
 @pytest.mark.data
 def test_both_splits_are_pooled(real):
-    population = OwnClass(str(real("mnist")), share=1.0).build(0)
+    population = OwnClass(str(real("mnist")), heterogeneity=1.0).build(0)
     assert [len(client) for client in population.clients] == [
         6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958,
     ]  # fmt: skip
@@ -65,4 +65,4 @@ def test_too_few_samples_are_refused():
 def test_a_class_of_which_nothing_is_left_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(101.0)[:, None], y=np.repeat([0, 1], [100, 1]))
     with pytest.raises(FedkinError, match=r"^With scenario\.fraction = 0\.1 no sample of class '1' is left\.$"):
-        OwnClass(str(tmp_path / "a.npz"), share=1.0, fraction=0.1).build(0)
+        OwnClass(str(tmp_path / "a.npz"), heterogeneity=1.0, fraction=0.1).build(0)

@@ -118,7 +118,7 @@ def run_of_tables(folder: Path, *more: str) -> Path:
 
 
 def test_data_that_are_no_pictures_give_a_page_without_any(tmp_path: Path) -> None:
-    folder = run_of_tables(tmp_path, "scenario.test_share=0.5")
+    folder = run_of_tables(tmp_path, "scenario.test_fraction=0.5")
     attack(folder)
     page = (folder / "attack.html").read_text()
     assert 'id="reconstruction"' in page
@@ -128,7 +128,7 @@ def test_data_that_are_no_pictures_give_a_page_without_any(tmp_path: Path) -> No
 
 def test_without_held_out_samples_there_is_nobody_to_tell_members_from(tmp_path: Path) -> None:
     with pytest.raises(
-        FedkinError, match=r"^The scenario 'files' of .* holds out no samples .*'scenario\.test_share' sets"
+        FedkinError, match=r"^The scenario 'files' of .* holds out no samples .*'scenario\.test_fraction' sets"
     ):
         attack(run_of_tables(tmp_path))
 

@@ -27,7 +27,7 @@ from fedkin.studies.compare.comparison_text import print_comparison
 from fedkin.studies.compare.comparison_words import reason, remark, seconds, use
 from fedkin.studies.compare.judging import CandidateScore
 from fedkin.studies.compare.ranking import Choice
-from fedkin.studies.compare.worker_process import Worker
+from fedkin.studies.run_pool import RunWorker
 from site_files import sites
 
 CHEAP = ("kfed", "kmeans", "kin-graph")
@@ -49,7 +49,7 @@ class Watch:
         return [f"{job.candidate.folder} {job.seed}" for job in self.jobs]
 
 
-WORKER = Worker()
+WORKER = RunWorker()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -186,7 +186,7 @@ def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
     assert {line.name for line in comparison.lines} == {"kfed, 2 clusters", "kin-graph, 2 clusters"}
 
 
-class Timed(Worker):
+class Timed(RunWorker):
     """Makes runs that fit into their time, by a clock that goes only as far as each method is said to take.
 
     Parameters
@@ -314,8 +314,8 @@ def test_the_truth_cannot_rank_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_a_key_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    question = question_of("blobs", settings=["scenario.shares=1"])
-    with pytest.raises(FedkinError, match=r"scenario\.share"):
+    question = question_of("blobs", settings=["scenario.heterogenity=1"])
+    with pytest.raises(FedkinError, match=r"scenario\.heterogenity"):
         compared(question, Options(("kfed",)), tmp_path / "out", Watch())
     assert not (tmp_path / "out").exists()
 
@@ -375,7 +375,7 @@ def test_an_interrupted_comparison_ends_with_130(
     def interrupted(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Worker, "run", interrupted)
+    monkeypatch.setattr(RunWorker, "run", interrupted)
     command = ["compare", hospitals, "--methods", "kfed", "--seeds", "9", "--set", "engine.workers=1"]
     assert fedkin(*command, "--out", str(found[0].out)) == 130
     assert capsys.readouterr().err == "fedkin: Interrupted; the same command resumes the comparison.\n"

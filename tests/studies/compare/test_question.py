@@ -30,19 +30,19 @@ def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
     assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
     assert question_of("rotation", methods=["kfed"]).family == "samples"
     assert question_of("rotation", asked="samples").family == "samples"
-    assert question_of("digits", asked="clients").scenario == "label-clusters"
+    assert question_of("digits", asked="nodes").scenario == "label-clusters"
     assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
 
 
 def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
     folder = sites(tmp_path / "hospitals")
     samples = question_of(folder)
-    assert (samples.family, samples.scenario, samples.name) == ("samples", "clients", "hospitals-sites")
+    assert (samples.family, samples.scenario, samples.name) == ("samples", "files", "hospitals-files")
     assert len(samples.population(samples.config(Candidate("kfed", 2), 0)).clients) == 3
     clients = question_of(folder, asked="clients")
-    assert (clients.family, clients.name) == ("clients", "hospitals-sites-clients")
+    assert (clients.family, clients.name) == ("clients", "hospitals-files-clients")
     config = clients.config(Candidate("ocfl"), 0)
-    assert config.scenario.test_share == 0.2
+    assert config.scenario.test_fraction == 0.2
     assert clients.population(config).tests
 
 
@@ -118,8 +118,8 @@ def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
 
 
 def test_a_question_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(FedkinError, match="--question is 'clients'; it should be samples, clients or auto"):
-        question_of("digits", asked="clients")
+    with pytest.raises(FedkinError, match="--question is 'nodes'; it should be samples, clients or auto"):
+        question_of("digits", asked="nodes")
 
 
 @pytest.mark.parametrize(("what", "option"), [("digits", "data"), ("rotation", "scenario")])
@@ -152,6 +152,6 @@ def test_clients_without_labels_are_refused(tmp_path: Path) -> None:
 
 
 def test_clients_without_tests_are_refused(tmp_path: Path) -> None:
-    question = question_of("label-clusters", settings=["scenario.test_share=0"])
-    with pytest.raises(FedkinError, match=r"hold out nothing to judge models by; set scenario\.test_share above 0"):
+    question = question_of("label-clusters", settings=["scenario.test_fraction=0"])
+    with pytest.raises(FedkinError, match=r"hold out nothing to judge models by; set scenario\.test_fraction above 0"):
         question.population(question.config(Candidate("ocfl"), 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,9 +17,9 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce.command import Grid, Watcher, plans_of, reproduce, write_tables
-from fedkin.studies.reproduce.pool import carry_out
 from fedkin.studies.reproduce.reproduce_terminal import _Bar
 from fedkin.studies.reproduce.reproduce_words import summary
+from fedkin.studies.run_pool import run_all
 
 
 class Told(Watcher):
@@ -65,7 +64,7 @@ def test_what_is_there_is_not_run_again(
     reproduced: tuple[Path, Path, Told], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out, _ = reproduced
-    monkeypatch.setattr("fedkin.studies.reproduce.command.carry_out", None)
+    monkeypatch.setattr("fedkin.studies.reproduce.command.run_all", None)
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", str(path), "--out", str(out)])
     assert ended.value.code == 0
@@ -111,7 +110,7 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
     (runs / good.name / CONFIG).write_bytes((out / "runs" / good.name / CONFIG).read_bytes())
     tables = {**bad.tables, "data": {**bad.tables["data"], "source": "nothing.csv"}}
     seen: list[str] = []
-    failed = carry_out({"bad": tables, good.name: good.tables}, runs, 1, lambda name, why: seen.append(name))
+    failed = run_all({"bad": tables, good.name: good.tables}, runs, 1, lambda name, why: seen.append(name))
     assert set(seen) == {"bad", good.name}
     assert list(failed) == ["bad"]
     assert "'nothing.csv' does not exist" in failed["bad"]
@@ -195,7 +194,7 @@ def test_entries_may_be_called_as_parts_of_the_page_are(tmp_path: Path) -> None:
 
 def test_pipes_in_names_do_not_end_a_cell(tmp_path: Path) -> None:
     rows = [{"name": "P(a|b)", "set": {"method.name": "kmeans", "method.n_clusters": 3}}]
-    columns = [{"name": "|x|", "set": {"scenario.share": 0.0}}]
+    columns = [{"name": "|x|", "set": {"scenario.heterogeneity": 0.0}}]
     (tmp_path / "a.toml").write_text(entries.tomli_w.dumps(entries.tables(title="a|b", axis="a|b", rows=rows,
                                                                           columns=columns, claims=[])))  # fmt: skip
     (table,) = write_tables(plans_of([str(tmp_path / "a.toml")], "quick"), tmp_path / "out")
@@ -264,7 +263,7 @@ def test_what_no_method_should_raise_stops_nobody(
     runs = shutil.copytree(out / "runs", tmp_path / "runs")
     experiments = {name: plan.jobs[name].tables for name in (bad, good)}
     seen: list[str] = []
-    failed = carry_out(experiments, runs, 1, lambda name, why: seen.append(name), {bad: ["no-such-probe"]})
+    failed = run_all(experiments, runs, 1, lambda name, why: seen.append(name), {bad: ["no-such-probe"]})
     assert set(seen) == {bad, good}
     assert failed == {bad: "KeyError: 'no-such-probe'"}
     assert "Traceback" in capfd.readouterr().err
@@ -278,12 +277,6 @@ def test_square_brackets_are_shown_as_they_are(
         bar.preparing("small[/x].safetensors")
         bar.display.refresh()
     assert "Training small[/x].safetensors" in capsys.readouterr().err
-
-
-def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.studies.reproduce.pool._run", _die)
-    with pytest.raises(FedkinError, match="was ended from outside"):
-        carry_out({"x": {}}, tmp_path, 1, lambda name, why: None)
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
@@ -313,7 +306,3 @@ def _wait_until(met: Callable[[], bool], seconds: float = 60.0) -> None:
     while not met():
         assert time.monotonic() < end
         time.sleep(0.1)
-
-
-def _die(*_: object) -> None:
-    os._exit(9)

@@ -51,19 +51,21 @@ def test_clusters_alone_are_a_share_of_those_at_the_start(tmp_path: Path) -> Non
 
 
 def test_single_clients_have_a_kappa_and_an_imbalance(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.share=0.5")
+    found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.heterogeneity=0.5")
     kappas = found.records[-1]["metrics"]["kappas"]
     assert measured(found, "within/3") == kappas[2]
     assert measured(found, "within/mean") == pytest.approx(sum(kappas) / len(kappas))
     assert measured(found, "within/0") is None
-    truth = load_config("kmeans", [*COMMON, "method.n_clusters=10", "scenario.share=0.5"]).scenario.build(0).truth
+    truth = (
+        load_config("kmeans", [*COMMON, "method.n_clusters=10", "scenario.heterogeneity=0.5"]).scenario.build(0).truth
+    )
     assert truth is not None
     counts = sorted((truth[4] == label).sum().item() for label in range(10))
     assert measured(found, "imbalance/5") == pytest.approx(counts[-1] / counts[0])
 
 
 def test_first_clusters_are_fedcrefs_alone(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.share=0.5")
+    found = run(tmp_path / "run", "kmeans", "method.n_clusters=10", "scenario.heterogeneity=0.5")
     with pytest.raises(FedkinError, match="a run of kmeans; only fedcref has first clusters"):
         measured(found, "initial/accuracy")
 

@@ -1,4 +1,4 @@
-"""Federations that change in the middle of a run: clients that go over to another cluster, and clients that join late."""
+"""Federations that change during a run: clients that move to another cluster, and clients that join late."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _Changing(PartitionScenario):
         For "label-flip": number of clusters.
     step : int
         The first step that sees the change; steps count from 1.
-    share : float
-        Share of the clients that it concerns, in [0, 1].
+    changed_fraction : float
+        Fraction of the clients that change, in [0, 1].
     """
 
     kind: Literal["rotation", "label-flip"] = "rotation"
@@ -47,11 +47,11 @@ class _Changing(PartitionScenario):
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
     n_clusters: Count = 4
     step: Count = 20
-    share: Fraction = 0.3
+    changed_fraction: Fraction = 0.3
 
     def before(self, data: Labelled, seed: int) -> tuple[Population, Tensor, int]:
         """The population as if nothing were to happen, the hidden cluster of each client, and how many clusters."""
-        common = (self.data, self.label, self.test_share, self.samples_per_client, self.clients, self.alpha)
+        common = (self.data, self.label, self.test_fraction, self.samples_per_client, self.clients, self.alpha)
         planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_clusters)
         count = len(self.angles) if self.kind == "rotation" else self.n_clusters
         population = planted.deal(data, seed)
@@ -60,9 +60,10 @@ class _Changing(PartitionScenario):
 
 @dataclass(frozen=True)
 class DriftSwap(_Changing):
-    """A share of every cluster goes over to another cluster's world in the middle of a run, in training and test alike.
+    """A fraction of every cluster moves to another cluster during a run, in training and test data alike.
 
-    Where the share is above 0, at least one client of every cluster goes and one stays; a cluster of one stays whole.
+    Where `changed_fraction` is above 0, at least one client of every cluster goes and one stays; a cluster of one stays
+    whole.
 
     Attributes
     ----------
@@ -75,8 +76,8 @@ class DriftSwap(_Changing):
 
     def deal(self, data: Labelled, seed: int) -> Population:
         population, clusters, count = self.before(data, seed)
-        chosen = _of_every_cluster(clusters, count, self.share, seed)
-        if self.share > 0 and len(chosen) == 0:
+        chosen = _of_every_cluster(clusters, count, self.changed_fraction, seed)
+        if self.changed_fraction > 0 and len(chosen) == 0:
             raise FedkinError(
                 f"clients is {len(clusters)}; allowed: {count + 1} or more, so that some of a cluster can drift."
             )
@@ -102,19 +103,20 @@ class DriftSwap(_Changing):
 class Arrivals(_Changing):
     """The last clients, in order of id, join in the middle of a run.
 
-    Where the share is above 0, at least one client of every cluster joins then, and one is there from the start.
+    Where `changed_fraction` is above 0, at least one client of every cluster joins then, and one takes part from the
+    start.
     """
 
     def deal(self, data: Labelled, seed: int) -> Population:
         population, clusters, count = self.before(data, seed)
         n = len(clusters)
-        if self.share == 0:
+        if self.changed_fraction == 0:
             return population
         if n < 2 * count:
             raise FedkinError(
                 f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster can join later."
             )
-        late = min(n - count, max(count, round(self.share * n)))
+        late = min(n - count, max(count, round(self.changed_fraction * n)))
         arrivals = torch.zeros(n, dtype=torch.int64)
         arrivals[n - late :] = self.step
         _check_classes(population, {i: _samples(population, i)[1] for i in range(n - late, n)}, "joins")
@@ -170,13 +172,13 @@ def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
     return one.x, one.y
 
 
-def _of_every_cluster(clusters: Tensor, count: int, share: float, seed: int) -> Tensor:
-    """The same share of each cluster's clients, drawn from the seed, in order of id; int64."""
+def _of_every_cluster(clusters: Tensor, count: int, fraction: float, seed: int) -> Tensor:
+    """The same fraction of each cluster's clients, drawn from the seed, in order of id; int64."""
     chosen = [torch.zeros(0, dtype=torch.int64)]
     for cluster in range(count):
         members = (clusters == cluster).nonzero()[:, 0]
         n = len(members)
-        going = min(n - 1, max(1, round(share * n))) if share > 0 else 0
+        going = min(n - 1, max(1, round(fraction * n))) if fraction > 0 else 0
         chosen.append(members[torch.randperm(n, generator=derive_generator(seed, "drift", cluster))[:going]])
     return torch.cat(chosen).sort().values
 

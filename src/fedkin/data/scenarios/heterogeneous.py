@@ -107,7 +107,7 @@ class Iid(PartitionScenario):
         if data.test is not None:
             tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
         return populate(
-            data, parts, seed, tests=tests, test_share=self.test_share, samples_per_client=self.samples_per_client
+            data, parts, seed, tests=tests, test_fraction=self.test_fraction, samples_per_client=self.samples_per_client
         )
 
 
@@ -117,5 +117,10 @@ def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[T
     if data.test is not None:
         tests = deal_alike(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
     return populate(
-        data, parts, seed, tests=tests, test_share=scenario.test_share, samples_per_client=scenario.samples_per_client
+        data,
+        parts,
+        seed,
+        tests=tests,
+        test_fraction=scenario.test_fraction,
+        samples_per_client=scenario.samples_per_client,
     )

@@ -45,7 +45,7 @@ class LabelClusters(PartitionScenario):
 
     Attributes
     ----------
-    test_share : float
+    test_fraction : float
         Share of every client's samples that is held out; here in any case.
     clients : int
         At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
@@ -64,7 +64,7 @@ class LabelClusters(PartitionScenario):
     overlap: bool = False
     balanced: bool = True
     drawing: Literal["disjoint", "replacement"] = "disjoint"
-    test_share: Fraction = 0.3
+    test_fraction: Fraction = 0.3
 
     def deal(self, data: Labelled, seed: int) -> Population:
         if self.drawing not in _DRAWINGS:
@@ -84,7 +84,7 @@ class LabelClusters(PartitionScenario):
             data,
             parts,
             seed,
-            test_share=self.test_share,
+            test_fraction=self.test_fraction,
             samples_per_client=self.samples_per_client,
             clusters=clusters,
         )
@@ -157,7 +157,7 @@ class MissingClasses(PartitionScenario):
             _equal_shares(data.y, held, sizes, derive_generator(seed, "partition")),
             seed,
             tests=tests,
-            test_share=self.test_share,
+            test_fraction=self.test_fraction,
             samples_per_client=self.samples_per_client,
             clusters=clusters,
             change=_renumbering(held[clusters]) if self.reindex else None,

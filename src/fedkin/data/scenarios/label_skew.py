@@ -122,13 +122,13 @@ class ClientFiles:
         `fedkin.data.reading.arrays.as_tensor`.
     label : str or None
         The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
-    test_share : float
+    test_fraction : float
         Share of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     """
 
     data: str | Sequence[Any]
     label: str | None = None
-    test_share: Fraction = 0.0
+    test_fraction: Fraction = 0.0
 
     def build(self, seed: int = 0) -> Population:
         """The clients, in order of file name or as listed; only what is held out is random.
@@ -141,15 +141,17 @@ class ClientFiles:
         """
         sites = self._clients()
         labelled = all(site.y is not None for site in sites)
-        if self.test_share > 0 and not labelled:
-            raise FedkinError(f"test_share is {self.test_share}, but not every client has labels to test against.")
+        if self.test_fraction > 0 and not labelled:
+            raise FedkinError(
+                f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
+            )
         clients, tests = [], []
         for i, site in enumerate(sites):
             rows = torch.arange(len(site))
-            kept, out = hold_out(rows, self.test_share, derive_generator(seed, "test", i))
+            kept, out = hold_out(rows, self.test_fraction, derive_generator(seed, "test", i))
             x = site.x[kept] if len(out) else site.x
             clients.append(Client(i, x, site.y[kept] if labelled and site.y is not None else None))
-            if self.test_share > 0 and site.y is not None:
+            if self.test_fraction > 0 and site.y is not None:
                 tests.append((site.x[out], site.y[out]))
         return Population(
             clients,

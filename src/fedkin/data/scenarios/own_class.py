@@ -19,11 +19,11 @@ from fedkin.data.scenarios.partition_scenario import Labelled, load_labelled
 
 @dataclass(frozen=True)
 class OwnClass:
-    """One unlabelled client per class, with a share of its samples from that class (CCFC, section 4.1).
+    """One unlabelled client per class, of whose samples a fraction is of that class (CCFC, section 4.1).
 
     The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
-    others leave, so that every sample is at exactly one client. With a `share` of 1 client c holds class c and nothing
-    else, however large the class is. A class too small for its client's share is given whole.
+    others leave, so that every sample is at exactly one client. With a `heterogeneity` of 1 client c holds all of class
+    c and nothing else. A class too small for its client's fraction goes to it whole.
 
     Attributes
     ----------
@@ -31,15 +31,15 @@ class OwnClass:
         Name or path, see `fedkin.data.reading.sources.load`; the splits for training and test are taken together.
     label : str or None
         Its column of labels, where the usual names do not tell.
-    share : float
-        The paper's p: from 0, all samples dealt out at random, to 1, each client a class.
+    heterogeneity : float
+        The paper's p: from 0, all samples allocated at random, to 1, each client a class.
     fraction : float
         Only this part of the data takes part, chosen at random; in (0, 1].
     """
 
     data: str = "digits"
     label: str | None = None
-    share: Fraction = 0.5
+    heterogeneity: Fraction = 0.5
     fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
 
     def build(self, seed: int) -> Population:
@@ -57,7 +57,7 @@ class OwnClass:
                 f"'{self.data}' has {len(y)} samples for {classes} clients, one per class; scenario.fraction is "
                 f"{self.fraction:g}, and a larger one is needed."
             )
-        parts = own_class(y, classes, self.share, derive_generator(seed, "partition"))
+        parts = own_class(y, classes, self.heterogeneity, derive_generator(seed, "partition"))
         for held, name in zip(parts, data.classes, strict=True):
             if not len(held):
                 raise FedkinError(f"With scenario.fraction = {self.fraction:g} no sample of class '{name}' is left.")
@@ -76,8 +76,8 @@ class OwnClass:
         return x, y, data
 
 
-def own_class(y: Tensor, clients: int, share: float, rng: torch.Generator) -> list[Tensor]:
-    """Deal samples out so that client c has about `share` of its samples from class c.
+def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
+    """Allocate samples so that a fraction `heterogeneity` of client c's samples is of class c.
 
     Parameters
     ----------
@@ -85,26 +85,26 @@ def own_class(y: Tensor, clients: int, share: float, rng: torch.Generator) -> li
         int64 ``(n,)``, classes in ``0..clients-1``.
     clients : int
         Number of clients, which is that of classes.
-    share : float
+    heterogeneity : float
         In [0, 1].
     rng : torch.Generator
-        Deals out what is not taken by class.
+        Allocates what is not allocated by class.
 
     Returns
     -------
     list of Tensor
-        Rows of each client, int64; every row is in exactly one of them. Below a share of 1 all have ``n / clients``
-        samples, or one more: the first of the client's class in the order of `y`, as many as `share` says, and then
-        others at random.
+        Rows of each client, int64; every row is in exactly one of them. Below a heterogeneity of 1 all have
+        ``n / clients`` samples, or one more: the first of the client's class in the order of `y`, then others at
+        random.
     """
     members = [(y == label).nonzero()[:, 0] for label in range(clients)]
-    if share == 1.0:
+    if heterogeneity == 1.0:
         return members
     sizes = [len(y) // clients + (client < len(y) % clients) for client in range(clients)]
-    own = [rows[: round(share * size)] for rows, size in zip(members, sizes, strict=True)]
+    own = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
     free = torch.ones(len(y), dtype=torch.bool)
     free[torch.cat(own)] = False
     rest = free.nonzero()[:, 0]
     rest = rest[torch.randperm(len(rest), generator=rng)]
-    dealt = rest.split([size - len(rows) for rows, size in zip(own, sizes, strict=True)])
-    return [torch.cat(pair) for pair in zip(own, dealt, strict=True)]
+    others = rest.split([size - len(rows) for rows, size in zip(own, sizes, strict=True)])
+    return [torch.cat(pair) for pair in zip(own, others, strict=True)]

@@ -66,7 +66,7 @@ class PartitionScenario(ABC):
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
         Its column of labels, where the usual names do not tell.
-    test_share : float
+    test_fraction : float
         Share of every client's samples that is held out, in [0, 1], where the data have no test split of their own
         that is dealt out like the training split; at least one sample remains to train on.
     samples_per_client : int or None
@@ -75,7 +75,7 @@ class PartitionScenario(ABC):
 
     data: str = "digits"
     label: str | None = None
-    test_share: Fraction = 0.2
+    test_fraction: Fraction = 0.2
     samples_per_client: Count | None = None
 
     def build(self, seed: int) -> Population:
@@ -129,7 +129,7 @@ def populate(
     parts: Sequence[Tensor],
     seed: int,
     *,
-    test_share: float,
+    test_fraction: float,
     samples_per_client: int | None = None,
     tests: Sequence[Tensor] | None = None,
     clusters: Tensor | None = None,
@@ -145,7 +145,7 @@ def populate(
         Per client, int64 indices into the training samples.
     seed : int
         Of the scenario; for what is held out and left out.
-    test_share : float
+    test_fraction : float
         Held out of every part, in [0, 1]; without effect if `tests` are given.
     samples_per_client : int, optional
         Greatest number of training samples of a client.
@@ -170,7 +170,7 @@ def populate(
         if tests is not None and data.test is not None:
             kept, test = part, (data.test[0][tests[i]], data.test[1][tests[i]])
         else:
-            kept, out = hold_out(part, test_share, derive_generator(seed, "test", i))
+            kept, out = hold_out(part, test_fraction, derive_generator(seed, "test", i))
             test = (data.x[out], data.y[out])
         if samples_per_client is not None and len(kept) > samples_per_client:
             order = torch.randperm(len(kept), generator=derive_generator(seed, "bound", i))
@@ -196,7 +196,7 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
 
     With a share above 0, of two or more at least one is held out, and at least one always remains.
     """
-    check_fraction("test_share", share)
+    check_fraction("test_fraction", share)
     n = len(part)
     out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
     chosen = torch.zeros(n, dtype=torch.bool)

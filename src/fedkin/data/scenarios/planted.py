@@ -106,7 +106,7 @@ class Domain:
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
         Its column of labels, where the usual names do not tell.
-    test_share : float
+    test_fraction : float
         Fraction of every client's samples that is held out, in [0, 1].
     samples_per_client : int or None
         At most so many training samples at each client, chosen at random; all by default.
@@ -121,7 +121,7 @@ class Domain:
 
     data: str = "pacs"
     label: str | None = None
-    test_share: Fraction = 0.2
+    test_fraction: Fraction = 0.2
     samples_per_client: Count | None = None
     column: str = "domain"
     clients_per_domain: Count = 10
@@ -152,7 +152,7 @@ class Domain:
             Labelled(train.name, train.x, y, train.classes, train.features),
             parts,
             seed,
-            test_share=self.test_share,
+            test_fraction=self.test_fraction,
             samples_per_client=self.samples_per_client,
             clusters=torch.arange(len(names)).repeat_interleave(self.clients_per_domain),
         )
@@ -183,7 +183,7 @@ def _in_turns(
         capped_dirichlet(data.y, n, alpha, derive_generator(seed, "partition")),
         seed,
         tests=tests,
-        test_share=scenario.test_share,
+        test_fraction=scenario.test_fraction,
         samples_per_client=scenario.samples_per_client,
         clusters=torch.arange(n) % n_clusters,
         change=change,

@@ -126,7 +126,7 @@ def _material(folder: Path) -> Material:
         )
     population = config.scenario.build(config.data_seed).scaled(found.scaling)
     if not any(len(y) for _, y in population.tests):
-        hint = "; 'scenario.test_share' sets how many" if hasattr(config.scenario, "test_share") else ""
+        hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
         raise FedkinError(
             f"The scenario '{config.tables['scenario']['name']}' of {folder} holds out no samples to tell members "
             f"from{hint}."

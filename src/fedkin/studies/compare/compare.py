@@ -23,7 +23,7 @@ from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
 from fedkin.studies.compare.schedule import Schedule, ShowRun
 from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
-from fedkin.studies.compare.worker_process import Worker
+from fedkin.studies.run_pool import RunWorker
 
 PLAN = "plan.json"
 _OWN = (PLAN, "numbers.json", JSON, "comparison.csv", PAGE, "runs", "data")
@@ -71,7 +71,7 @@ class Options:
 
 
 def compared(
-    question: Question, options: Options, out: Path, show: ShowRun = shown, worker: Worker | None = None
+    question: Question, options: Options, out: Path, show: ShowRun = shown, worker: RunWorker | None = None
 ) -> Comparison:
     """Compare methods on the same clients; what a former call with the same question left in `out` is gone on with.
 
@@ -83,7 +83,7 @@ def compared(
         Folder for the runs and for what they come to.
     show : callable
         See `Schedule.show`.
-    worker : Worker, optional
+    worker : RunWorker, optional
         Makes the runs, and is left running; by default one of its own.
 
     Raises
@@ -101,7 +101,7 @@ def compared(
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
     if out.exists() and not out.is_dir():
         raise FedkinError(f"{out} is a file; give another --out.")
-    with folder_lock(out), nullcontext(worker) if worker else Worker() as at_work:
+    with folder_lock(out), nullcontext(worker) if worker else RunWorker() as at_work:
         _prepare(question, options, out)
         judge = Judge(question.family, population, question.seed)
         score = truth_of if options.by == "truth" else score_of

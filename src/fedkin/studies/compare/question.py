@@ -109,7 +109,7 @@ class Question:
         if not population.tests:
             raise FedkinError(
                 f"Clients of scenario '{self.scenario}' on '{self.data}' hold out nothing to judge models by; set "
-                "scenario.test_share above 0."
+                "scenario.test_fraction above 0."
             )
 
 
@@ -191,7 +191,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
     """The scenario, and what is to be clustered."""
     scenario = dict(tables.get("scenario", {}))
     if "name" not in scenario and _is_folder_of_clients(str(tables["data"].get("source", "digits"))):
-        scenario["name"] = "clients"
+        scenario["name"] = "files"
     named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
@@ -200,7 +200,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
     family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
     scenario.setdefault("name", "own-class" if family == "samples" else "label-clusters")
     if family == "clients" and scenario["name"] == "clients":
-        scenario.setdefault("test_share", _HELD_OUT)
+        scenario.setdefault("test_fraction", _HELD_OUT)
     return scenario, family
 
 

@@ -26,7 +26,7 @@ from fedkin.studies.compare.judging import CandidateScore, Judge
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Score, best_numbers, score_of
 from fedkin.studies.compare.time_budget import TimeBudget
-from fedkin.studies.compare.worker_process import Worker
+from fedkin.studies.run_pool import RunWorker
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of clusters of samples that one or two cheap methods try where none is known."""
@@ -63,7 +63,7 @@ class Schedule:
     budget : Budget
     show : callable
         Gives the progress of each run.
-    worker : Worker
+    worker : RunWorker
         Makes the runs.
     score : callable
         What numbers of clusters are chosen by.
@@ -79,7 +79,7 @@ class Schedule:
     out: Path
     budget: TimeBudget
     show: ShowRun
-    worker: Worker
+    worker: RunWorker
     score: Score = score_of
     refused: dict[Candidate, str] = field(default_factory=dict)
     _turns_had: int = 0

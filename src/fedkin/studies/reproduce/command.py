@@ -14,10 +14,10 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry
 from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
-from fedkin.studies.reproduce.pool import carry_out
 from fedkin.studies.reproduce.probes import is_probed
 from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
 from fedkin.studies.reproduce.table import Table, table_of
+from fedkin.studies.run_pool import run_all
 
 
 class Watcher:
@@ -121,7 +121,7 @@ def reproduce(
         watcher.ended(name, failed, 1 - sum(left.values()) / total)
 
     experiments = {name: experiment_of(job, out) for name, job in pending.items()}
-    failed = carry_out(experiments, runs, jobs, told, grid.probes) if experiments else {}
+    failed = run_all(experiments, runs, jobs, told, grid.probes) if experiments else {}
     return write_tables(plans, out), failed
 
 

@@ -75,7 +75,7 @@ def test_digits_are_found_however_they_are_spread(share: float, least: float):
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_number_of_digits_is_found_where_clients_hold_few_of_many_classes(seed: int):
-    population = OwnClass("digits", share=0.5).build(seed)
+    population = OwnClass("digits", heterogeneity=0.5).build(seed)
     _, _, records = run(KinGraphMethod(), population.clients, seed)
     assert 9 <= records[-1].values["clusters"] <= 12
 

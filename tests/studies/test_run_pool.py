@@ -8,7 +8,8 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import resume
-from fedkin.studies.compare.worker_process import Worker
+from fedkin.experiment.run_folder import is_finished
+from fedkin.studies.run_pool import RunWorker, run_all
 
 TOY = ["scenario.name=toy", "engine.workers=1"]
 
@@ -28,7 +29,7 @@ class Heard(Progress):
 
 
 def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:
-    with Worker() as worker:
+    with RunWorker() as worker:
         first, second = Heard(), Heard()
         assert worker.run(load_config("toy", TOY), tmp_path / "first", 300, 300, first)
         process = worker._process
@@ -48,14 +49,14 @@ def test_a_worker_makes_runs_one_after_another_and_says_what_is_refused(tmp_path
     assert all(text.startswith("row,cluster\n") for text in files)
 
 
-def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> None:
+def test_a_run_that_was_stopped_is_resumed(tmp_path: Path, toy: None) -> None:
     config = load_config("toy", [*TOY, "method.rounds=3", "method.pause=0.5"])
 
     class Interrupter(Heard):
         def step(self, line: Any, timing: dict) -> None:
             raise KeyboardInterrupt
 
-    with Worker() as worker:
+    with RunWorker() as worker:
         assert not worker.run(config, tmp_path / "run", 300, 0.05, Heard())  # it has not even started
         assert worker._process is None
         assert not (tmp_path / "run").exists()
@@ -71,11 +72,31 @@ def test_a_run_that_was_stopped_is_gone_on_with(tmp_path: Path, toy: None) -> No
     assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_process_that_dies_is_told(tmp_path: Path, toy: None) -> None:
-    with Worker() as worker:
-        worker._order(load_config("toy", TOY), tmp_path / "run")
+def test_a_process_that_dies_is_reported(tmp_path: Path, toy: None) -> None:
+    with RunWorker() as worker:
+        worker.order(load_config("toy", TOY).tables, tmp_path / "run")
         assert worker._process is not None
         worker._process.kill()
         with pytest.raises(FedkinError, match="its process ended with code -9"):
             worker._next(time.monotonic() + 60)
         assert worker._process is None
+
+
+def test_a_pool_runs_everything_and_reports_which_process_died(
+    tmp_path: Path, toy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiments = {f"run-{seed}": load_config("toy", [*TOY, f"seed={seed}"]).tables for seed in range(3)}
+    ended: list[tuple[str, str | None]] = []
+    assert run_all(experiments, tmp_path, 2, lambda name, why: ended.append((name, why))) == {}
+    assert sorted(ended) == [(name, None) for name in experiments]
+    assert all(is_finished(tmp_path / name) for name in experiments)
+    order = RunWorker.order
+
+    def order_and_kill(self: RunWorker, *arguments: Any) -> None:
+        order(self, *arguments)
+        assert self._process is not None
+        self._process.kill()
+
+    monkeypatch.setattr(RunWorker, "order", order_and_kill)
+    with pytest.raises(FedkinError, match="The process of run run-0 was ended from outside"):
+        run_all({"run-0": experiments["run-0"]}, tmp_path / "again", 1, lambda name, why: None)

@@ -1,0 +1,121 @@
+"""A process that makes runs, one after another: ``python -m fedkin.studies.run_worker [THREADS]``.
+
+It reads an order per line on stdin, JSON as `fedkin.studies.run_pool` writes it, and writes to stdout a JSON list per
+line: ``["ready"]`` before a run, the name of a `fedkin.core.progress.Progress` method with its arguments, and at the
+end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. A process of its own can be killed at any moment,
+also in the middle of an import or of one long step. It ends as soon as its stdin closes, as when its parent is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from fedkin.core import FedkinError
+from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.data.reading.sources import keep_read
+from fedkin.engines.local import give_back_memory
+from fedkin.experiment import registry
+from fedkin.experiment.config import config_of
+from fedkin.experiment.run import execute, resume
+from fedkin.experiment.run_folder import CONFIG, is_finished
+
+
+class SentProgress(Progress):
+    """Writes a run's progress to the parent process, one message per line.
+
+    Parameters
+    ----------
+    messages : file
+        Open for text.
+    """
+
+    def __init__(self, messages: TextIO) -> None:
+        self._messages = messages
+
+    def send(self, *words: Any) -> None:
+        """Write one message."""
+        self._messages.write(json.dumps(words) + "\n")
+        self._messages.flush()
+
+    def phase(self, text: str) -> None:
+        self.send("phase", text)
+
+    def part(self, done: int, total: int) -> None:
+        self.send("part", done, total)
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        self.send("step", line, timing)
+
+
+def main() -> None:
+    """Carry out orders until stdin closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
+    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(os.dup(0), orders), daemon=True).start()
+    messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what a method prints is no message
+    if len(sys.argv) > 1:
+        _limit_threads(int(sys.argv[1]))
+    keep_read()
+    progress = SentProgress(messages)
+    while True:
+        order = json.loads(orders.get())
+        progress.send("ready")
+        progress.send(*_outcome(order, progress))
+
+
+def _read(descriptor: int, orders: queue.SimpleQueue[str]) -> None:
+    """Queue orders; end the process when the parent is gone."""
+    with os.fdopen(descriptor, encoding="utf-8") as lines:
+        for line in lines:
+            orders.put(line)
+    os._exit(1)
+
+
+def _limit_threads(count: int) -> None:
+    import torch
+
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    torch.set_num_threads(count)
+
+
+def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
+    """Make one run and measure its probes, as far as they are not there yet."""
+    folder = Path(order["folder"])
+    try:
+        registry.METHODS.setdefault(order["tables"]["method"]["name"], registry.RegistryEntry(order["method"], ""))
+        registry.SCENARIOS.setdefault(
+            order["tables"]["scenario"]["name"], registry.RegistryEntry(order["scenario"], "")
+        )
+        if not (folder / CONFIG).exists():
+            execute(config_of(order["tables"]), folder, progress)
+        elif not is_finished(folder):
+            resume(folder, progress)
+        if order["probes"]:
+            from fedkin.studies.reproduce.probes import probed
+
+            for probe in order["probes"]:
+                probed(folder, probe)
+    except FedkinError as error:
+        return "refused", str(error)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
+        traceback.print_exc()
+        return "failed", f"{type(error).__name__}: {error}"
+    finally:
+        give_back_memory()
+    return ("done",)
+
+
+if __name__ == "__main__":
+    main()
