@@ -30,7 +30,7 @@ def test_methods_and_the_user_tell_it_before_the_scenario() -> None:
     assert question_of("digits", methods=["ocfl", "ifca"]).family == "clients"
     assert question_of("rotation", methods=["kfed"]).family == "samples"
     assert question_of("rotation", asked="samples").family == "samples"
-    assert question_of("digits", asked="nodes").scenario == "label-clusters"
+    assert question_of("digits", asked="clients").scenario == "label-clusters"
     assert question_of("digits", methods=["ocfl", "kfed"]).family == "samples"
 
 

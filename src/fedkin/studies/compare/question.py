@@ -60,7 +60,7 @@ class Question:
     def name(self) -> str:
         """For the folder, such as ``digits-own-class``."""
         data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
-        ending = "-clients" if self.family == "clients" and self.scenario == "clients" else ""
+        ending = "-clients" if self.family == "clients" and self.scenario == "files" else ""
         return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
 
     @property
@@ -199,7 +199,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
     of_clients = named == {"clients"} or (named != {"samples"} and gives_labels)
     family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
     scenario.setdefault("name", "own-class" if family == "samples" else "label-clusters")
-    if family == "clients" and scenario["name"] == "clients":
+    if family == "clients" and scenario["name"] == "files":
         scenario.setdefault("test_fraction", _HELD_OUT)
     return scenario, family
 
