@@ -57,7 +57,7 @@ def main() -> None:
 
 def timed(way: str, clients: int, options: dict[str, Any]) -> tuple[float, float, int, float]:
     """Seconds, megabytes, number of clusters and adjusted Rand index."""
-    draws = derive_generator(0, "clustering", clients)
+    draws = derive_generator(0, "grouping", clients)
     truth = torch.randint(options["clusters"], (clients,), generator=draws)
     centres = torch.rand(options["clusters"], options["bits"], generator=draws) < 0.5
     bits = (centres[truth] ^ (torch.rand(clients, options["bits"], generator=draws) < options["flips"])).to(torch.uint8)

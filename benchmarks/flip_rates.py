@@ -107,7 +107,7 @@ def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: i
         if method.form == "prototypes":
             points = matched(points, sent.shape[1])[1]
         for name, clusterer in modes(len(clusters.unique()), least).items():
-            labels = clusterer(points, rate, derive_generator(seed, "clustering", at))
+            labels = clusterer(points, rate, derive_generator(seed, "grouping", at))
             told = found.setdefault(name, {"ari": [], "clusters": []})
             told["ari"].append(adjusted_rand(clusters.numpy(), labels.numpy()))
             told["clusters"].append(int(labels.max()) + 1)

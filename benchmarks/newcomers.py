@@ -48,7 +48,7 @@ def main() -> None:
             for repetition in range(options.repetitions):
                 rng = derive_generator(seed, "flips", repetition)
                 sent = torch.stack([flipped(own, flip, rng) for own in bits]).flatten(1)
-                judged, took = placed(sent, population.clusters, flip, derive_generator(seed, "clustering", repetition))
+                judged, took = placed(sent, population.clusters, flip, derive_generator(seed, "grouping", repetition))
                 right[flip] += judged
                 seconds += took
     for flip, judged in right.items():

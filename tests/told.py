@@ -41,7 +41,7 @@ class Told(OneShotMethod):
         return {client: reply["message"] for client, reply in replies.items()}
 
     def clustered(self, fed, state, messages):
-        found = cluster(messages, "gap", self.smallest(len(messages)), fed.rng("clustering"))
+        found = cluster(messages, "gap", self.smallest(len(messages)), fed.rng("grouping"))
         return found, {"separable": found.separable}
 
 

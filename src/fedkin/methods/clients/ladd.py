@@ -96,7 +96,7 @@ class LADDMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
-        seed = draw_seed(fed.rng("clustering"))
+        seed = draw_seed(fed.rng("grouping"))
         counts = [self.n_clusters] if self.n_clusters else range(_MIN_CLUSTERS, _MAX_CLUSTERS + 1)
         possible = [count for count in counts if count < len(points)]
         # On one thread, for sums over several depend on which is first.

@@ -107,7 +107,7 @@ class OCFLMethod(UpdateMethod):
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         """Return the part of each client, by Gamma."""
-        rng = fed.rng("clusterer", state.steps)
+        rng = fed.rng("grouper", state.steps)
         if self.clusterer == "kmeans":
             return from_distances.kmeans(distances, self.n_clusters, rng)
         if self.clusterer == "meanshift":

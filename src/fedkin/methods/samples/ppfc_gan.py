@@ -81,7 +81,7 @@ class PPFCGANMethod(SyntheticMethod):
             min_steps=self.min_steps,
             learning_rate=self.cluster_rate,
         )
-        model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("clustering"))
+        model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("grouping"))
         return {"encoder": model, "centroids": centroids}
 
     def conclude(self, fed: Federation, state: Any) -> None:

@@ -49,7 +49,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Find centroids of the synthetic samples."""
-        space, rng = self.space(tuple(state.shape)), fed.rng("clustering")
+        space, rng = self.space(tuple(state.shape)), fed.rng("grouping")
         points = extract(space, x)
         if self.clustering == "kmeans":
             centroids = k_means(points, self.n_clusters, rng).centres

@@ -166,7 +166,7 @@ def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed
     """Labels by clustering algorithm."""
 
     def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
-        return cluster(points, mode, smallest, derive_generator(seed, "clustering", at), **more).labels
+        return cluster(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels
 
     random_state = draw_seed(derive_generator(seed, "told", at))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first

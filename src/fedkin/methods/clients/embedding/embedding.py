@@ -174,7 +174,7 @@ class EmbeddingMethod(OneShotMethod):
         bits = messages.shape[1]
         chances = self._flips(bits)
         same = chances[0] if len(chances) == 1 else None
-        found = cluster(messages, self.clustering, self.smallest(len(messages)), fed.rng("clustering"), flips=same)
+        found = cluster(messages, self.clustering, self.smallest(len(messages)), fed.rng("grouping"), flips=same)
         values = {
             "mode": self.clustering,
             "separable": found.separable,
