@@ -198,7 +198,7 @@ def column_names(x: Any) -> list[str]:
 
 
 def check_columns(names: list[str], expected: list[str], where: str, others: str) -> None:
-    """Refuse columns of another name or order; another number of them is told with the shapes."""
+    """Refuse columns of another name or order; the check of shapes refuses another number of them."""
     for name, other in zip(names, expected, strict=False):
         if name != other:
             raise FedkinError(

@@ -28,7 +28,7 @@ class Member:
     name : str
         Stable; ids of sites are in order of names.
     identity : str
-        Token that tells this site from another of the same name.
+        Token that distinguishes this site from another of the same name.
     shape : tuple of int
         Of one sample.
     features, classes : list of str
