@@ -45,16 +45,16 @@ def clock(processor: Callable[[], float] = process_time) -> Pair:
     return np.array([perf_counter(), processor()])
 
 
-def synthetic_clients(sites: int, samples: int, features: int) -> list[Client]:
+def synthetic_clients(n_clients: int, samples: int, features: int) -> list[Client]:
     """Clients with 2 to 5 of ten classes, `samples` images of each, dark for the most part; they bring their labels."""
     rng, clients = derive_generator(0, "benchmark"), []
     means, bases = torch.randn(10, 1, features, generator=rng), torch.randn(10, 8, features, generator=rng)
-    for site in range(sites):
+    for client in range(n_clients):
         count = int(torch.randint(2, 6, (), generator=rng))
         classes = torch.randperm(10, generator=rng)[:count]
         codes = torch.randn(count, samples, 8, generator=rng) / 8**0.5
         x = (0.5 * (means[classes] + codes @ bases[classes]) - 0.2).clamp_(0.0, 1.0).flatten(0, 1)
-        clients.append(Client(site, x, state={"given": torch.arange(count).repeat_interleave(samples)}))
+        clients.append(Client(client, x, state={"given": torch.arange(count).repeat_interleave(samples)}))
     return clients
 
 
@@ -222,7 +222,7 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sites", type=int, default=25)
+    parser.add_argument("--clients", type=int, default=25)
     parser.add_argument("--samples", type=int, default=500, help="per cluster")
     parser.add_argument("--features", type=int, default=784)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
@@ -230,11 +230,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small defaults: does it work?")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     if parser.parse_args(arguments).quick:
-        parser.set_defaults(sites=4, samples=40, features=64, pairs=1)
+        parser.set_defaults(clients=4, samples=40, features=64, pairs=1)
     options = parser.parse_args(arguments)
 
     method = FedCRefMethod("given", local_epochs=2, min_steps=0, rounds=2) if options.quick else FedCRefMethod("given")
-    clients = synthetic_clients(options.sites, options.samples, options.features)
+    clients = synthetic_clients(options.clients, options.samples, options.features)
     rate = MachineRate(options.workers, seconds=0.02 if options.quick else 0.4)
     report: dict[str, Any] = {**vars(options), "load_before": os.getloadavg()[0]}
     report |= one_iteration(method, clients, options.workers, rate)

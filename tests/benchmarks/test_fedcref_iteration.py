@@ -20,7 +20,7 @@ def test_quick_run_prints_and_writes_the_same_report(
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # a busy machine makes two threads wait for each other
     path = tmp_path / "report.json"
-    benchmark.main(["--quick", "--features", "16", "--sites", "3", "--json", str(path)])
+    benchmark.main(["--quick", "--features", "16", "--clients", "3", "--json", str(path)])
     report = json.loads(path.read_text())
     assert set(report["phases"]) == {"train_clusters", "score", "train_community", "refine", "iteration"}
     assert min(report["phases"]["train_community"]["seconds"]) > 0

@@ -98,7 +98,7 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         assert not (results / "labels").exists()  # they are the sites' own
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
-        assert "sites took part; their samples never left them" in (results / "report.html").read_text()
+        assert "clients took part; their samples never left them" in (results / "report.html").read_text()
         assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
         experiment = deployed.app / "experiment.toml"
         experiment.write_text(experiment.read_text().replace("seed = 0", "seed = 1", 1))

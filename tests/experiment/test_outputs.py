@@ -135,7 +135,7 @@ def test_a_class_that_no_client_had_is_refused(tmp_path: Path) -> None:
 def _clients(folder: Path, seed: int) -> list[str]:
     return [
         "scenario.name=files",
-        f"data.source={folder / 'sites'}",
+        f"data.source={folder / 'clients'}",
         "scenario.test_fraction=0.5",
         "method.rounds=1",
         f"seed={seed}",
@@ -179,7 +179,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def unlabelled(turned: Path) -> Path:
     """A finished run of embeddings on clients without labels."""
-    options = ["scenario.name=files", f"data.source={turned / 'sites'}", "method.form=prototypes"]
+    options = ["scenario.name=files", f"data.source={turned / 'clients'}", "method.form=prototypes"]
     execute(load_config("embedding", [*options, "method.flip=0.02"]), turned / "run")
     return turned / "run"
 

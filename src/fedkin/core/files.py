@@ -57,7 +57,7 @@ def write_secret(path: Path, content: bytes) -> None:
 def append(path: Path, text: str) -> None:
     """Append `text` to a file, which is made if it is absent; on return it is on disk.
 
-    A process that is killed meanwhile may leave a part of `text`.
+    A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again.
 
     Raises
     ------
@@ -67,14 +67,18 @@ def append(path: Path, text: str) -> None:
     content = text.encode()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        size = os.fstat(handle).st_size
         try:
             while content:
                 content = content[os.write(handle, content) :]
             os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, size)
+            raise
         finally:
             os.close(handle)
     except OSError as error:
-        raise FileError(f"Cannot write {path}: {error.strerror}.") from error
+        raise FileError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
 
 
 @contextmanager

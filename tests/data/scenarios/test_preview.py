@@ -22,8 +22,8 @@ def test_counts_clusters_and_tests_are_shown():
     assert preview(population([[0, 0, 1], [1] * 12], clusters=[1, 0], tests=4)).splitlines() == [
         "2 clients in 2 clusters (1, 1); 15 samples to train on; 8 to test",
         "client  cluster  train  test   a   b",
-        "     0      1      3     4   2   1",
-        "     1      0     12     4   .  12",
+        "     0        1      3     4   2   1",
+        "     1        0     12     4   .  12",
     ]
 
 
@@ -63,7 +63,7 @@ def test_every_scenario_can_be_shown_or_says_what_it_needs():
     assert list(texts) == list(registry.SCENARIOS)
     refused = {name: text for name, text in texts.items() if "clients" not in text}
     assert refused == {
-        "clients": "'digits' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
+        "files": "'digits' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
         "domain": "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as "
         "PACS.",
     }

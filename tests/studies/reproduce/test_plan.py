@@ -14,7 +14,7 @@ def test_settings_are_laid_on_top_of_each_other() -> None:
     plan = plan_of("try", entries.entry(scales=scales), "quick")
     first = plan.cells[0].jobs[0][0].tables
     assert (first["method"]["name"], first["method"]["n_clusters"]) == ("kfed", 8)
-    assert (first["scenario"]["fraction"], first["scenario"]["share"], first["seed"]) == (0.2, 0.0, 0)
+    assert (first["scenario"]["fraction"], first["scenario"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
     assert first["engine"]["workers"] == 1
     assert plan.cells[2].jobs[0][0].tables["method"]["n_clusters"] == 10
 
