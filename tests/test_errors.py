@@ -118,7 +118,7 @@ def write_inputs(folder: Path) -> None:
         # devices
         (
             "--set engine.device=cuda",
-            "'engine.device' is 'cuda', and method 'fedcref' computes on the processor alone; leave it out.",
+            "'engine.device' is 'cuda', and method 'fedcref' computes on the processor only; leave it out.",
         ),
         (
             "--set method.name=ccfc --set engine.device=abacus",

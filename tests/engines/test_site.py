@@ -11,7 +11,7 @@ from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.noise import normal
 from fedkin.core.task import _TASKS, known_task
-from fedkin.core.trusted_packages import only
+from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
@@ -184,7 +184,7 @@ def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
 def test_only_tasks_of_named_packages_run() -> None:
     assert known_task("fedkin.data.preparing.scaling.moments").name.endswith("moments")
     with (
-        only(["fedkin"]),
+        trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match=r"'os.path' is not from fedkin, so this client does not run it"),
     ):
         known_task("os.path.join")
@@ -199,7 +199,7 @@ def test_a_site_does_not_run_a_model_that_it_has_no_reason_to_trust(tmp_path: Pa
     one = Site("a", tmp_path, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ["a"])
     with pytest.raises(FedkinError, match="'os' is not from fedkin, so this client does not run it"):
         one.answer(asks, payload)
-    with only(["fedkin"]), pytest.raises(FedkinError, match="'os' is not from fedkin"):
+    with trusted_packages(["fedkin"]), pytest.raises(FedkinError, match="'os' is not from fedkin"):
         extract("os:system", torch.ones(2, 3))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
-from fedkin.core.trusted_packages import only
+from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
 from fedkin.methods.clients.ifca import IFCAMethod
@@ -231,12 +231,12 @@ def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, mon
     terms = [{"name": "x", "shape": [], "factor": None}]
     request = fed.seen[-1][2] | {"task": "trusted_here.tell", "terms": terms}
     with (
-        only(["fedkin"]),
+        trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
     ):
         masked.run([fed.clients[0]], [request])
     assert "trusted_here" not in sys.modules
-    with only(["fedkin", "trusted_here"]):
+    with trusted_packages(["fedkin", "trusted_here"]):
         [reply] = masked.run([fed.clients[0]], [request])
     assert reply.keys() == {"masked"}
 

@@ -35,7 +35,7 @@ def files(tmp_path: Path) -> set[str]:
 
 def test_the_file_holds_what_was_trained_and_how(out, tmp_path):
     told = []
-    made = pretrain("digits", out, told=lambda *values: told.append(values), **QUICK)
+    made = pretrain("digits", out, on_epoch=lambda *values: told.append(values), **QUICK)
     assert [(epoch, epochs) for epoch, epochs, _ in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[-1][2] == made.about["error"]
     assert told[2][2] < told[0][2]
@@ -72,7 +72,7 @@ def test_stopped_after_any_epoch_and_continued_is_never_stopped(source, stop, tm
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pretrain(source, stopped, told=interrupt, **QUICK)
+        pretrain(source, stopped, on_epoch=interrupt, **QUICK)
     assert Pretrained.load(stopped).about["epochs"] == stop
     pretrain(source, stopped, **QUICK)
     assert stopped.read_bytes() == whole.read_bytes()
@@ -107,7 +107,7 @@ def test_more_epochs_go_on_and_fewer_leave_the_file_alone(tmp_path):
     pretrain("digits", whole, **QUICK)
     assert short.read_bytes() == whole.read_bytes()
     told = []
-    made = pretrain("digits", short, told=lambda *values: told.append(values), **QUICK | {"epochs": 2})
+    made = pretrain("digits", short, on_epoch=lambda *values: told.append(values), **QUICK | {"epochs": 2})
     assert (told, made.about["epochs"]) == ([], 3)
     assert short.read_bytes() == whole.read_bytes()
 
@@ -253,7 +253,7 @@ def test_where_nothing_can_be_written_nothing_is_trained(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     told = []
     with pytest.raises(FedkinError, match=r"^Cannot write .*notes.txt/encoder: "):
-        pretrain("digits", tmp_path / "notes.txt" / "encoder", told=lambda *values: told.append(values), **QUICK)
+        pretrain("digits", tmp_path / "notes.txt" / "encoder", on_epoch=lambda *values: told.append(values), **QUICK)
     assert told == []
 
 

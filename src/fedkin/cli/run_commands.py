@@ -91,7 +91,7 @@ def pretrain(
             def told(epoch: int, epochs: int, error: float) -> None:
                 progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
 
-            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, told=told)
+            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=told)
     except KeyboardInterrupt:
         if out.exists():
             stop(f"Interrupted; the same command resumes from the last epoch in {out}.", 130)

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core.noise import Noise, Secret
 
 LASTING = "lasting_"
-"""How names in a client's state begin that a client keeps even when a run goes back to an earlier step."""
+"""Prefix of names in a client's state that stay even when a run resumes from an earlier step."""
 
 
 @dataclass
@@ -28,18 +28,18 @@ class Client:
     y : Tensor or None
         int64 ``(n,)`` labels the client itself holds and may use; ``None`` where data are unlabelled.
     state : dict of str to Tensor
-        What tasks remember between exchanges. It never leaves the client. When a run is taken up at an earlier step, so
-        is this, but for names that begin with ``lasting_``, such as accounts of what was given away.
+        What tasks remember between exchanges; it never leaves the client. A run that resumes from an earlier step
+        restores it, except names that begin with ``lasting_``, such as privacy accounts.
     rng : torch.Generator
         Derived by the engine for every exchange from (run seed, client id, exchange number).
     noise : Secret or torch.Generator
-        For what is to hide something from the server, too, which knows the seed; see `fedkin.core.noise`. The local
-        engine takes `rng`, for inside one process nothing is secret and runs are to repeat.
+        Noise that stays secret from the server, which knows the seed; see `fedkin.core.noise`. The local engine uses
+        `rng`, since nothing is secret inside one process and runs must be reproducible.
     secret : callable
-        So many bytes that nobody else can guess; derived by the local engine, for the same reason.
+        Returns so many bytes that nobody else can guess; the local engine derives them from the seed.
     reserve : callable
-        Whether a run may spend this much on the client, a mu of Gaussian differential privacy, over all its exchanges; if
-        so, a client with a budget of its own has written it down. Others let a run spend anything.
+        Whether a run may spend this much on the client over all its exchanges, as mu of Gaussian differential privacy.
+        A client with a budget records what it allows; a client without one allows everything.
     """
 
     id: int

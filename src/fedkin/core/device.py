@@ -1,6 +1,6 @@
 """Where networks compute: the processor, or an accelerator such as a GPU.
 
-What a client holds, what it remembers and what crosses is in the processor's memory in any case. Code that trains or
+A client's data, its state and what is transmitted are always in the processor's memory. Code that trains or
 applies a network moves what it needs to `device()`, and its results back.
 """
 
@@ -33,14 +33,14 @@ def on(where: torch.device) -> Iterator[None]:
         _device.reset(token)
 
 
-def device_named(name: str, told: str) -> torch.device:
+def device_named(name: str, option: str) -> torch.device:
     """The device called "cpu", or as torch calls a GPU, such as "cuda" or "cuda:1"; "auto" is a GPU if there is one.
 
     Parameters
     ----------
     name : str
-    told : str
-        What the name was given as, for the sentence, such as ``'engine.device'`` in quotes.
+    option : str
+        The option that gave the name, for the error message, such as ``'engine.device'`` in quotes.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def device_named(name: str, told: str) -> torch.device:
         return accelerators[0] if accelerators else _PROCESSOR
     there = {str(one): one for one in (_PROCESSOR, *accelerators)}
     if name not in there:
-        raise FedkinError(f"{told} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
+        raise FedkinError(f"{option} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
     return there[name]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class FedkinError(ValueError):
-    """Bad input, told in one sentence: the value, what is allowed, where it was given.
+    """Bad input, described in one sentence: the value, what is allowed, where it was given.
 
     The command line prints the sentence and exits with 2; in Python it is a `ValueError`.
     """

@@ -20,7 +20,7 @@ MAX_ATTEMPTS = 20
 """Attempts at an exchange, or at a step, that a run cannot continue without."""
 
 Wanted = Expected | Callable[[int], Expected]
-"""What replies must hold, the same for all clients or a function of the client's id."""
+"""What replies must contain, the same for all clients or a function of the client's id."""
 
 
 class Refusal(str):
@@ -31,7 +31,7 @@ class Refusal(str):
 
 @dataclass
 class Traffic:
-    """Bytes that crossed so far: `sent` to clients and `received` from them."""
+    """Bytes transmitted so far: `sent` to clients and `received` from them."""
 
     sent: int = 0
     received: int = 0
@@ -54,12 +54,11 @@ class Federation(ABC):
     exchange : int
         How many exchanges have been made; part of a checkpoint, since clients' generators depend on it.
     settled : int
-        The exchange that the last checkpoint was made after: a run never goes back beyond it.
+        The exchange after which the last checkpoint was written; a run never resumes before it.
     traffic : Traffic
         Bytes by direction, so far.
     seconds : float
-        Computing time of all clients together, so far, where the engine can tell; nothing a method does may depend
-        on it.
+        Computing time of all clients together, so far, where the engine measures it; no method may depend on it.
     missing : dict of int to str
         Clients that gave no usable reply in the last exchange, and why.
     away : set of int
@@ -70,7 +69,7 @@ class Federation(ABC):
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
     clients : dict of int to Client
-        Those that this process can see, for the evaluator and the report alone; empty where they are elsewhere.
+        The clients in this process, for the evaluator and the report only; empty where clients run elsewhere.
     """
 
     def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
@@ -94,8 +93,8 @@ class Federation(ABC):
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> dict[int, Payload]:
         """Have the clients in `payloads` do `task`; replies by client id, in order of id.
 
-        A client that is away, failed, timed out, or replied with NaN, infinities or something else than the task holds
-        or is `expected`, is simply absent, and `missing` says why.
+        Clients that are away, failed, timed out, or replied with NaN, infinities or anything that the task or
+        `expected` does not allow are left out, and `missing` gives the reason.
 
         Raises
         ------
@@ -107,7 +106,7 @@ class Federation(ABC):
     def stream(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
     ) -> Iterator[tuple[int, Payload]]:
-        """`ask`, one (client, reply) after another in order of id, for what need not be held all at once.
+        """Like `ask`, but yield (client, reply) in order of id, so that replies need not be in memory all at once.
 
         `missing` is complete when the iterator is exhausted, which must be before the next exchange begins.
         """
@@ -163,7 +162,7 @@ class Federation(ABC):
         clients: Iterable[int] | None = None,
         expected: Expected | None = None,
     ) -> dict[int, Payload]:
-        """Ask again and again until each client has replied; for what cannot go on without all of them.
+        """Ask again until each client has replied, for steps that need all of them.
 
         Parameters
         ----------
@@ -184,7 +183,9 @@ class Federation(ABC):
         for i, reason in self.missing.items():
             if isinstance(reason, Refusal):
                 raise FedkinError(f"Client {i} refuses, and nothing can begin without it: {reason}")
-            raise FedkinError(f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}); nothing can begin.")
+            raise FedkinError(
+                f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
+            )
         return replies
 
     def refresh(self) -> None:  # noqa: B027

@@ -60,8 +60,9 @@ class Method(ABC, Generic[S]):
     state_type : type
         Class of its states.
     clusters : {"samples", "clients"} or None
-        What it clusters; a method of samples has the functions of `fedkin.methods.samples.sample_method.SampleMethod`, one
-        of clients those of `fedkin.methods.clients.client_method.ClientMethod`. With ``None`` nothing is evaluated.
+        What it clusters. A method of samples has the functions of
+        `fedkin.methods.samples.sample_method.SampleMethod`, one of clients those of
+        `fedkin.methods.clients.client_method.ClientMethod`. With ``None`` nothing is evaluated.
     finds_k : bool
         Whether it finds the number of clusters, or forms none; if `takes_k`, with ``n_clusters`` "auto" or ``None``.
     takes_k : bool
@@ -126,7 +127,7 @@ class Method(ABC, Generic[S]):
         return self.moves_data
 
     def with_oracle(self, oracle: Oracle) -> Self:
-        """Itself, or with the `oracle` if it is an upper bound that asks for it; called by the evaluation alone."""
+        """The method itself, or with the `oracle` if it is an upper bound; only the evaluation calls it."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that hide something from whoever knows the seed of a run, as the server does."""
+"""Random numbers that stay secret from everyone who knows the seed of a run, as the server does."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MANTISSA = 53
 class Secret:
     """A stream of numbers that follows from a key: SHAKE-256 of the key and of a count.
 
-    torch's own generators do not hide anything: whatever they are seeded with, 32 bits of it decide on all that they
-    draw, and so many can be tried one after another.
+    torch's own generators hide nothing: 32 bits of their seed determine all their numbers, and all 2^32 seeds can be
+    tried.
 
     Parameters
     ----------
     key : bytes, optional
-        32 that nobody else can guess; by default from the system.
+        32 bytes that nobody else can guess; by default from the system.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -36,11 +36,11 @@ class Secret:
 
     @property
     def name(self) -> bytes:
-        """32 bytes that tell the stream from others, and nothing of its numbers."""
+        """32 bytes that identify the stream and reveal nothing of its numbers."""
         return hmac.digest(self._key, b"name", "sha256")
 
     def about(self, question: bytes) -> Secret:
-        """The stream that belongs to a question: the same whenever it is asked, and another for any other."""
+        """The stream that belongs to a question: the same each time, and independent of those of other questions."""
         return Secret(hmac.digest(self._key, hashlib.sha256(question).digest(), "sha256"))
 
     def uniform(self, count: int) -> Tensor:
@@ -76,10 +76,10 @@ def normal(shape: Sequence[int], noise: Noise) -> Tensor:
 
 
 def about(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
-    """Noise for these values, and 32 bytes that tell values with this noise from all others.
+    """Noise for these values, and 32 bytes that identify the values with this noise.
 
-    Of a secret it is the same for the same values, so that giving them away again tells nothing new, and another for
-    any others, so that their difference does not show; a generator's is what comes next.
+    A secret gives the same noise for the same values, so that sending them again reveals nothing new, and independent
+    noise for different values, so that their difference stays hidden. A generator gives its next numbers.
     """
     if isinstance(noise, torch.Generator):
         return noise, hashlib.sha256(noise.initial_seed().to_bytes(_WORD, "little")).digest()

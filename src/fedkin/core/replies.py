@@ -78,9 +78,9 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     ----------
     reply : dict
     *expected : mapping
-        What it must hold.
+        What the reply must contain.
     optional : mapping, optional
-        What must be so where it is held.
+        What an entry must be where the reply has it.
 
     Returns
     -------

@@ -30,16 +30,16 @@ class Task:
         ``module.function``.
     run : callable
     holds : mapping of str to shape or callable
-        What a reply must hold whoever asks, see `fedkin.core.replies`; whoever asks may expect more.
+        What every reply must contain, see `fedkin.core.replies`; the caller may expect more.
     may_hold : mapping of str to shape or callable
-        The same for what it may hold.
+        The same for what a reply may contain.
     may_be_empty : bool
-        Whether a reply may also hold nothing, from a client that has nothing to tell.
+        Whether a reply may be empty, from a client that has nothing to send.
     moves_data : bool
-        Whether samples leave the client by it, as for a yardstick; then it is done in simulations only.
+        Whether the task sends samples off the client, as centralised baselines do; such tasks run in simulations only.
     accounted : bool
-        Whether its replies tell of samples what `Client.reserve` allows for and nothing else; a client with a budget of
-        privacy does no other task.
+        Whether its replies reveal about samples only what `Client.reserve` accounts for; a client with a privacy budget
+        does no other task.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Task:
     accounted: bool = False
 
     def refusal(self, reply: Payload, expected: Expected | None = None) -> str | None:
-        """Why a reply must not be used, or ``None`` if it may; `expected` is what else it must hold."""
+        """Why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
         if self.may_be_empty and not reply:
             return None
         return refusal(reply, self.holds, expected or {}, optional=self.may_hold)
 
     @staticmethod
     def named(name: str) -> Task:
-        """The task registered under `name`; how a remote client finds what it is asked to do."""
+        """The task registered under `name`; a remote client finds its tasks this way."""
         return _TASKS[name]
 
 

@@ -1,4 +1,4 @@
-"""Whose code may be run where a server names it, as it names tasks, models and features."""
+"""Packages whose code a client runs when a server names it, such as tasks, models and features."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=N
 
 
 @contextmanager
-def only(packages: Sequence[str] | None) -> Iterator[None]:
-    """Inside, nothing but these packages is imported by name; anything, if it is ``None``."""
+def trusted_packages(packages: Sequence[str] | None) -> Iterator[None]:
+    """Restrict imports by name to these packages inside the context; ``None`` allows all."""
     before = _packages.set(None if packages is None else tuple(packages))
     try:
         yield

@@ -32,7 +32,7 @@ from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import known_task
 from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
-from fedkin.core.trusted_packages import only
+from fedkin.core.trusted_packages import trusted_packages
 
 _IDENTITY, _KEY, _LASTING_FILE = "identity", "key", "lasting.safetensors"
 _log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class Site:
         FedkinError
             If the task is not known here, or the folder is in use by another process, or cannot be written.
         """
-        with only(self.packages):
+        with trusted_packages(self.packages):
             task = known_task(request.task)
         if task.moves_data and not self.simulated:
             raise RefusalError(f"Task '{task.name}' would have the site's samples sent away, so it is not done here.")
@@ -192,7 +192,7 @@ class Site:
                 client.noise = Secret(memory.key()).about(request.task.encode() + to_bytes(owned(payload)))
             self.prepare(client)
             began = time.thread_time()
-            with only(self.packages), on(self.device):
+            with trusted_packages(self.packages), on(self.device):
                 (reply,) = task.run([client], [payload])
             seconds = time.thread_time() - began
             memory.keep(client, request)

@@ -76,7 +76,7 @@ class Config:
 
     @property
     def data_seed(self) -> int:
-        """What the data are dealt out by, which is ``data.seed`` or else the seed of the run."""
+        """Seed of the partition of the data: ``data.seed``, or else the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
 
     def to_toml(self) -> str:
@@ -187,7 +187,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     if checked.engine.device not in ("cpu", "auto") and not method.has_device:
         raise FedkinError(
             f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
-            "processor alone; leave it out."
+            "processor only; leave it out."
         )
     if checked.engine.secure_sums:
         _check_sums(method, checked)

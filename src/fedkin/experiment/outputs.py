@@ -32,7 +32,7 @@ RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetens
 
 
 def write_labels(folder: Path, clients: Iterable[Client]) -> None:
-    """Write ``labels/site-<id>.csv``, the cluster of every row, for each client that holds one in ``state["clusters"]``."""
+    """Write ``labels/client-<id>.csv``, the cluster of every row, for each client with ``state["clusters"]``."""
     for client in clients:
         if (clusters := client.state.get("clusters")) is not None:
             write_atomically(folder / "labels" / f"client-{client.id}.csv", csv_of_clusters(clusters))
@@ -123,7 +123,7 @@ def load_found(folder: Path) -> SavedResult:
 def predict(
     folder: Path, source: str, label: str | None = None, client: int | None = None, cluster: int | None = None
 ) -> str:
-    """New samples by the models that the run in `folder` found, as CSV text.
+    """Predict new samples by the models of the run in `folder`, as CSV text.
 
     Parameters
     ----------
@@ -132,10 +132,10 @@ def predict(
     source : str
         New samples: a name or path, see `fedkin.data.reading.sources.load`.
     label : str, optional
-        Their column of labels, which is left out, where the usual names do not tell.
+        Their column of labels, which is left out; needed where it has none of the usual names.
     client, cluster : int, optional
-        Whose samples they are, where a method has a model per cluster of clients: a client of the run, or the cluster of a
-        client that was not there, as `assign` tells it.
+        Whose samples they are, where a method has a model per cluster of clients: a client of the run, or the cluster
+        of a client unseen in training, as `assign` returns it.
 
     Returns
     -------
@@ -178,8 +178,8 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
     Raises
     ------
     FedkinError
-        If the run has no result or its method does not cluster clients, `folder` is a client's share of one, or the data
-        do not fit or lack labels it needs.
+        If the run has no result, its method does not cluster clients, `folder` is a client's part of a run, or the
+        data do not fit or lack labels that the run needs.
     """
     found = load_found(folder)
     if found.method.clusters != "clients":
@@ -228,8 +228,8 @@ def _known_client(found: SavedResult, client: int | None) -> int:
         )
     if int(found.result["labels"][client]) < 0:
         raise FedkinError(
-            f"The cluster of client {client} in {found.folder} is not known, for it has not answered since clusters were "
-            "formed or divided."
+            f"The cluster of client {client} in {found.folder} is not known, for it has not answered since clusters "
+            "were formed or divided."
         )
     return client
 

@@ -64,7 +64,7 @@ SCENARIOS = {
         "label_skew:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"
     ),
     "own-class": _scenario(
-        "own_class:OwnClass", "one client per class, which holds more or less of that class alone (CCFC, SDA-FC)"
+        "own_class:OwnClass", "one client per class, with samples of that class mostly or only (CCFC, SDA-FC)"
     ),
     "files": _scenario(
         "label_skew:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"

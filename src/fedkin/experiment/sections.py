@@ -30,9 +30,9 @@ class EngineSection(BaseModel):
     """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
 
     Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
-    real site's own file says which. A share `absent` of clients never takes part. On Flower, a client that has not
+    real site's own file says which. A fraction `absent` of clients never takes part. On Flower, a client that has not
     replied after `timeout` seconds is missing; a real federation begins when `sites` of them are there, for which it
-    waits `patience` seconds at most. `chunk`, `drop_rate` and `failures` are the local engine's alone. With
+    waits `patience` seconds at most. Only the local engine uses `chunk`, `drop_rate` and `failures`. With
     `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
     """
 

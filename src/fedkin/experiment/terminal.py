@@ -111,7 +111,8 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     last = outcome.records[-1]
     rows = _headlines(last) + _moments(outcome)
     rows += [("Missing in the last step", "client " + ", ".join(last["missing"]))] if last["missing"] else []
-    rows += [("Sent to the clients", format_bytes(last["sent"])), ("Received from them", format_bytes(last["received"]))]
+    rows.append(("Sent to the clients", format_bytes(last["sent"])))
+    rows.append(("Received from them", format_bytes(last["received"])))
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
     return [*rows, ("Steps", steps), *_time(outcome)]
 

@@ -31,12 +31,12 @@ def pretrain(
     batch_size: int = 32,
     learning_rate: float = 1e-3,
     seed: int = 0,
-    told: Callable[[int, int, float], None] = lambda epoch, epochs, error: None,
+    on_epoch: Callable[[int, int, float], None] = lambda epoch, epochs, error: None,
 ) -> Pretrained:
     """Train an autoencoder on a data set, Adam on the mean squared error, and keep it in a file.
 
-    The file is written after every epoch. If it is there already and was trained in the same way, training goes on from
-    its last epoch, with the same outcome as if it had never stopped: each epoch has an optimiser and a shuffle of its
+    The file is written after every epoch. If it is there already and was trained in the same way, training resumes from
+    its last epoch, with the same outcome as without the interruption: each epoch has an optimiser and a shuffle of its
     own.
 
     Parameters
@@ -46,7 +46,7 @@ def pretrain(
     path : Path
         Where the encoder goes.
     label : str, optional
-        Its column of labels, which is left out, where the usual names do not tell.
+        Its column of labels, which is left out; needed where it has none of the usual names.
     name : str
         Of the autoencoder; "auto" takes the convolutional one for images with colour.
     epochs, batch_size, learning_rate
@@ -54,7 +54,7 @@ def pretrain(
     samples : int, optional
         At most so many samples, drawn at random.
     seed : int
-    told : callable
+    on_epoch : callable
         Called after every epoch with its number, how many there are, and its mean error.
 
     Raises
@@ -89,7 +89,7 @@ def pretrain(
         seconds = round(made.about["seconds"] + time.perf_counter() - began, 1)
         made = Pretrained(made.spec, vector, made.about | {"epochs": epoch, "error": error, "seconds": seconds})
         made.save(path)
-        told(epoch, epochs, error)
+        on_epoch(epoch, epochs, error)
     return made
 
 

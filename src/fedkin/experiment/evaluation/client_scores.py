@@ -67,11 +67,11 @@ def evaluate_clusters(
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
         ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
         with more than `MOST_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
-        F1. ``drifted_right``, ``newcomers_right``: share of the clients that drifted, or joined late, whose cluster is
-        right; absent before it happened. A cluster is right for a client if more than half of its members that did not
-        drift, or were there from the start, are of the client's hidden cluster; all members count where that is a
-        world of the drifted alone. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these
-        clients; the former also before the drift. Absent is also what nobody has come to yet.
+        F1. ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined late, whose cluster
+        is right; absent before that step. A cluster is right for a client if more than half of its members that did not
+        drift, or were present from the start, are of the client's hidden cluster; all members count where that is a
+        cluster of drifted clients only. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one, mean over these
+        clients; the former also before the drift. Scores of events that have not happened yet are absent.
     """
     known = state.labels.clone()
     known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN

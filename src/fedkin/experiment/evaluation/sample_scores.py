@@ -44,8 +44,8 @@ def evaluate_samples(
     -------
     dict
         ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a client,
-        mean over clients; ``kappas``: kappa within each client, in order of id. Empty without a truth, or if the method has
-        no clusters yet.
+        mean over clients; ``kappas``: kappa within each client, in order of id. Empty without a truth, or if the method
+        has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
@@ -63,15 +63,15 @@ def evaluate_samples(
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:
-    """FedCRef's metrics (section 5.5) of local clusters and their associations, and scores of the clusters over all clients.
+    """Score local clusters and their associations by FedCRef's metrics (section 5.5), and clusters over all clients.
 
     Returns
     -------
     dict
         ``accuracy``: ACC of the local clusters, mean over the clients that have begun, resting ones included; absent if
-        none has. ``wrong``: share of associations between clusters whose matched classes differ. ``ari``, ``nmi``,
-        ``kappa``, ``pooled_accuracy``: of the clusters of all samples whose client is known. ``target``: number of classes
-        that two or more clients hold. Empty without a truth.
+        none has. ``false_matches``: fraction of associations between clusters whose matched classes differ. ``ari``,
+        ``nmi``, ``kappa``, ``pooled_accuracy``: of the clusters of all samples whose client is known. ``target``:
+        number of classes that two or more clients have. Empty without a truth.
     """
     if population.truth is None:
         return {}
@@ -86,8 +86,8 @@ def evaluate_associations(method: Method[Any], population: Population, fed: Fede
     ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
     known = sorted(int(site) for site in state.clusters)
     clusters = [np.array(state.clusters[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
-    held = [np.unique(y.numpy()) for y in truth]
-    _, holders = np.unique(np.concatenate(held), return_counts=True)
+    present = [np.unique(y.numpy()) for y in truth]
+    _, holders = np.unique(np.concatenate(present), return_counts=True)
     return {
         **({"accuracy": float(np.mean(accuracy))} if accuracy else {}),
         "false_matches": float(np.mean([first != second for first, second in ends])) if ends else 0.0,

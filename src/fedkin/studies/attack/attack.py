@@ -33,7 +33,7 @@ from fedkin.studies.attack.membership import Cases, Sent, as_sent, likeliest, me
 from fedkin.studies.attack.reconstruction import LEVELS, reconstructed, reconstructed_messages
 
 JSON, PAGE = "attack.json", "attack.html"
-HELD = (1, 2, 5, 20)
+SAMPLES_PER_CLASS = (1, 2, 5, 20)
 _SAMPLES, _SHOWN, _POOL = 200, 8, 200
 _MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
 
@@ -128,8 +128,8 @@ def _material(folder: Path) -> Material:
     if not any(len(y) for _, y in population.tests):
         hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
         raise FedkinError(
-            f"The scenario '{config.tables['scenario']['name']}' of {folder} holds out no samples to tell members "
-            f"from{hint}."
+            f"The scenario '{config.tables['scenario']['name']}' of {folder} holds out no samples to compare members "
+            f"with{hint}."
         )
     for client in population.clients:
         client.x = found.scaling.apply(client.x)
@@ -151,22 +151,22 @@ def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any
     encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
     rows, levels = [("originals", 0.0, x[shown])], []
     for level in material.levels:
-        alone = reconstructed(encoder, vector, x, level, material.rng("alone", str(level)), batch)
+        singly = reconstructed(encoder, vector, x, level, material.rng("alone", str(level)), batch)
         sent = reconstructed_messages(encoder, vector, parts, level, material.rng("sent", str(level)), batch)
-        error = float(alone.errors.mean())
-        rows.append((level_name(level), error, alone.pictures[shown]))
+        error = float(singly.errors.mean())
+        rows.append((level_name(level), error, singly.pictures[shown]))
         levels.append(
             {
                 "flip": level,
                 "error": error,
-                "recognised": alone.recognised,
+                "recognised": singly.recognised,
                 "sent_to_samples": sent.to_samples,
                 "sent_to_mean": sent.to_mean,
             }
         )
     guess = float((x - x.mean(0)).square().mean())
-    told = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": sent.spread}
-    return (_visible(material, rows) if x.ndim == 4 else []), told
+    summary = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": sent.spread}
+    return (_visible(material, rows) if x.ndim == 4 else []), summary
 
 
 def _samples(material: Material) -> tuple[Tensor, list[int]]:
@@ -223,13 +223,13 @@ def _parts(material: Material) -> list[Tensor]:
 
 
 def _membership(material: Material) -> dict[str, Any]:
-    """Whether members can be told, by samples that a client holds of a class and by level."""
+    """Measure membership inference, by number of samples that a client has of a class and by level."""
     encoder, vector, batch = material.encoder, material.vector, material.batch_statistics
     pools = _pools(material)
     cases: dict[str, Cases] = {}
-    for held in HELD:
-        if enough := [pool for pool in pools if len(pool) > held]:
-            cases[str(held)] = planned(encoder, vector, enough, held, _TRIALS, material.rng("held", held), batch)
+    for size in SAMPLES_PER_CLASS:
+        if enough := [pool for pool in pools if len(pool) > size]:
+            cases[str(size)] = planned(encoder, vector, enough, size, _TRIALS, material.rng("held", size), batch)
     cases["sent"] = as_sent(encoder, vector, _sent(material), _PER_SEGMENT, material.rng("members"), batch)
     rows, width = [], encoder.width
     for level in material.levels:

@@ -38,7 +38,7 @@ _NOTES = (
     "chance.",
     "A simulated client has the given number of samples of a class; as sent: the clients of the run.",
     "The bound is the maximum advantage of any attacker where one sample changes all bits of a segment.",
-    "All of this covers the messages alone, not the encoder that clients train, nor the training that follows.",
+    "All of this covers the messages only, not the encoder that clients train, nor the training that follows.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Does a message tell whether a given sample was among a client's data?
+"""Membership inference: does a message reveal whether a given sample is among a client's data?
 
 The attacker is the server: it has the encoder, the sample, the segment of bits that the sample would be in, and the
 segments of other clients. It scores how well the sample's own code goes with the bits, and says "member" above a
@@ -54,7 +54,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Membership:
-    """How well members can be told.
+    """How well an attacker infers membership.
 
     Attributes
     ----------
@@ -101,39 +101,39 @@ def planned(
     encoder: Encoder,
     vector: Tensor,
     pools: Sequence[Tensor],
-    held: int,
+    size: int,
     trials: int,
     rng: torch.Generator,
     batch_statistics: bool = False,
 ) -> Cases:
-    """Cases with clients made up to hold exactly `held` samples of a class, two with each: a member and another.
+    """Cases with simulated clients of exactly `size` samples of a class, two per client: a member and another sample.
 
     Parameters
     ----------
     encoder : Encoder
     vector : Tensor, (size,)
     pools : sequence of Tensor
-        Samples ``(n, *shape)`` of one distribution each, more than `held` in every one; a client has one of them.
-    held, trials : int
+        Samples ``(n, *shape)`` of one distribution each, more than `size` in every one; a client has one of them.
+    size, trials : int
         At least 1.
     rng : torch.Generator
     batch_statistics : bool
         As the clients' codes are made, see `Encoder.codes`.
     """
-    alone = held == 1
+    single = size == 1
     codes = [
-        codes_alone(encoder, vector, x, batch_statistics) if alone else encoder.codes(vector, x, batch_statistics)
+        codes_alone(encoder, vector, x, batch_statistics) if single else encoder.codes(vector, x, batch_statistics)
         for x in pools
     ]
     unit = [normalised(each) for each in codes]
     means, samples, kinds = [], [], torch.randint(len(pools), (trials,), generator=rng)
     for pool in kinds.tolist():
-        rows = torch.randperm(len(pools[pool]), generator=rng)[: held + 1]
-        own = codes[pool][rows[:held]]
-        if batch_statistics and not alone:  # every set of samples gives codes of its own
-            own = encoder.codes(vector, pools[pool][rows[:held]], batch_statistics=True)
+        rows = torch.randperm(len(pools[pool]), generator=rng)[: size + 1]
+        own = codes[pool][rows[:size]]
+        if batch_statistics and not single:  # every set of samples gives codes of its own
+            own = encoder.codes(vector, pools[pool][rows[:size]], batch_statistics=True)
         means.append(own.mean(0))
-        samples.append(unit[pool][rows[[0, held]]])
+        samples.append(unit[pool][rows[[0, size]]])
     return Cases(
         binary(torch.stack(means)).repeat_interleave(2, 0),
         torch.cat(samples),
@@ -177,7 +177,7 @@ def as_sent(
             if not count:
                 continue
             drawn = [x[torch.randperm(len(x), generator=rng)[: most if batch_statistics else count]] for x in sides]
-            # Both sides in one batch: statistics of two batches of different sizes would tell them apart.
+            # Both sides in one batch: statistics of batches of different sizes would give the side away.
             codes = normalised(encoder.codes(vector, torch.cat(drawn), batch_statistics))
             codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
             at = torch.full((2 * count,), place) if place is not None else likeliest(sent.bits, codes)
@@ -214,20 +214,20 @@ def measured(cases: Cases, probability: float, rng: torch.Generator) -> Membersh
     usual = usual * (1 - probability) + (1 - usual) * probability
     scores = [_surprise(bits, usual, cases.codes, probability), _likeness(bits, usual, cases)]
     truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
-    told = np.zeros(len(truth), dtype=bool)
+    predicted = np.zeros(len(truth), dtype=bool)
     areas = []
     for fit in (first, ~first):
         fits = [_threshold(score[fit], truth[fit]) for score in scores]
         best = int(np.argmax([advantage for _, advantage in fits]))
-        told[~fit] = scores[best][~fit] >= fits[best][0]
+        predicted[~fit] = scores[best][~fit] >= fits[best][0]
         areas.append(_area(scores[best][~fit], truth[~fit]))
-    rates = float(told[truth].mean()), float(told[~truth].mean())
+    rates = float(predicted[truth].mean()), float(predicted[~truth].mean())
     error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
     return Membership(rates[0] - rates[1], 2 * error, float(np.mean(areas)), len(truth))
 
 
 def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) -> Numbers:
-    """Log-likelihood of the bits if the sample alone were behind them, less that of usual bits."""
+    """Log-likelihood of the bits if only the sample were behind them, less that of usual bits."""
     wrong = max(probability, _SURE)
     own = torch.where(bits == codes.round(), math.log(1 - wrong), math.log(wrong))
     usual = usual.clamp(_SURE, 1 - _SURE)
@@ -237,7 +237,7 @@ def _surprise(bits: Tensor, usual: Tensor, codes: Tensor, probability: float) ->
 def _likeness(bits: Tensor, usual: Tensor, cases: Cases) -> Numbers:
     """Covariance of what is unusual about the bits with what is unusual about the sample, among its kind.
 
-    Members and others together tell what a usual sample is, which favours neither.
+    Members and others together define the usual sample, which favours neither.
     """
     return np.asarray(((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1))
 

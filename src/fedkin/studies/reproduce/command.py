@@ -21,7 +21,7 @@ from fedkin.studies.run_pool import run_all
 
 
 class Watcher:
-    """What a reproduction tells while it goes on; this one keeps quiet."""
+    """Receives the progress of a reproduction; this base class ignores it."""
 
     def preparing(self, what: str) -> None:
         """A file that runs need is being made."""
@@ -30,7 +30,7 @@ class Watcher:
         """`done` of `total` runs are there already."""
 
     def ended(self, name: str, failed: str | None, ahead: float) -> None:
-        """A run ended; `ahead` is the share of all work that is done."""
+        """A run ended; `ahead` is the fraction of all work that is done."""
 
 
 @dataclass
@@ -116,12 +116,12 @@ def reproduce(
     left = {name: grid.weights[name] for name in pending}
     total = sum(left.values()) or 1.0
 
-    def told(name: str, failed: str | None) -> None:
+    def report_end(name: str, failed: str | None) -> None:
         left.pop(name, None)
         watcher.ended(name, failed, 1 - sum(left.values()) / total)
 
     experiments = {name: experiment_of(job, out) for name, job in pending.items()}
-    failed = run_all(experiments, runs, jobs, told, grid.probes) if experiments else {}
+    failed = run_all(experiments, runs, jobs, report_end, grid.probes) if experiments else {}
     return write_tables(plans, out), failed
 
 
@@ -169,7 +169,7 @@ def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> No
         pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
 
 
-def failures_told(failed: Mapping[str, str]) -> FedkinError:
+def failures_error(failed: Mapping[str, str]) -> FedkinError:
     """One sentence about runs that failed."""
     name, why = next(iter(failed.items()))
     others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

@@ -1,7 +1,7 @@
 """A table or a figure of a paper as one TOML file: which runs it needs, what is read off them, what the paper prints.
 
 A cell is a row and a column. Its runs are the entry's ``[run]`` with the settings of the row, of the column and of the
-scale on top, in this order; there is one for every seed. docs/reproduce.md tells how to write one.
+scale on top, in this order; there is one for every seed. docs/reproduce.md explains how to write one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EntryRow(EntryLine):
 
 
 class EncoderFile(BaseModel):
-    """An encoder that runs need, made by `fedkin.studies.pretrain` before they begin; settings name it as ``"file:NAME"``."""
+    """An encoder that runs need, trained by `fedkin.studies.pretrain` beforehand; settings name it ``"file:NAME"``."""
 
     model_config = _STRICT
     name: str
@@ -97,7 +97,7 @@ class RunScale(BaseModel):
     set : dict
         Settings of all runs.
     only : dict of dict
-        Settings of some rows or columns alone, by name.
+        Settings of single rows or columns, by name.
     rows, columns : list of str or None
         Those that are run, by name; all by default.
     files : list of File or None
@@ -154,8 +154,8 @@ class PaperEntry(BaseModel):
     run : dict
         The experiment that all cells start from, as in a file for ``fedkin run``.
     measure : str or None
-        What is read off a run, see `fedkin.studies.reproduce.measures`; rows and columns may name another. ``{at}`` in it
-        stands for the column's `at`, ``{column}`` for its name.
+        The measure of a run, see `fedkin.studies.reproduce.measures`; rows and columns may name another. ``{at}`` in
+        it stands for the column's `at`, ``{column}`` for its name.
     better, digits, factor, tolerance
         Which figures are better; digits shown; what ours are multiplied by, such as 100 where the paper prints percent;
         how far ours may be from one of the paper's that comes without an interval, in the paper's unit.

@@ -32,7 +32,7 @@ def speed() -> float:
     return best
 
 
-def told(core_seconds: float, rate: float, jobs: int) -> str:
+def duration_text(core_seconds: float, rate: float, jobs: int) -> str:
     """About how long, in words; `rate` is this machine's `speed`."""
     return duration(core_seconds * REFERENCE / rate / jobs)
 

@@ -52,7 +52,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell: where it stands, and its runs: for every seed, one for each of the row's settings in `EntryRow.over`."""
+    """One cell: its row, its column and its runs: per seed, one for each of the row's settings in `EntryRow.over`."""
 
     row: EntryRow
     column: EntryLine
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def job_seconds(self) -> float:
-        """What a run takes on average, as the scale's `core_seconds` tell, which are for its own number of seeds."""
+        """Mean core seconds of a run, from the scale's `core_seconds`, which are for its own number of seeds."""
         seeds = len(self.cells[0].jobs)
         return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
 
@@ -216,9 +216,9 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
 
     What is "none" is left out, so that an option that a later version adds does not make every run anew.
     """
-    told = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
-    told = {path: value for path, value in told.items() if not path.startswith("tracking.")}
-    written = json.dumps([told, [file.model_dump() for file in files]], sort_keys=True)
+    settings = {path: value for path, value in _flat(tables) if path != "seed" and value != "none"}
+    settings = {path: value for path, value in settings.items() if not path.startswith("tracking.")}
+    written = json.dumps([settings, [file.model_dump() for file in files]], sort_keys=True)
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)
     return f"{tables['method']['name']}-{data}-{digest}-s{tables['seed']}"

@@ -66,7 +66,7 @@ def knn_samples(folder: Path) -> Figures:
 
 
 def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all samples, their classes, and which are held out."""
+    """Return all samples, their classes, and a mask of the held-out ones."""
     config = load_config(folder / CONFIG)
     population = config.scenario.build(config.data_seed)
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
@@ -81,7 +81,7 @@ def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
 
 
 def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
-    """Accuracy of a majority vote of nearest neighbours on the samples held out.
+    """Accuracy of a majority vote of nearest neighbours on the held-out samples.
 
     Parameters
     ----------

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedkin.studies.reproduce.command import Watcher, check_lines, failures_told, plans_of, reproduce, write_tables
+from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
-from fedkin.studies.reproduce.estimate import cores, speed, told
+from fedkin.studies.reproduce.estimate import cores, duration_text, speed
 from fedkin.studies.reproduce.reproduce_words import markdown, summary
 from fedkin.studies.reproduce.table import Table
 
@@ -20,7 +20,9 @@ def listing(out: Path) -> str:
     rows = [("entry", "quick", "paper", "about")]
     for name in names_of_entries():
         entry = load_entry(root() / f"{name}.toml")
-        quick, paper = (told(scale.core_seconds, rate, count) for scale in (entry.scales.quick, entry.scales.paper))
+        quick, paper = (
+            duration_text(scale.core_seconds, rate, count) for scale in (entry.scales.quick, entry.scales.paper)
+        )
         there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
         done = f"  [{', '.join(there)}: {out / name}]" if there else ""
         rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
@@ -59,7 +61,7 @@ def reproduced(
         tables, failed = reproduce(plans, out, jobs or cores(), watcher, only)
     _print(tables, out)
     if failed:
-        raise failures_told(failed)
+        raise failures_error(failed)
 
 
 def _print(tables: Sequence[Table], out: Path) -> None:
@@ -87,8 +89,8 @@ class _Bar(Watcher):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        told = TextColumn("{task.description}", markup=False)
-        columns = (told, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        description = TextColumn("{task.description}", markup=False)
+        columns = (description, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.display = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.display.add_task("Preparing", total=1.0)
         self.done = self.total = 0

@@ -54,7 +54,8 @@ def _differences(table: Table) -> list[str]:
 
 def _runs(table: Table) -> str:
     count = len(table.plan.jobs)
-    done = pluralize(count, "run") if table.finished == count else f"{table.finished} of {pluralize(count, 'run')} finished"
+    runs = pluralize(count, "run")
+    done = runs if table.finished == count else f"{table.finished} of {runs} finished"
     return f"{done}, {duration(table.seconds)} of one core." if table.finished else f"{done}."
 
 
@@ -94,13 +95,13 @@ def summary(tables: Sequence[Table]) -> str:
         cells = [
             _piped(table.plan.name), _piped(f"{table.plan.entry.source}: {table.plan.entry.title}"), done,
             duration(table.seconds),
-            *(str(counts[verdict]) for verdict in ("inside", "better", "worse")), _held(table),
+            *(str(counts[verdict]) for verdict in ("inside", "better", "worse")), _claims_that_hold(table),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _held(table: Table) -> str:
+def _claims_that_hold(table: Table) -> str:
     tested = [claim for claim in table.claims if claim.holds != "untested"]
     return f"{sum(claim.holds == 'holds' for claim in tested)} of {len(tested)}"
 
@@ -112,7 +113,7 @@ def page(table: Table) -> PageView:
         title=plan.entry.title,
         lead=f"{plan.entry.source}, at scale {plan.scale_name}. {plan.entry.claim}",
         summary=[
-            ("Claims that hold", _held(table), "what the paper concludes, checked on our figures"),
+            ("Claims that hold", _claims_that_hold(table), "what the paper concludes, checked on our figures"),
             ("In the paper's interval", str(counts["inside"]), "cells whose mean lies in it"),
             ("Better", str(counts["better"]), "than the paper's interval"),
             ("Worse", str(counts["worse"]), "than the paper's interval"),
@@ -149,13 +150,13 @@ def page_of_all(tables: Sequence[Table], scale: str) -> PageView:
     """The page of many entries."""
     totals = {name: sum(table.counts()[name] for table in tables) for name in ("inside", "better", "worse")}
     tested = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
-    held = sum(claim.holds == "holds" for claim in tested)
+    confirmed = sum(claim.holds == "holds" for claim in tested)
     return PageView(
         title="Reproductions",
         lead=f"Tables and figures of the papers at scale {scale}, ours beside what they print.",
         summary=[
             ("Entries", str(len(tables)), "tables and figures"),
-            ("Claims that hold", f"{held} of {len(tested)}", "what the papers conclude, checked on our figures"),
+            ("Claims that hold", f"{confirmed} of {len(tested)}", "what the papers conclude, checked on our figures"),
             ("In the papers' intervals", str(totals["inside"]), "cells whose mean lies in it"),
             ("Better, worse", f"{totals['better']}, {totals['worse']}", "cells outside of it"),
         ],
@@ -173,14 +174,14 @@ def _overview(tables: Sequence[Table]) -> ResultTable:
         counts = table.counts()
         cells = [TableCell(str(counts[name])) for name in ("inside", "better", "worse")]
         runs = f"{table.finished} of {len(table.plan.jobs)}"
-        told = [
+        row = [
             TableCell(table.plan.entry.source),
             TableCell(runs),
             TableCell(duration(table.seconds)),
             *cells,
-            TableCell(_held(table)),
+            TableCell(_claims_that_hold(table)),
         ]
-        rows.append((table.plan.name, told))
+        rows.append((table.plan.name, row))
     columns = ["in the paper", "runs finished", "core time", "inside", "better", "worse", "claims that hold"]
     return ResultTable("All entries", "Cells by verdict, and claims that were checked.", "entry", columns, rows)
 
@@ -194,7 +195,7 @@ def _table(table: Table) -> ResultTable:
 
 def _cell(result: Result) -> TableCell:
     if result.ours is None:
-        return TableCell("–", _of_paper(result), tip="No run of this cell is finished, or none tells this figure.")
+        return TableCell("–", _of_paper(result), tip="No run of this cell is finished, or none has this figure.")
     values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
     paper = f"; paper: {_of_paper(result)}" if result.paper else ""
     tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}"

@@ -132,13 +132,13 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
 
 
 def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:
-    """What the column says, else the row, else the entry."""
-    told = [value for value in (of(column), of(row)) if value is not None]
-    return told[0] if told else default
+    """The setting of the column, else of the row, else of the entry."""
+    given = [value for value in (of(column), of(row)) if value is not None]
+    return given[0] if given else default
 
 
 def _values(cell: PlannedCell, measure: str, finished: Mapping[str, FinishedRun]) -> list[float]:
-    """One value per seed of which all runs are finished and tell."""
+    """One value per seed whose runs are all finished and have the measure."""
     found = []
     for jobs in cell.jobs:
         values = [measured(finished[job.name], measure) for job in jobs if job.name in finished]
