@@ -91,7 +91,7 @@ def dealer(name: str, clients: int) -> Callable[[int], Population]:
         return Domain(name).build
     data = load_labelled(name)
     scenario = Rotation(clients=clients) if data.x.shape[1] == 1 else LabelFlip(clients=clients)
-    return lambda seed: scenario.deal(data, seed)
+    return lambda seed: scenario.partition(data, seed)
 
 
 def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def main() -> None:
     seconds: list[float] = []
     for seed in options.seeds:
         scenario = Rotation(clients=CLIENTS) if data.x.shape[1] == 1 else LabelFlip(clients=CLIENTS)
-        population = scenario.deal(data, seed)
+        population = scenario.partition(data, seed)
         assert population.clusters is not None
         bits = clean_bits(population, EmbeddingMethod(encoder=str(options.encoder)), seed)
         for flip in options.flips:

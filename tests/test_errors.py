@@ -150,7 +150,7 @@ def write_inputs(folder: Path) -> None:
         ),
         (
             "--data unlabelled.csv",
-            "'unlabelled.csv' has no labels to deal its samples out by; name their column with 'data.label', "
+            "'unlabelled.csv' has no labels to partition its samples by; name their column with 'data.label', "
             "or use the scenario 'files' if it holds one file per client.",
         ),
         (

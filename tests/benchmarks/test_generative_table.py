@@ -27,7 +27,12 @@ def test_every_method_finds_what_it_finds_alone(benchmark: ModuleType, tmp_path:
     ):
         folder = tmp_path / f"digits-{label}-p0.5-a0-s0"
         assert (folder / RECORDS).read_bytes() == written[folder]
-        settings = ["data.source=digits", "scenario.name=own-class", "scenario.heterogeneity=0.5", "evaluation.map=none"]
+        settings = [
+            "data.source=digits",
+            "scenario.name=own-class",
+            "scenario.heterogeneity=0.5",
+            "evaluation.map=none",
+        ]
         trained = ["method.capacity=0.05", "method.epochs=2", *SMALL, *more]
         alone = execute(load_config(method, [*settings, *trained]), tmp_path / "alone" / label)
         assert alone.records[-1]["metrics"] == json.loads(written[folder].splitlines()[-1])["metrics"]

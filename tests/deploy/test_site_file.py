@@ -45,7 +45,10 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ('name = "a"', "'data' has no default; give it in .*site.toml."),
-        ('name = ""\ndata = "a"\nfolder = "b"', "'name' is '' in .*site.toml; it should be a string of at least 1 character"),
+        (
+            'name = ""\ndata = "a"\nfolder = "b"',
+            "'name' is '' in .*site.toml; it should be a string of at least 1 character",
+        ),
         ('name = 3\ndata = "a"\nfolder = "b"', "'name' is 3 in .*site.toml; it should be a valid string"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nfolde = "c"', "Unknown key in .*'folde'; did you mean 'folder'"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nthreads = 0', "'threads' is 0 in .*; it should be greater than 0"),

@@ -24,7 +24,7 @@ def labelled(n=900, n_test=900, classes=10, channels=1):
 def world(kind, clients=20, **options):
     """The scenario without events, and each cluster's samples as any cluster would have them."""
     made = Rotation if kind == "rotation" else LabelFlip
-    return made(clients=clients, **options).deal(labelled(), 0)
+    return made(clients=clients, **options).partition(labelled(), 0)
 
 
 def seen_from(kind, x, y, cluster, other):
@@ -40,7 +40,7 @@ def equal(one, other):
 
 @pytest.mark.parametrize("kind", ["rotation", "label-flip"])
 def test_before_its_step_nothing_has_changed(kind):
-    plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).deal(labelled(), 0)
+    plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(labelled(), 0)
     for step in (0, 1, 2):
         assert population_at(population, step) is population
     assert torch.equal(population.clusters, plain.clusters)
@@ -51,7 +51,7 @@ def test_before_its_step_nothing_has_changed(kind):
 @pytest.mark.parametrize("step", [3, 9])
 @pytest.mark.parametrize("kind", ["rotation", "label-flip"])
 def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step):
-    plain, before = world(kind), DriftSwap(kind=kind, clients=20, step=3).deal(labelled(), 0)
+    plain, before = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(labelled(), 0)
     after = population_at(before, step)
     drifted = after.drift.clients.tolist()
     assert torch.bincount(plain.clusters[drifted]).tolist() == [2] * 4
@@ -75,7 +75,7 @@ def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step)
 )
 def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
     plain = world("rotation", angles=angles)
-    population = population_at(DriftSwap(clients=20, angles=angles, step=1, to="new").deal(labelled(), 0), 1)
+    population = population_at(DriftSwap(clients=20, angles=angles, step=1, to="new").partition(labelled(), 0), 1)
     assert len(population.drift.clients) > 0
     for i in population.drift.clients.tolist():
         upright = plain.clients[i].x.rot90(-angles[i % len(angles)] // 90, (2, 3))
@@ -85,7 +85,7 @@ def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
 
 def test_a_new_world_has_labels_that_nobody_had():
     plain = world("label-flip")
-    population = population_at(DriftSwap(kind="label-flip", clients=20, step=1, to="new").deal(labelled(), 0), 1)
+    population = population_at(DriftSwap(kind="label-flip", clients=20, step=1, to="new").partition(labelled(), 0), 1)
     for i in population.drift.clients.tolist():
         true = plain.clients[i].y + i % 4
         assert torch.equal(population.clients[i].y, (true - 4) % 10)
@@ -93,19 +93,19 @@ def test_a_new_world_has_labels_that_nobody_had():
 
 
 def test_who_drifts_is_drawn_from_the_seed():
-    chosen = [DriftSwap(clients=40).deal(labelled(), seed).drift.clients.tolist() for seed in (0, 0, 1)]
+    chosen = [DriftSwap(clients=40).partition(labelled(), seed).drift.clients.tolist() for seed in (0, 0, 1)]
     assert chosen[0] == chosen[1] != chosen[2]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(8, 25), st.floats(0, 1))
 def test_the_share_is_that_of_every_cluster(clients, share):
-    population = DriftSwap(clients=clients, changed_fraction=share).deal(labelled(n_test=None), 0)
+    population = DriftSwap(clients=clients, changed_fraction=share).partition(labelled(n_test=None), 0)
     sizes, drifted = torch.bincount(population.clusters), population.clusters[population.drift.clients]
     for cluster, size in enumerate(sizes.tolist()):
         gone = int((drifted == cluster).sum())
         assert gone == (min(size - 1, max(1, round(share * size))) if share else 0)
-    late = Arrivals(clients=clients, changed_fraction=share).deal(labelled(n_test=None), 0)
+    late = Arrivals(clients=clients, changed_fraction=share).partition(labelled(n_test=None), 0)
     if share == 0:
         assert late.arrivals is None
         return
@@ -118,7 +118,7 @@ def test_the_share_is_that_of_every_cluster(clients, share):
 @pytest.mark.parametrize("to", ["next", "new"])
 @pytest.mark.parametrize("kind", ["rotation", "label-flip"])
 def test_drifting_and_scaling_may_change_places(kind, to):
-    drift = DriftSwap(kind=kind, clients=8, to=to).deal(labelled(channels=3), 0).drift
+    drift = DriftSwap(kind=kind, clients=8, to=to).partition(labelled(channels=3), 0).drift
     x, y = labelled(channels=3).x[:20], torch.arange(20) % 10
     mean, spread = torch.tensor([0.1, 0.7, 2.0]).double(), torch.tensor([3.0, 0.3, 1.7]).double()
     i = int(drift.clients[0])
@@ -129,7 +129,7 @@ def test_drifting_and_scaling_may_change_places(kind, to):
 
 
 def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
-    population = Arrivals(clients=12, step=5, changed_fraction=0.4).deal(labelled(), 0)
+    population = Arrivals(clients=12, step=5, changed_fraction=0.4).partition(labelled(), 0)
     raw = [client.x for client in population.clients]
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
@@ -152,7 +152,7 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
 
 
 def test_newcomers_that_remember_are_not_told_again():
-    population = Arrivals(clients=8, step=2).deal(labelled(), 0)
+    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
     scaling = scale(fed, "standard")
@@ -166,7 +166,7 @@ def test_newcomers_that_remember_are_not_told_again():
 
 
 def test_data_that_stay_as_they_are_need_no_word():
-    population = Arrivals(clients=8, step=2).deal(labelled(), 0)
+    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
     scaling, raw = scale(fed), population.clients[7].x
@@ -178,27 +178,27 @@ def test_data_that_stay_as_they_are_need_no_word():
 
 
 def test_previews_show_who_changes_and_who_comes():
-    lines = preview(DriftSwap(clients=8, step=7).deal(labelled(), 0)).splitlines()
+    lines = preview(DriftSwap(clients=8, step=7).partition(labelled(), 0)).splitlines()
     assert lines[1] == "4 drift at step 7"
     rows = [line.split()[:3] for line in lines[3:]]
     assert {(cluster, then) for _, cluster, then in rows} == {
         (str(cluster), then) for cluster in range(4) for then in (".", str((cluster + 1) % 4))
     }
-    lines = preview(Arrivals(clients=8, step=7).deal(labelled(), 0)).splitlines()
+    lines = preview(Arrivals(clients=8, step=7).partition(labelled(), 0)).splitlines()
     assert lines[1] == "4 join at step 7"
     assert [line.split()[2] for line in lines[3:]] == ["."] * 4 + ["7"] * 4
 
 
 def rare_class_comes_late():
-    """Every class but one is dealt to everyone; the last goes to the last client alone."""
+    """Every class but one is allocated to every client; the last goes to the last client alone."""
     data = labelled(classes=3)
     data.y[:] = torch.arange(900) % 2
     data.y[-1] = 2
     for seed in range(200):
-        plain = Rotation(clients=8, test_fraction=0.0).deal(data, seed)
+        plain = Rotation(clients=8, test_fraction=0.0).partition(data, seed)
         holder = next((client.id for client in plain.clients if 2 in client.y.tolist()), 0)
         if holder >= 4:
-            return Arrivals(clients=8, changed_fraction=0.5, test_fraction=0.0).deal(data, seed)
+            return Arrivals(clients=8, changed_fraction=0.5, test_fraction=0.0).partition(data, seed)
     raise AssertionError
 
 
@@ -206,22 +206,25 @@ def rare_class_comes_late():
     ("call", "sentence"),
     [
         (
-            lambda: DriftSwap(clients=4).deal(labelled(), 0),
+            lambda: DriftSwap(clients=4).partition(labelled(), 0),
             "clients is 4; allowed: 5 or more, so that some of a cluster can drift.",
         ),
         (
-            lambda: DriftSwap(clients=8, angles=[90]).deal(labelled(), 0),
+            lambda: DriftSwap(clients=8, angles=[90]).partition(labelled(), 0),
             "to is 'next', but there is only one cluster; allowed: 'new', or two clusters or more.",
         ),
         (
-            lambda: DriftSwap(kind="label-flip", clients=20, n_clusters=10, to="new").deal(labelled(), 0),
+            lambda: DriftSwap(kind="label-flip", clients=20, n_clusters=10, to="new").partition(labelled(), 0),
             "n_clusters is 10; allowed: less than the 10 classes, to have a shift to spare.",
         ),
         (
-            lambda: Arrivals(clients=7).deal(labelled(), 0),
+            lambda: Arrivals(clients=7).partition(labelled(), 0),
             "clients is 7; allowed: 8 or more, so that some of each cluster can join later.",
         ),
-        (lambda: DriftSwap(angles=[45]).deal(labelled(), 0), "angles is [45]; allowed: one or more multiples of 90."),
+        (
+            lambda: DriftSwap(angles=[45]).partition(labelled(), 0),
+            "angles is [45]; allowed: one or more multiples of 90.",
+        ),
     ],
 )
 def test_impossible_options_are_refused(call, sentence):

@@ -38,8 +38,8 @@ def test_every_client_holds_samples_of_its_own_with_labels_and_tests(scenario):
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
-def test_samples_keep_their_labels_and_are_dealt_once(scenario):
-    population = scenario.deal(labelled(), 3)
+def test_samples_keep_their_labels_and_are_allocated_once(scenario):
+    population = scenario.partition(labelled(), 3)
     train, test = ids(client.x for client in population.clients), ids(x for x, _ in population.tests)
     together = [i for part in (*train, *test) for i in part]
     assert sorted(together) == list(range(1000))
@@ -51,15 +51,15 @@ def test_samples_keep_their_labels_and_are_dealt_once(scenario):
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
 def test_the_same_seed_gives_the_same_clients(scenario):
-    one, same, other = (ids(c.x for c in scenario.deal(labelled(), seed).clients) for seed in (1, 1, 2))
+    one, same, other = (ids(c.x for c in scenario.partition(labelled(), seed).clients) for seed in (1, 1, 2))
     assert one == same
     assert one != other
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
-def test_a_test_split_is_dealt_like_the_training_split(scenario):
+def test_a_test_split_is_partitioned_like_the_training_split(scenario):
     data = labelled(1000, 500)
-    population = replace(scenario, test_fraction=0.9).deal(data, 0)
+    population = replace(scenario, test_fraction=0.9).partition(data, 0)
     assert sum(len(client) for client in population.clients) == 1000
     assert sorted(i for part in ids(x for x, _ in population.tests) for i in part) == list(range(500))
     assert population.common_test is data.test
@@ -70,7 +70,7 @@ def test_a_test_split_is_dealt_like_the_training_split(scenario):
 
 
 def test_bounded_clients_hold_a_random_part_and_keep_their_tests():
-    whole, bounded, fewer = (Iid(samples_per_client=n).deal(labelled(), 0) for n in (None, 30, 20))
+    whole, bounded, fewer = (Iid(samples_per_client=n).partition(labelled(), 0) for n in (None, 30, 20))
     for all_of_it, some, less in zip(*(ids(c.x for c in p.clients) for p in (whole, bounded, fewer)), strict=True):
         assert len(some) == 30
         assert set(less) < set(some) < set(all_of_it)
@@ -79,14 +79,14 @@ def test_bounded_clients_hold_a_random_part_and_keep_their_tests():
 
 
 def test_nothing_held_out_leaves_no_tests():
-    population = Iid(test_fraction=0.0).deal(labelled(), 0)
+    population = Iid(test_fraction=0.0).partition(labelled(), 0)
     assert population.tests == []
     assert sum(len(client) for client in population.clients) == 1000
 
 
 def test_ten_thousand_clients_take_seconds():
     begun = time.process_time()
-    population = Iid(clients=10_000).deal(labelled(60_000, 10_000), 0)
+    population = Iid(clients=10_000).partition(labelled(60_000, 10_000), 0)
     assert time.process_time() - begun < 5
     assert {len(client) for client in population.clients} == {6}
     assert {len(y) for _, y in population.tests} == {1}
@@ -103,10 +103,10 @@ def test_ten_thousand_clients_take_seconds():
 )
 def test_impossible_options_are_refused(scenario, sentence):
     with pytest.raises(FedkinError) as error:
-        scenario.deal(labelled(), 0)
+        scenario.partition(labelled(), 0)
     assert str(error.value) == sentence
 
 
 def test_a_client_without_samples_is_refused():
     with pytest.raises(FedkinError, match=r"^Client \d of 10 would get no sample of 'numbers'; take fewer clients\.$"):
-        Dirichlet(alpha=0.001, min_partition_size=0).deal(labelled(), 0)
+        Dirichlet(alpha=0.001, min_partition_size=0).partition(labelled(), 0)

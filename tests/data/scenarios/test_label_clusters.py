@@ -39,7 +39,7 @@ def classes_by_cluster(population):
 @pytest.mark.parametrize(("overlap", "classes"), [(False, DISJOINT), (True, OVERLAPPING)])
 def test_clusters_hold_their_classes(overlap, classes, balanced, drawing):
     scenario = LabelClusters(overlap=overlap, balanced=balanced, drawing=drawing)
-    population = scenario.deal(labelled(test_per_class=20), 0)
+    population = scenario.partition(labelled(test_per_class=20), 0)
     assert all(held <= own for held, own in zip(classes_by_cluster(population), classes, strict=True))
     if balanced:
         assert classes_by_cluster(population) == classes
@@ -65,7 +65,7 @@ def test_clusters_hold_their_classes(overlap, classes, balanced, drawing):
     ],
 )
 def test_sizes_of_clusters(clients, balanced, sizes):
-    clusters = LabelClusters(clients=clients, balanced=balanced).deal(labelled(), 0).clusters
+    clusters = LabelClusters(clients=clients, balanced=balanced).partition(labelled(), 0).clusters
     assert torch.bincount(clusters).tolist() == sizes
     assert clusters.tolist() == sorted(clusters.tolist())
 
@@ -73,7 +73,7 @@ def test_sizes_of_clusters(clients, balanced, sizes):
 def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
     """60,000 balanced images at 15 clients: 3,693, 3,569 and 3,588 expected, at 30 clients 1,921, 1,888 and 1,893."""
     for clients, expected in ((15, [3693, 3556, 3556]), (30, [1921, 1893, 1893])):
-        population = LabelClusters(clients=clients, drawing="replacement").deal(labelled(6000), 0)
+        population = LabelClusters(clients=clients, drawing="replacement").partition(labelled(6000), 0)
         sizes = torch.tensor([len(numbers) for numbers in everything(population)], dtype=torch.float64)
         means = [float(sizes[population.clusters == cluster].mean()) for cluster in range(3)]
         assert means == pytest.approx(expected, rel=0.01)
@@ -83,7 +83,7 @@ def test_disjoint_draws_have_the_mixture_of_the_authors_draws():
     for options in ({"balanced": False}, {"balanced": False, "overlap": True}, {"overlap": True}):
         shares = []
         for drawing in ("disjoint", "replacement"):
-            population = LabelClusters(drawing=drawing, test_fraction=0.0, **options).deal(labelled(20_000), 1)
+            population = LabelClusters(drawing=drawing, test_fraction=0.0, **options).partition(labelled(20_000), 1)
             counts = torch.stack([torch.bincount(y, minlength=10) for y in population.truth]).double()
             shares.append(counts / counts.sum(1, keepdim=True))
         assert float((shares[0] - shares[1]).abs().max()) < 0.06
@@ -92,7 +92,7 @@ def test_disjoint_draws_have_the_mixture_of_the_authors_draws():
 
 
 def test_balanced_disjoint_draws_take_what_there_is():
-    population = LabelClusters().deal(labelled(6000), 0)
+    population = LabelClusters().partition(labelled(6000), 0)
     assert {len(numbers) for numbers in everything(population)} == {4000, 3600}
 
 
@@ -102,7 +102,7 @@ def test_missing_classes_has_the_totals_of_the_paper():
         ("zalando-Fashion-mnist", [14500, 15500, 14500, 15500]),
     ):
         data = labelled(6000, name=name, test_per_class=1000)
-        population = MissingClasses().deal(data, 0)
+        population = MissingClasses().partition(data, 0)
         assert population.clusters.tolist() == [i // 20 for i in range(80)]
         sizes = torch.tensor([len(client) for client in population.clients])
         assert [int(sizes[population.clusters == cluster].sum()) for cluster in range(4)] == totals
@@ -118,27 +118,29 @@ def test_missing_classes_has_the_totals_of_the_paper():
 
 
 def test_cifar_lacks_its_own_classes():
-    population = MissingClasses().deal(labelled(100, name="uoft-cs/CIFAR10"), 0)
+    population = MissingClasses().partition(labelled(100, name="uoft-cs/CIFAR10"), 0)
     assert [set(range(10)) - held for held in classes_by_cluster(population)] == [{5, 8}, {4, 6}, {7, 9}, {6, 8}]
 
 
-def test_samples_of_missing_classes_are_dealt_once():
-    together = torch.cat(everything(MissingClasses().deal(labelled(), 0)))
+def test_samples_of_missing_classes_are_allocated_once():
+    together = torch.cat(everything(MissingClasses().partition(labelled(), 0)))
     assert len(together.unique()) == len(together)
 
 
 def test_forty_of_47_classes():
     data = labelled(300, classes=47)
-    population = MissingClasses().deal(data, 5)
+    population = MissingClasses().partition(data, 5)
     assert torch.bincount(population.clusters).tolist() == [25] * 8
     held = classes_by_cluster(population)
     assert [len(own) for own in held] == [40] * 8
-    assert held != classes_by_cluster(MissingClasses().deal(data, 6))
-    assert held == classes_by_cluster(MissingClasses().deal(data, 5))
+    assert held != classes_by_cluster(MissingClasses().partition(data, 6))
+    assert held == classes_by_cluster(MissingClasses().partition(data, 5))
 
 
 def test_own_clusters_and_labels_numbered_anew():
-    population = MissingClasses(clients=5, missing=[[0, 1], [9]], reindex=True).deal(labelled(test_per_class=20), 0)
+    population = MissingClasses(clients=5, missing=[[0, 1], [9]], reindex=True).partition(
+        labelled(test_per_class=20), 0
+    )
     assert population.classes == [str(i) for i in range(9)]
     assert population.common_test is None
     assert torch.bincount(population.clusters).tolist() == [3, 2]
@@ -189,5 +191,5 @@ def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
 )
 def test_impossible_options_are_refused(scenario, classes, sentence):
     with pytest.raises(FedkinError) as error:
-        scenario.deal(labelled(classes=classes), 0)
+        scenario.partition(labelled(classes=classes), 0)
     assert str(error.value) == sentence

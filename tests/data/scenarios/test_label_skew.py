@@ -88,12 +88,12 @@ def test_options_out_of_range_are_refused(options, sentence):
     assert str(error.value) == sentence
 
 
-def test_data_without_labels_cannot_be_dealt_out(tmp_path):
+def test_data_without_labels_cannot_be_partitioned(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
     with pytest.raises(FedkinError) as error:
         LabelSkew(data=str(path)).build(0)
-    assert str(error.value).startswith(f"'{path}' has no labels to deal its samples out by; name their column")
+    assert str(error.value).startswith(f"'{path}' has no labels to partition its samples by; name their column")
 
 
 def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):

@@ -14,7 +14,7 @@ def rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def deal(y=TEN, clients=5, low=2, high=5, samples=10, seed=0, overlap=0.0):
+def allocate(y=TEN, clients=5, low=2, high=5, samples=10, seed=0, overlap=0.0):
     options = {"classes_per_client": (low, high), "samples_per_class": samples}
     return label_skew(y, clients, **options, overlap=overlap, rng=rng(seed))
 
@@ -32,7 +32,7 @@ def class_sets(y, parts):
     samples=st.integers(1, 100),
 )
 def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed, clients, low, more, samples):
-    parts = deal(clients=clients, low=low, high=low + more, samples=samples, seed=seed)
+    parts = allocate(clients=clients, low=low, high=low + more, samples=samples, seed=seed)
     assert len(parts) == clients
     for part in parts:
         counts = torch.bincount(TEN[part], minlength=10)
@@ -42,13 +42,13 @@ def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed,
 
 
 def test_clients_are_disjoint_while_the_data_last():
-    together = torch.cat(deal(clients=10, low=5, high=5, samples=10))
+    together = torch.cat(allocate(clients=10, low=5, high=5, samples=10))
     assert len(together.unique()) == len(together)
 
 
-def test_only_a_class_that_ran_out_is_dealt_anew_and_its_last_samples_first():
+def test_only_a_class_that_ran_out_is_allocated_anew_and_its_last_samples_first():
     y = torch.tensor([0] * 10 + [1] * 100)
-    parts = deal(y, clients=3, low=2, high=2, samples=6)
+    parts = allocate(y, clients=3, low=2, high=2, samples=6)
     scarce = [set(part[y[part] == 0].tolist()) for part in parts]
     assert len(scarce[0] | scarce[1]) == 10
     assert all(len(held) == 6 for held in scarce)
@@ -58,30 +58,30 @@ def test_only_a_class_that_ran_out_is_dealt_anew_and_its_last_samples_first():
 
 def test_class_sets_are_new_until_all_are_taken_and_then_again():
     y = torch.arange(4).repeat(50)
-    sets = class_sets(y, deal(y, clients=14, low=2, high=2, samples=1))
+    sets = class_sets(y, allocate(y, clients=14, low=2, high=2, samples=1))
     assert len(set(sets[:6])) == len(set(sets[6:12])) == 6
     assert len(set(sets[12:])) == 2
 
 
 def test_the_number_of_classes_is_uniform():
-    sizes = torch.tensor([len(held) for held in class_sets(TEN, deal(clients=200, low=2, high=5, samples=1))])
+    sizes = torch.tensor([len(held) for held in class_sets(TEN, allocate(clients=200, low=2, high=5, samples=1))])
     shares = torch.bincount(sizes, minlength=6)[2:] / 200
     assert shares.sum() == 1
     assert ((shares - 0.25).abs() < 0.1).all()
 
 
 def test_samples_are_shuffled():
-    labels = TEN[deal(clients=1, low=5, high=5, samples=50)[0]]
+    labels = TEN[allocate(clients=1, low=5, high=5, samples=50)[0]]
     assert int((labels[1:] != labels[:-1]).sum()) > 50
 
 
 def test_classes_need_not_be_contiguous():
     y = torch.tensor([3, 8]).repeat(5)
-    assert class_sets(y, deal(y, clients=2, low=1, high=1, samples=2)) in ([(3,), (8,)], [(8,), (3,)])
+    assert class_sets(y, allocate(y, clients=2, low=1, high=1, samples=2)) in ([(3,), (8,)], [(8,), (3,)])
 
 
 def test_the_same_generator_gives_the_same_partition():
-    one, same, other = deal(seed=1), deal(seed=1), deal(seed=2)
+    one, same, other = allocate(seed=1), allocate(seed=1), allocate(seed=2)
     assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
     assert any(a.tolist() != b.tolist() for a, b in zip(one, other, strict=True))
 
@@ -90,7 +90,7 @@ def test_the_same_generator_gives_the_same_partition():
 def test_the_pot_is_the_share_of_what_a_holder_has(overlap):
     y = torch.arange(2).repeat(4000)
     parts = [
-        set(part[y[part] == 0].tolist()) for part in deal(y, clients=5, low=2, high=2, samples=500, overlap=overlap)
+        set(part[y[part] == 0].tolist()) for part in allocate(y, clients=5, low=2, high=2, samples=500, overlap=overlap)
     ]
     pot = set.intersection(*parts)
     assert len({len(part) for part in parts}) == 1
@@ -100,8 +100,8 @@ def test_the_pot_is_the_share_of_what_a_holder_has(overlap):
         assert all((part - pot).isdisjoint(other - pot) for other in parts if other is not part)
 
 
-def test_overlap_leaves_a_lonely_holder_alone():
-    assert torch.equal(deal(clients=1, overlap=0.5)[0].sort().values, deal(clients=1)[0].sort().values)
+def test_overlap_leaves_a_single_holder_unchanged():
+    assert torch.equal(allocate(clients=1, overlap=0.5)[0].sort().values, allocate(clients=1)[0].sort().values)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_overlap_leaves_a_lonely_holder_alone():
 )
 def test_numbers_out_of_range_are_refused(options, sentence):
     with pytest.raises(FedkinError) as error:
-        deal(**options)
+        allocate(**options)
     assert str(error.value) == sentence
 
 

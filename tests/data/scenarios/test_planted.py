@@ -32,7 +32,7 @@ CORNERS = {0: (0, 0), 90: (-1, 0), 180: (-1, -1), 270: (0, -1)}
 
 @pytest.mark.parametrize("n_test", [None, 400])
 def test_clusters_are_turned_counter_clockwise(n_test):
-    population = Rotation().deal(labelled(n_test=n_test), 0)
+    population = Rotation().partition(labelled(n_test=n_test), 0)
     assert population.clusters.tolist() == [i % 4 for i in range(20)]
     assert population.common_test is None
     for client, (x, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
@@ -45,7 +45,7 @@ def test_clusters_are_turned_counter_clockwise(n_test):
 
 
 def test_angles_make_the_clusters():
-    population = Rotation(clients=6, angles=[-90, 360]).deal(labelled(), 0)
+    population = Rotation(clients=6, angles=[-90, 360]).partition(labelled(), 0)
     assert population.clusters.tolist() == [0, 1] * 3
     assert bool((population.clients[0].x[:, 0, 0, -1] > 0).all())
     assert bool((population.clients[1].x[:, 0, 0, 0] > 0).all())
@@ -53,7 +53,7 @@ def test_angles_make_the_clusters():
 
 @pytest.mark.parametrize("n_test", [None, 400])
 def test_clusters_call_classes_by_other_labels(n_test):
-    population = LabelFlip().deal(labelled(n_test=n_test), 0)
+    population = LabelFlip().partition(labelled(n_test=n_test), 0)
     assert population.clusters.tolist() == [i % 4 for i in range(20)]
     assert population.common_test is None
     for client, truth, (x, y), cluster in zip(
@@ -65,18 +65,18 @@ def test_clusters_call_classes_by_other_labels(n_test):
 
 
 @pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
-def test_both_splits_are_dealt_once_and_by_the_seed(scenario):
-    population = scenario.deal(labelled(600, 400), 0)
+def test_both_splits_are_allocated_once_and_by_the_seed(scenario):
+    population = scenario.partition(labelled(600, 400), 0)
     for tensors, n in (([client.x for client in population.clients], 600), ([x for x, _ in population.tests], 400)):
         assert sorted(numbers(torch.cat(tensors)).tolist()) == list(range(n))
-    same, other = scenario.deal(labelled(600, 400), 0), scenario.deal(labelled(600, 400), 1)
+    same, other = scenario.partition(labelled(600, 400), 0), scenario.partition(labelled(600, 400), 1)
     assert all(torch.equal(a.x, b.x) for a, b in zip(population.clients, same.clients, strict=True))
     assert any(len(a) != len(b) for a, b in zip(population.clients, other.clients, strict=True))
 
 
 @pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
 def test_large_data_have_the_papers_hundred_clients_and_digits_twenty(scenario):
-    assert len(scenario.deal(labelled(10_000, side=1), 0).clients) == 100
+    assert len(scenario.partition(labelled(10_000, side=1), 0).clients) == 100
     assert len(scenario.build(0).clients) == 20
 
 
@@ -132,7 +132,7 @@ def test_another_column_may_name_the_domains(domains):
             "'iris' is a table, but the scenario 'rotation' turns square images.",
         ),
         (
-            lambda _: Rotation().deal(Labelled("wide", torch.zeros(9, 1, 2, 3), torch.zeros(9).long(), ["a"]), 0),
+            lambda _: Rotation().partition(Labelled("wide", torch.zeros(9, 1, 2, 3), torch.zeros(9).long(), ["a"]), 0),
             "'wide' is images of 2 x 3, but the scenario 'rotation' turns square images.",
         ),
         (lambda _: Rotation(angles=[0, 45]).build(0), "angles is [0, 45]; allowed: one or more multiples of 90."),

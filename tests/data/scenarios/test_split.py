@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.split import (
+    allocate,
+    allocate_in_proportion,
     apportion,
     capped_dirichlet,
-    deal,
-    deal_alike,
     dirichlet_split,
     iid_split,
     shard_split,
@@ -36,7 +36,7 @@ def rng(seed=0):
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @given(y=LABELS, n=st.integers(1, 5), seed=SEED)
 @settings(max_examples=30)
-def test_every_sample_is_dealt_once_and_the_same_to_the_same_seed(rule, y, n, seed):
+def test_every_sample_is_allocated_once_and_the_same_for_the_same_seed(rule, y, n, seed):
     parts = rule(y, n, rng(seed))
     assert len(parts) == n
     assert all(len(part) > 0 and part.dtype == torch.int64 for part in parts)
@@ -45,7 +45,7 @@ def test_every_sample_is_dealt_once_and_the_same_to_the_same_seed(rule, y, n, se
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_another_seed_deals_otherwise_and_parts_are_shuffled(rule):
+def test_another_seed_partitions_otherwise_and_parts_are_shuffled(rule):
     y = torch.arange(5).repeat_interleave(40)
     parts, other = rule(y, 4, rng(0)), rule(y, 4, rng(1))
     assert [part.tolist() for part in parts] != [part.tolist() for part in other]
@@ -143,9 +143,9 @@ def test_an_incomplete_shard_is_kept_on_demand():
 
 
 @given(y=LABELS, held=st.lists(st.lists(st.integers(0, 6), max_size=9), min_size=1, max_size=4).filter(any), seed=SEED)
-def test_dealing_alike_follows_what_is_held(y, held, seed):
+def test_allocating_alike_follows_what_is_held(y, held, seed):
     held = [torch.tensor(own, dtype=torch.int64) for own in held]
-    parts = deal_alike(y, held, rng(seed))
+    parts = allocate_in_proportion(y, held, rng(seed))
     together = torch.cat(parts)
     assert len(together.unique()) == len(together)
     assert set(y[together].tolist()) == set(y.tolist()) & set(torch.cat(held).tolist())
@@ -155,9 +155,9 @@ def test_dealing_alike_follows_what_is_held(y, held, seed):
     assert float((got - wanted).abs().max()) < 1
 
 
-def test_dealing_by_counts():
+def test_allocating_by_counts():
     y = torch.tensor([0] * 5 + [1] * 5)
-    parts = deal(y, torch.tensor([[2, 3], [4, 0]]), rng())
+    parts = allocate(y, torch.tensor([[2, 3], [4, 0]]), rng())
     assert [torch.bincount(y[part], minlength=2).tolist() for part in parts] == [[2, 4], [3, 0]]
     assert len(torch.cat(parts).unique()) == 9
 

@@ -43,7 +43,7 @@ def load(source: str, label: str | None = None, split: str = "train", cluster: s
         ``.parquet`` file; a directory in Hugging Face layout; the name of one below the directory in the environment
         variable ``FEDKIN_DATA``, with ``-`` or ``_``; a name on the Hugging Face hub.
     label : str, optional
-        The column or array of labels, where the usual names do not tell.
+        The column or array of labels, where it does not have a usual name.
     split : str
         Which split of a Hugging Face data set; everything else has only ``"train"``.
     cluster : str, optional

@@ -54,7 +54,7 @@ class _Changing(PartitionScenario):
         common = (self.data, self.label, self.test_fraction, self.samples_per_client, self.clients, self.alpha)
         planted = Rotation(*common, self.angles) if self.kind == "rotation" else LabelFlip(*common, self.n_clusters)
         count = len(self.angles) if self.kind == "rotation" else self.n_clusters
-        population = planted.deal(data, seed)
+        population = planted.partition(data, seed)
         return population, torch.arange(len(population.clients)) % count, count
 
 
@@ -74,7 +74,7 @@ class DriftSwap(_Changing):
 
     to: Literal["next", "new"] = "next"
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         population, clusters, count = self.before(data, seed)
         chosen = _of_every_cluster(clusters, count, self.changed_fraction, seed)
         if self.changed_fraction > 0 and len(chosen) == 0:
@@ -107,7 +107,7 @@ class Arrivals(_Changing):
     start.
     """
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         population, clusters, count = self.before(data, seed)
         n = len(clusters)
         if self.changed_fraction == 0:
@@ -157,7 +157,7 @@ def welcome(fed: Federation, population: Population, step: int, scaling: Scaling
     Raises
     ------
     FedkinError
-        If one that has to be told the scaling cannot be reached.
+        If a client that must receive the scaling cannot be reached.
     """
     joined = sorted(fed.away - population.away(step))
     if joined:

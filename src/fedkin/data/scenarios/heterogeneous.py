@@ -14,12 +14,12 @@ from fedkin.core.method import Count
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, populate
-from fedkin.data.scenarios.split import deal_alike, dirichlet_split, iid_split, shard_split
+from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split, iid_split, shard_split
 
 
 @dataclass(frozen=True)
 class Dirichlet(PartitionScenario):
-    """Each class dealt in proportions drawn from a Dirichlet distribution, see `fedkin.data.scenarios.split.dirichlet_split`.
+    """Each class is allocated in proportions drawn from a Dirichlet distribution, see `fedkin.data.scenarios.split.dirichlet_split`.
 
     A test split of the data is partitioned in the proportions of each client's training samples.
 
@@ -40,7 +40,7 @@ class Dirichlet(PartitionScenario):
     min_partition_size: int = 10
     self_balancing: bool = False
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         parts = dirichlet_split(
             data.y,
             self.clients,
@@ -75,7 +75,7 @@ class Shards(PartitionScenario):
     shard_size: Count | None = None
     keep_incomplete_shard: bool = False
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         parts = shard_split(
             data.y,
             self.clients,
@@ -101,7 +101,7 @@ class Iid(PartitionScenario):
 
     clients: Count = 10
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
         tests = None
         if data.test is not None:
@@ -115,7 +115,7 @@ def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[T
     """Drawing anew for the test split would give a client tests of other classes than it trains on."""
     tests = None
     if data.test is not None:
-        tests = deal_alike(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
+        tests = allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
     return populate(
         data,
         parts,

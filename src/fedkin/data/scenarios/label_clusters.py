@@ -21,7 +21,7 @@ from fedkin.data.scenarios.partition_scenario import (
     clients_or_default,
     populate,
 )
-from fedkin.data.scenarios.split import apportion, deal
+from fedkin.data.scenarios.split import allocate, apportion
 
 _DISJOINT = (range(4), range(4, 7), range(7, 10))
 _OVERLAPPING = ((0, 1, 2, 3, 8, 9), range(4, 10), range(6))
@@ -46,7 +46,7 @@ class LabelClusters(PartitionScenario):
     Attributes
     ----------
     test_fraction : float
-        Share of every client's samples that is held out; here in any case.
+        Fraction of every client's samples that is held out; here in any case.
     clients : int
         At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
         and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
@@ -66,7 +66,7 @@ class LabelClusters(PartitionScenario):
     drawing: Literal["disjoint", "replacement"] = "disjoint"
     test_fraction: Fraction = 0.3
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         if self.drawing not in _DRAWINGS:
             raise unknown_name("value for drawing", self.drawing, _DRAWINGS)
         if len(data.classes) != 10:
@@ -140,7 +140,7 @@ class MissingClasses(PartitionScenario):
     missing: list[list[int]] | None = None
     reindex: bool = False
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         missing = _missing_of_paper(data, seed) if self.missing is None else self.missing
         held = _held(missing, len(data.classes))
         paper = 200 if len(data.classes) == _EMNIST_CLASSES else 80
@@ -175,7 +175,7 @@ def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
     available = torch.where(wanted > 0, sizes / wanted.sum(0), torch.inf)
     scale = available.amin(1, keepdim=True).clamp(max=1)
     counts = (wanted * scale + 1e-9).floor().long()  # what rounding took from a whole number is given back
-    return deal(y, counts.T, derive_generator(seed, "partition"))
+    return allocate(y, counts.T, derive_generator(seed, "partition"))
 
 
 def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
@@ -218,7 +218,7 @@ def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
 
 def _equal_shares(y: Tensor, held: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
     share = torch.bincount(y, minlength=held.shape[1]) // held.sum(0).clamp(min=1)
-    pools = deal(y, (held * share).T, rng)
+    pools = allocate(y, (held * share).T, rng)
     return [part for pool, size in zip(pools, sizes, strict=True) for part in pool.tensor_split(size)]
 
 

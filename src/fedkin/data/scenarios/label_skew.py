@@ -25,14 +25,14 @@ _INITIAL = ("method", "true", "dirty")
 
 @dataclass(frozen=True)
 class LabelSkew:
-    """One labelled data set dealt out so that each client sees only some of its classes (FedCRef, section 5.2).
+    """One labelled data set partitioned so that each client sees only some of its classes (FedCRef, section 5.2).
 
     Attributes
     ----------
     data : str
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
-        Its column of labels, where the usual names do not tell.
+        Its column of labels, where it does not have a usual name.
     n_classes : int or None
         Keep only so many classes, the most frequent ones.
     clients : int
@@ -94,7 +94,7 @@ class LabelSkew:
         dataset = load(self.data, self.label)
         if dataset.y is None:
             raise FedkinError(
-                f"'{self.data}' has no labels to deal its samples out by; name their column with 'data.label', "
+                f"'{self.data}' has no labels to partition its samples by; name their column with 'data.label', "
                 "or use the scenario 'files' if it holds one file per client."
             )
         if self.n_classes is None:
@@ -123,7 +123,7 @@ class ClientFiles:
     label : str or None
         The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
     test_fraction : float
-        Share of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
+        Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     """
 
     data: str | Sequence[Any]

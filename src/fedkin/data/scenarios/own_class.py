@@ -30,7 +30,7 @@ class OwnClass:
     data : str
         Name or path, see `fedkin.data.reading.sources.load`; the splits for training and test are taken together.
     label : str or None
-        Its column of labels, where the usual names do not tell.
+        Its column of labels, where it does not have a usual name.
     heterogeneity : float
         The paper's p: from 0, all samples allocated at random, to 1, each client a class.
     fraction : float

@@ -1,4 +1,4 @@
-"""Dealing one labelled data set out to clients, and simulated starting labels."""
+"""Partition of one labelled data set by class, and simulated starting labels."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def label_skew(
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, then K distinct classes.
     The set of classes must be one that no earlier client has, until all sets of that size are taken; from then on
-    sets of that size may be taken once more. Samples of a class are dealt out without replacement. When too few are
-    left for a client, that class (and no other) is dealt out anew, the remaining samples first; so two clients may
+    sets of that size may be taken once more. Samples of a class are allocated without replacement. When too few are
+    left for a client, that class (and no other) is allocated anew, the remaining samples first; so two clients may
     share a sample, but no client ever holds one twice.
 
     With an `overlap` of p, each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q samples to a
@@ -66,14 +66,14 @@ def label_skew(
             f"samples_per_class is {samples_per_class}, but the smallest class has only {smallest} samples."
         )
     members = {int(c): (y == c).nonzero()[:, 0] for c in classes}
-    undealt = {c: members[c][:0] for c in members}
+    remaining = {c: members[c][:0] for c in members}
     used: dict[int, set[tuple[int, ...]]] = {}
     holdings = []
     for _ in range(n_clients):
         size = int(torch.randint(low, high + 1, (), generator=rng))
         held = {}
         for c in _new_set(sorted(members), size, used.setdefault(size, set()), rng):
-            held[c], undealt[c] = _deal(members[c], undealt[c], samples_per_class, rng)
+            held[c], remaining[c] = _allocate(members[c], remaining[c], samples_per_class, rng)
         holdings.append(held)
     if overlap > 0:
         _share(holdings, overlap, samples_per_class)
@@ -104,7 +104,7 @@ def class_range(n_classes: int, low: int | None = None, high: int | None = None)
 
 
 def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
-    """Samples of a class for one client, such that about all of the smallest class are dealt out once; at most 500.
+    """Samples of a class for one client, such that about all of the smallest class are allocated once; at most 500.
 
     Rounded to tens, where it is ten or more; never more than the smallest class has.
     """
@@ -164,11 +164,11 @@ def _new_set(classes: list[int], size: int, used: set[tuple[int, ...]], rng: tor
             return chosen
 
 
-def _deal(members: Tensor, undealt: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    if len(undealt) < count:
-        others = members[~torch.isin(members, undealt)]
-        undealt = torch.cat([undealt, others[torch.randperm(len(others), generator=rng)]])
-    return undealt[:count], undealt[count:]
+def _allocate(members: Tensor, remaining: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    if len(remaining) < count:
+        others = members[~torch.isin(members, remaining)]
+        remaining = torch.cat([remaining, others[torch.randperm(len(others), generator=rng)]])
+    return remaining[:count], remaining[count:]
 
 
 def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> None:

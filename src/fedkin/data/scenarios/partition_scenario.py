@@ -58,17 +58,17 @@ class Labelled:
 
 @dataclass(frozen=True)
 class PartitionScenario(ABC):
-    """A scenario that deals one labelled data set out to clients; each keeps a training and a test part.
+    """A scenario that partitions one labelled data set among clients; each keeps a training and a test part.
 
     Attributes
     ----------
     data : str
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
-        Its column of labels, where the usual names do not tell.
+        Its column of labels, where it does not have a usual name.
     test_fraction : float
-        Share of every client's samples that is held out, in [0, 1], where the data have no test split of their own
-        that is dealt out like the training split; at least one sample remains to train on.
+        Fraction of every client's samples that is held out, in [0, 1], where the data have no test split of their own
+        that is partitioned like the training split; at least one sample remains to train on.
     samples_per_client : int or None
         At most so many training samples at each client, chosen at random; all by default.
     """
@@ -86,10 +86,10 @@ class PartitionScenario(ABC):
         FedkinError
             If the data cannot be loaded or have no labels, or an option does not suit them.
         """
-        return self.deal(load_labelled(self.data, self.label), seed)
+        return self.partition(load_labelled(self.data, self.label), seed)
 
     @abstractmethod
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         """As `build`, of data that are loaded already; `self.data` and `self.label` are not looked at."""
 
 
@@ -135,12 +135,12 @@ def populate(
     clusters: Tensor | None = None,
     change: SampleTransform | None = None,
 ) -> Population:
-    """Clients of the samples that were dealt to them.
+    """Build clients from the samples allocated to them.
 
     Parameters
     ----------
     data : Labelled
-        What was dealt.
+        The partitioned data.
     parts : sequence of Tensor
         Per client, int64 indices into the training samples.
     seed : int

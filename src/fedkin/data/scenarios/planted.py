@@ -48,7 +48,7 @@ class Rotation(PartitionScenario):
     alpha: Positive = 10.0
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         shape = tuple(data.x.shape[1:])
         if len(shape) != 3 or shape[1] != shape[2]:
             what = "a table" if len(shape) != 3 else f"images of {shape[1]} x {shape[2]}"
@@ -83,7 +83,7 @@ class LabelFlip(PartitionScenario):
     alpha: Positive = 10.0
     n_clusters: Count = 4
 
-    def deal(self, data: Labelled, seed: int) -> Population:
+    def partition(self, data: Labelled, seed: int) -> Population:
         classes = len(data.classes)
         if not 1 <= self.n_clusters <= classes:
             raise FedkinError(
@@ -105,7 +105,7 @@ class Domain:
     data : str
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
-        Its column of labels, where the usual names do not tell.
+        Its column of labels, where it does not have a usual name.
     test_fraction : float
         Fraction of every client's samples that is held out, in [0, 1].
     samples_per_client : int or None
@@ -115,7 +115,7 @@ class Domain:
     clients_per_domain : int
         Clients are ordered by domain: photo, art_painting, cartoon, sketch, then others by name.
     alpha : float
-        Concentration of the Dirichlet distribution by which a domain is dealt to its clients, above 0; see
+        Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
         `fedkin.data.scenarios.split.capped_dirichlet`.
     """
 

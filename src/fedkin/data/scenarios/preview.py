@@ -45,7 +45,7 @@ def preview(population: Population, clients: int = 6) -> str:
 def previews(scenarios: dict[str, type], data: str, seed: int = 0) -> dict[str, str]:
     """By name of scenario, its preview on `data` with default options, or the reason why there is none.
 
-    Data that several scenarios deal out are loaded once.
+    Data that several scenarios partition are loaded once.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Pop
         return made
     if isinstance(loaded, FedkinError):
         raise loaded
-    return scenario.deal(loaded, seed)
+    return scenario.partition(loaded, seed)
 
 
 def _kinds(population: Population) -> Tensor | None:

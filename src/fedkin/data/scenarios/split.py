@@ -1,6 +1,6 @@
-"""Rules for dealing samples out to clients, as indices; names and parameters are those of flwr-datasets.
+"""Rules that partition samples among clients, as indices; names and parameters are those of flwr-datasets.
 
-Every rule deals a sample at most once and draws from the generator it is given. Where clients get samples in a random
+Every rule allocates a sample at most once and draws from the generator it is given. Where clients get samples in a random
 order, their indices are shuffled.
 """
 
@@ -45,7 +45,7 @@ def dirichlet_split(
     Parameters
     ----------
     y : Tensor
-        int64 ``(n,)``, class of each sample; all are dealt.
+        int64 ``(n,)``, class of each sample; all are allocated.
     num_partitions : int
         At least 1.
     alpha : float or sequence of float
@@ -68,7 +68,7 @@ def dirichlet_split(
         If a parameter is out of its range or no draw gave every part enough.
     """
     full = operator.gt if self_balancing else None
-    return deal(y, _dirichlet_counts(y, num_partitions, alpha, rng, min_partition_size, full), rng)
+    return allocate(y, _dirichlet_counts(y, num_partitions, alpha, rng, min_partition_size, full), rng)
 
 
 def capped_dirichlet(y: Tensor, n_clients: int, alpha: float, rng: torch.Generator, min_size: int = 10) -> list[Tensor]:
@@ -77,7 +77,7 @@ def capped_dirichlet(y: Tensor, n_clients: int, alpha: float, rng: torch.Generat
     As `dirichlet_split` with `self_balancing`, except that the average itself is enough to be left out. The last
     classes therefore miss at some clients even where `alpha` is large.
     """
-    return deal(y, _dirichlet_counts(y, n_clients, alpha, rng, min_size, operator.ge), rng)
+    return allocate(y, _dirichlet_counts(y, n_clients, alpha, rng, min_size, operator.ge), rng)
 
 
 def shard_split(
@@ -100,7 +100,7 @@ def shard_split(
     rng : torch.Generator
         Where all draws come from.
     num_shards_per_partition : int, optional
-        Without it, all shards are dealt, and the first parts get one more where they do not divide evenly.
+        Without it, all shards are allocated, and the first parts get one more where they do not divide evenly.
     shard_size : int, optional
         Without it, as large as the data allow. One of the two must be given.
     keep_incomplete_shard : bool
@@ -132,8 +132,8 @@ def shard_split(
     return _gather(by_class, owner_of_shard[torch.arange(len(by_class)) // size], num_partitions, rng)
 
 
-def deal(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
-    """So many random samples of each class to each client.
+def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
+    """Allocate the given number of random samples of each class to each client.
 
     Parameters
     ----------
@@ -157,15 +157,15 @@ def deal(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
     return _gather(index, owner, counts.shape[1], rng)
 
 
-def deal_alike(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
-    """All samples, each class in the proportions in which clients hold it already; for the tests of a split.
+def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
+    """Allocate each class in the proportions in which clients have it already; for the tests of a split.
 
     Parameters
     ----------
     y : Tensor
-        int64 ``(n,)``, class of each sample to deal.
+        int64 ``(n,)``, class of each sample to allocate.
     held : sequence of Tensor
-        Per client, the int64 classes of what it holds. Classes that nobody holds are dealt to nobody.
+        Per client, the int64 classes of its samples. Classes that no client has are allocated to none.
     rng : torch.Generator
         Decides who gets which sample.
 
@@ -177,7 +177,7 @@ def deal_alike(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[
     classes = 1 + max(int(own.max()) for own in (y, *held) if len(own))
     weights = torch.stack([torch.bincount(own, minlength=classes) for own in held], dim=1).double()
     sizes = torch.bincount(y, minlength=classes)
-    return deal(y, torch.stack([_cut(size, row) for size, row in zip(sizes.tolist(), weights, strict=True)]), rng)
+    return allocate(y, torch.stack([_cut(size, row) for size, row in zip(sizes.tolist(), weights, strict=True)]), rng)
 
 
 def apportion(total: int, weights: Sequence[float]) -> list[int]:
@@ -198,7 +198,7 @@ def _dirichlet_counts(
     least: int,
     full: Callable[[Tensor, float], Tensor] | None,
 ) -> Tensor:
-    """Samples per class and client; `full` tells from sizes and their average who gets no more."""
+    """Samples per class and client; `full` maps sizes and their average to the clients that get no more."""
     _check_partitions(len(y), n)
     alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
     if alphas.shape != (n,) or not (alphas > 0).all():

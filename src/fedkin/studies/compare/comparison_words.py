@@ -67,7 +67,9 @@ def remark(role: Role, finished: int, wanted: int, steps: int, refusal: str | No
     if refusal is not None:
         notes.append(f"cannot be applied: {refusal.rstrip('.')}")
     elif not finished:
-        notes.append(f"not finished in the budget, stopped after {pluralize(steps, 'step')}" if began else "had no time")
+        notes.append(
+            f"not finished in the budget, stopped after {pluralize(steps, 'step')}" if began else "had no time"
+        )
     elif finished < wanted:
         notes.append(f"{finished} of {pluralize(wanted, 'run')} finished")
     return "; ".join(note for note in notes if note)
