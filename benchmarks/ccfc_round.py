@@ -3,9 +3,9 @@
     git clone https://github.com/Jarvisyan/CCFC-pytorch theirs
     python benchmarks/ccfc_round.py --theirs theirs --samples 512 --repeats 3
 
-Both train the same network on the same images of random blobs, so many at each of ten clients, in batches of 128, on one
-thread; each measurement is a process of its own, and the two take turns. Times are processor time of the process, so
-that other work on the machine counts little: of the second round, whole, and of the training of one client in it.
+Both train the same network on the same images of random blobs, so many at each of ten clients, in batches of 128, on
+one thread; each measurement is a process of its own, and the two take turns. Times are processor time of the process,
+so that other work on the machine counts little: of the second round, whole, and of the training of one client in it.
 Both phases are measured: by views, and by clusters (``main.py`` of the authors, given a model that is trained already).
 In a round of either phase theirs clusters all samples; fedkin does so where the method needs it, which is by clusters.
 
@@ -70,7 +70,8 @@ def ours(samples: int, phase: str, precision: str) -> Seconds:
     began, trained = process_time(), fed.seconds
     method.step(fed, state)
     whole = process_time() - began
-    # By clusters a task also clusters and clusters the client's samples; at the authors' that is not part of the training.
+    # By clusters a task also clusters and clusters the client's samples; at the authors' that is not part of the
+    # training.
     return {"round": whole, "training": (fed.seconds - trained) / SITES if phase == "views" else nan}
 
 

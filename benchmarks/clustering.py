@@ -2,11 +2,11 @@
 
 ``python benchmarks/clustering.py 3550 10000 50000 --ways exact bayes paper``
 
-Embeddings are random bits per hidden cluster, flipped with a probability. ``exact``, ``gap`` and ``bayes`` are fedkin's;
-``paper`` is the procedure as published: scikit-learn's agglomerative clustering fitted anew at each of 35 thresholds,
-and its Calinski-Harabasz index where a cut is admissible. `--refits` times only so many of the 35 and multiplies, which
-the table says. Every way runs in a process of its own; its memory is the most that process held, less what it held with
-the embeddings loaded. Ratios are to ``exact`` of the same run.
+Embeddings are random bits per hidden cluster, flipped with a probability. ``exact``, ``gap`` and ``bayes`` are
+fedkin's; ``paper`` is the procedure as published: scikit-learn's agglomerative clustering fitted anew at each of 35
+thresholds, and its Calinski-Harabasz index where a cut is admissible. `--refits` times only so many of the 35 and
+multiplies, which the table says. Every way runs in a process of its own; its memory is the most that process held, less
+what it held with the embeddings loaded. Ratios are to ``exact`` of the same run.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/generative_table.py RUNS --data mnist --shares 0 0.25 0.5 0.75 1 --capacity 0.25 --epochs 25
     python benchmarks/clustering_table.py show RUNS
 
-Nearly all the work is training the clients' generative networks, and until they make samples the methods do the same. So
-they are trained once, by SDA-FC with k-means, and SDA-FC with fuzzy c-means and PPFC-GAN go on from its checkpoint of
-before the synthesis. Runs are ordinary folders in RUNS, named as clustering_table.py names its own; those that are
+Nearly all the work is training the clients' generative networks, and until they make samples the methods do the same.
+So they are trained once, by SDA-FC with k-means, and SDA-FC with fuzzy c-means and PPFC-GAN go on from its checkpoint
+of before the synthesis. Runs are ordinary folders in RUNS, named as clustering_table.py names its own; those that are
 there already are skipped, and one that was stopped goes on.
 """
 

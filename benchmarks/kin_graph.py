@@ -7,15 +7,15 @@
     python benchmarks/kin_graph.py tables
     python benchmarks/kin_graph.py latents RUN
 
-`growth` makes clients with so many samples of 784 numbers each, of ten clusters. Their samples are made anew, always the
-same, whenever a client is asked, so that 1,000 clients with ten million samples need no more memory than the few that are
-at work; peak memory is that of the server, of those few, and of what each client keeps: two numbers per sample. Making
-them is part of the seconds. Each size is a process of its own.
+`growth` makes clients with so many samples of 784 numbers each, of ten clusters. Their samples are made anew, always
+the same, whenever a client is asked, so that 1,000 clients with ten million samples need no more memory than the few
+that are at work; peak memory is that of the server, of those few, and of what each client keeps: two numbers per
+sample. Making them is part of the seconds. Each size is a process of its own.
 
 `privacy` clusters a data set dealt out at random to ten clients, 10 clusters given, with each epsilon.
 
-`few` clusters a part of a data set dealt out at random to ten clients, by how many samples a small cluster has at least,
-and by whether clients are told all nodes.
+`few` clusters a part of a data set dealt out at random to ten clients, by how many samples a small cluster has at
+least, and by whether clients are told all nodes.
 
 `shapes` clusters made-up samples of few columns at two clients or more, the number of clusters not given.
 

@@ -1,8 +1,8 @@
 """Newcomers: how often they come to the right cluster, and how long the server takes.
 
-``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden clusters, 80 are clustered and 20
-come later, each with one message. Every seed has its own clients; every repetition its own flips. The right cluster is
-the one that most of the clustered clients of the newcomer's hidden cluster are in.
+``python benchmarks/newcomers.py mnist fashion.safetensors``: of 100 clients in 4 hidden clusters, 80 are clustered and
+20 come later, each with one message. Every seed has its own clients; every repetition its own flips. The right cluster
+is the one that most of the clustered clients of the newcomer's hidden cluster are in.
 """
 
 from __future__ import annotations

@@ -83,6 +83,19 @@ class Toy(Method[ToyState]):
 
 
 @dataclass(frozen=True)
+class Comparable(Toy):
+    """The same for comparisons, which ask what a method clusters."""
+
+    clusters: ClassVar[Literal["samples"]] = "samples"
+    finds_k: ClassVar[bool] = True
+    takes_k: ClassVar[bool] = False
+
+    def ready(self, state: ToyState) -> bool:
+        """Never: its clusters are not scored."""
+        return False
+
+
+@dataclass(frozen=True)
 class Blobs:
     data: str
     label: str | None = None

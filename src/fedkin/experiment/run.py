@@ -172,10 +172,7 @@ def prepare(
     if config.engine.secure_sums:
         secure(fed, config.method)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
-    if checkpoint is None:
-        scaling = scale(fed, config.data.scaling)
-    else:
-        scaling = Scaling.from_tree(checkpoint["scaling"])
+    scaling = scale(fed, config.data.scaling) if checkpoint is None else Scaling.from_tree(checkpoint["scaling"])
     for i in population.absent:  # nobody asks them, but the evaluator needs their samples
         population.clients[i].x = scaling.apply(population.clients[i].x)
 

@@ -18,6 +18,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.core.progress import Progress
+from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
 from fedkin.studies.compare import Comparison, Options, Question, question_of, time_budget
 from fedkin.studies.compare import compared as compared_with
@@ -186,6 +187,11 @@ def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
     assert {line.name for line in comparison.lines} == {"kfed, 2 clusters", "kin-graph, 2 clusters"}
 
 
+@pytest.fixture
+def comparable_toy(toy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.METHODS, "toy", registry.RegistryEntry("toy:Comparable", "A federated mean."))
+
+
 class Timed(RunWorker):
     """Makes runs that fit into their time, by a clock that goes only as far as each method is said to take.
 
@@ -211,7 +217,7 @@ class Timed(RunWorker):
 
 
 def test_each_run_has_its_share_of_the_budget(
-    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     methods = ("toy", "kmeans")
     question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
@@ -234,7 +240,7 @@ def test_each_run_has_its_share_of_the_budget(
 
 
 def test_a_method_that_never_had_a_turn_had_no_time(
-    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     methods = ("toy", "kmeans")
     question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])
@@ -246,7 +252,7 @@ def test_a_method_that_never_had_a_turn_had_no_time(
 
 
 def test_what_does_not_fit_into_one_budget_is_gone_on_with_in_the_next(
-    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = question_of(hospitals, methods=("toy",), settings=["engine.workers=1"])
     worker = Timed({"toy": 60}, monkeypatch)
@@ -440,7 +446,7 @@ def test_a_labelled_folder_gives_its_truth_in_order_of_rows(hospitals: str, foun
 
 
 def test_what_was_stopped_goes_on_when_all_had_a_turn(
-    tmp_path: Path, toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     methods = ("kmeans", "kfed", "toy")
     question = question_of(hospitals, methods=methods, settings=["engine.workers=1"])

@@ -68,8 +68,8 @@ class DriftSwap(_Changing):
     Attributes
     ----------
     to : {"next", "new"}
-        The next cluster's world, and from the last cluster the first one's; or, for all alike, a world that nobody was in
-        before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_clusters`.
+        The next cluster's world, and from the last cluster the first one's; or, for all alike, a world that nobody was
+        in before: images turned by a quarter that is free, or mirrored if none is, and labels shifted by `n_clusters`.
     """
 
     to: Literal["next", "new"] = "next"

@@ -48,8 +48,8 @@ class LabelClusters(PartitionScenario):
     test_fraction : float
         Fraction of every client's samples that is held out; here in any case.
     clients : int
-        At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15 clients
-        and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
+        At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15
+        clients and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
     overlap : bool
         Whether clusters have classes in common.
     balanced : bool
@@ -120,17 +120,17 @@ class LabelClusters(PartitionScenario):
 class MissingClasses(PartitionScenario):
     """Clusters of clients that each lack a few classes (gradient-loss clustering, Fig. 2).
 
-    Every class is split equally among the clusters that have it, and a cluster's samples at random and equally among its
-    clients; the data's test split alike.
+    Every class is split equally among the clusters that have it, and a cluster's samples at random and equally among
+    its clients; the data's test split alike.
 
     Attributes
     ----------
     clients : int or None
-        At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for 47
-        classes; with fewer samples 20.
+        At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for
+        47 classes; with fewer samples 20.
     missing : list of list of int or None
-        Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the paper for
-        Fashion-MNIST or CIFAR-10, if the data's name says that they are one of these, else those for MNIST; for 47
+        Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the paper
+        for Fashion-MNIST or CIFAR-10, if the data's name says that they are one of these, else those for MNIST; for 47
         classes, as in EMNIST, eight clusters that lack seven each, drawn from the seed.
     reindex : bool
         Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.

@@ -31,8 +31,8 @@ _PAPER_CLIENTS = 100
 class Rotation(PartitionScenario):
     """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
 
-    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test split
-    independently, as in the authors' code. Data must be square images.
+    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test
+    split independently, as in the authors' code. Data must be square images.
 
     Attributes
     ----------

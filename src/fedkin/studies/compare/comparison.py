@@ -36,7 +36,8 @@ class ComparisonRow:
     clusters : tuple of int
         How many each run found.
     measures, truth : dict
-        Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; ``consensus`` among the former, which ranks nothing.
+        Means over runs, see `fedkin.studies.compare.judging.CandidateScore`; ``consensus`` among the former, which
+        ranks nothing.
     clients : tuple of float or None
         Accuracy of each client's own model.
     bytes, seconds : float or None

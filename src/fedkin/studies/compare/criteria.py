@@ -38,9 +38,9 @@ def cohesion(space: Space, labels: Labels) -> float:
 def togetherness(links: NeighbourLinks, labels: Labels) -> float:
     """Share of links that stay within a cluster, above what clusters of these sizes would keep by chance.
 
-    That is modularity: 0 for a single cluster and in expectation for clusters at random, below ``1 - 1 / k`` for k clusters.
-    So few clusters cannot score high, and to cut through a dense place costs. Links of samples without a cluster are left
-    out.
+    That is modularity: 0 for a single cluster and in expectation for clusters at random, below ``1 - 1 / k`` for k
+    clusters. So few clusters cannot score high, and to cut through a dense place costs. Links of samples without a
+    cluster are left out.
     """
     known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
     if not known.any():

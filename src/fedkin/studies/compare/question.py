@@ -140,8 +140,8 @@ def question_of(
     settings : sequence of str
         ``"section.key=value"``; those of ``method`` are for all methods that have the key.
     asked : {"auto", "samples", "clients"}
-        What is to be clustered. By default what the methods named cluster; without names, clients where the scenario gives
-        them labels to learn from, and samples otherwise, files of clients included.
+        What is to be clustered. By default what the methods named cluster; without names, clients where the scenario
+        gives them labels to learn from, and samples otherwise, files of clients included.
     methods : sequence of str
         Names, or ``("all",)``.
 

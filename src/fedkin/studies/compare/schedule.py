@@ -1,7 +1,7 @@
 """Which run is made next, and for how long: the budget spread over candidates and seeds.
 
-First comes one seed of everything: of methods that need no number of clusters or are told the known one. Where it is not
-known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
+First comes one seed of everything: of methods that need no number of clusters or are told the known one. Where it is
+not known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
 ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these will
 take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A run
 that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
