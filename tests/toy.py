@@ -94,6 +94,10 @@ class Comparable(Toy):
         """Never: its clusters are not scored."""
         return False
 
+    @staticmethod
+    def embed(result: dict[str, Any], x: Tensor) -> Tensor:
+        return x
+
 
 @dataclass(frozen=True)
 class Blobs:
