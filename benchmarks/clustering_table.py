@@ -83,7 +83,8 @@ def main() -> None:
                         name = f"{data}-{given.label or method}-p{share}-a{absent}-s{seed}"
                         settings = {
                             "seed": seed, "data.source": data, "scenario.name": "own-class",
-                            "scenario.heterogeneity": float(share), "engine.absent": float(absent), "evaluation.map": "none",
+                            "scenario.heterogeneity": float(share), "engine.absent": float(absent),
+                            "evaluation.map": "none",
                         }  # fmt: skip
                         run(given.runs / name, method, settings, given.set)
 

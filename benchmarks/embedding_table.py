@@ -1,4 +1,4 @@
-"""Tables III to V of Prigent et al. (2024): accuracy, rounds and cost of clustering before training, beside the paper's.
+"""Tables III to V of Prigent et al. (2024): accuracy, rounds and cost of clustering before training.
 
     python benchmarks/embedding_table.py run RUNS --data mnist --methods federated central --encoder fashion.safetensors
     python benchmarks/embedding_table.py show RUNS

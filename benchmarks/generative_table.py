@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for data in given.data:
             for share in given.shares:
                 settings = {
-                    "seed": seed, "data.source": data, "scenario.name": "own-class", "scenario.heterogeneity": float(share),
+                    "seed": seed, "data.source": data, "scenario.name": "own-class",
+                    "scenario.heterogeneity": float(share),
                     "evaluation.map": "none", "method.capacity": given.capacity, "method.epochs": given.epochs,
                 }  # fmt: skip
                 server = {f"method.{phase}_epochs": given.server_epochs for phase in ("pretrain", "cluster")}

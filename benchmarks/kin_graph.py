@@ -154,7 +154,8 @@ def main() -> None:
 
 def print_growth(sizes: list[int], samples: int) -> None:
     """One line per number of clients."""
-    print("| clients | samples | components, s | differences, s | graph, s | processor s | of clients | nodes | clusters "
+    print("| clients | samples | components, s | differences, s | graph, s | processor s | of clients | nodes "
+          "| clusters "
           "| ARI | MB received | MB sent | peak memory, MB |")  # fmt: skip
     print("|---" * 13 + "|")
     for sites in sizes:
@@ -189,7 +190,8 @@ def grown(sites: int, samples: int) -> dict[str, Any]:
     return {
         **dict(zip(("components", "differences", "graph"), seconds, strict=True)),
         "processor": processor, "busy": fed.seconds,
-        "nodes": record.values["nodes"], "clusters": record.values["clusters"], "ari": adjusted_rand_score(truth, clusters),
+        "nodes": record.values["nodes"], "clusters": record.values["clusters"],
+        "ari": adjusted_rand_score(truth, clusters),
         "received": fed.traffic.received / 1e6, "sent": fed.traffic.sent / 1e6, "memory": memory,
     }  # fmt: skip
 

@@ -59,7 +59,8 @@ def measured(clients: int) -> dict[str, float]:
         np.savez(data, x=rng.random((total, 1, 8, 8), dtype=np.float32), y=y)
         settings = [
             f"data.source={json.dumps(str(data))}", "scenario.name=iid", f"scenario.clients={clients}",
-            "scenario.test_fraction=0.0", "method.module=perceptron", "method.participation=0.1", "method.local_epochs=1",
+            "scenario.test_fraction=0.0", "method.module=perceptron", "method.participation=0.1",
+            "method.local_epochs=1",
             f"method.rounds={ROUNDS}",
         ]  # fmt: skip
         outcome = execute(load_config("fedavg", settings), Path(folder) / "run")

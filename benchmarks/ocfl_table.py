@@ -1,4 +1,4 @@
-"""OCFL's table I: agreement of the clusters with the hidden ones, for every way of clustering, beside the paper's figures.
+"""OCFL's table I: ARI of the clusters with the hidden ones, for every way of clustering, beside the paper's.
 
 The clusters of OCFL are fixed once they are formed, and until then training is the same whatever forms them. So one run
 up to that round serves all clusterers: they are applied to the distances it ended with.

@@ -50,7 +50,8 @@ def comparison() -> PageView:
     )
     table = ResultTable(
         "Eight methods, ranked without truth",
-        "Best at the top. `stability` is how far the clusters of two seeds agree (1: the same, 0: chance); the truth is "
+        "Best at the top. `stability` is how far the clusters of two seeds agree (1: the same, 0: chance); the truth "
+        "is "
         "shown where it is known, and took no part in the ranking.",
         "method",
         COLUMNS,

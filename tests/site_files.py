@@ -6,7 +6,7 @@ import numpy as np
 
 
 def sites(folder: Path, labelled: bool = True, count: int = 3, clusters: int = 2, samples: int = 30) -> str:
-    """A folder with one ``.npz`` file per site, each with samples of the same far apart clusters, 3 at most; its path."""
+    """A folder with one ``.npz`` file per site, with samples of the same distant clusters, 3 at most; its path."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     centres = 8.0 * np.array([[0, 0], [1, 0], [0, 1]])

@@ -1,4 +1,4 @@
-"""A method that clusters clients by one message each, with messages that are told outright, and a federation to watch."""
+"""A method that clusters clients by one plain message each, and a federation to watch."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -134,5 +134,5 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     np.savez(tmp_path / "new.npz", x=digits.x[:20].numpy(), y=np.array(digits.classes)[digits.y[:20].numpy()])
     kept, new = tmp_path / "site" / "results" / "ab12", str(tmp_path / "new.npz")
     assert outputs.predict(kept, new, client=0) == outputs.predict(outcome.folder, new, client=1)
-    with pytest.raises(FedkinError, match="ab12 is .*, the model of one cluster; assign with the run's folder"):
+    with pytest.raises(FedkinError, match=r"ab12 is .*, the model of one cluster; assign with the run's folder"):
         outputs.assign(kept, new)

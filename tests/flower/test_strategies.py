@@ -142,7 +142,7 @@ def test_training_counts_of_nodes_that_are_lost_when_asked_for_cached_models():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_cluster_that_is_lost_is_seeded_by_the_worst(told):
-    """All begin in one cluster, as the other is far off; whose loss is greatest is known even if training tells none."""
+    """All begin in one cluster, as the other is far off; the greatest loss is known even if training reports none."""
     clients = sites()
     where = grid(clients)
     if not told:

@@ -60,7 +60,8 @@ def test_it_is_one_of_flowers_strategies():
     [
         (
             lambda: flower.OCFLStrategy(learning_rate=0.1),
-            "OCFLStrategy has no parameter 'learning_rate': it is the client app's own, which train_config of start() can "
+            "OCFLStrategy has no parameter 'learning_rate': it is the client app's own, which train_config of start() "
+            "can "
             "set.",
         ),
         (
@@ -69,7 +70,8 @@ def test_it_is_one_of_flowers_strategies():
         ),
         (
             lambda: flower.IFCAStrategy(averaging="gradients"),
-            "IFCAStrategy has no parameter 'averaging': it is always 'models' with a client app that is not fedkin's own.",
+            "IFCAStrategy has no parameter 'averaging': it is always 'models' with a client app that is not fedkin's "
+            "own.",
         ),
         (
             lambda: flower.IFCAStrategy(n_clusters=0),
@@ -90,7 +92,8 @@ def test_it_is_one_of_flowers_strategies():
         ),
         (
             lambda: start(flower.HierarchicalStrategy(), grid(), num_rounds=4),
-            "clustering_round is 5, but the number of rounds is 4, so clients would never be clustered; set it no higher "
+            "clustering_round is 5, but the number of rounds is 4, so clients would never be clustered; set it no "
+            "higher "
             "than that.",
         ),
         (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),

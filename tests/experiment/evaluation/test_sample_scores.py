@@ -38,7 +38,8 @@ def perfect(**state: Any) -> tuple[Population, LocalFederation, FedCRefState]:
 def test_the_right_result_has_full_marks() -> None:
     metrics = evaluate_associations(METHOD, *perfect())
     assert metrics == {
-        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0,
+        "pooled_accuracy": 1.0,
     }  # fmt: skip
 
 
@@ -77,7 +78,8 @@ def test_a_client_that_has_not_begun_is_left_out() -> None:
     )
     del fed.clients[2].state["labels"]
     assert evaluate_associations(METHOD, people, fed, state) == {
-        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0, "pooled_accuracy": 1.0,
+        "accuracy": 1.0, "false_matches": 0.0, "target": 2, "ari": 1.0, "nmi": 1.0, "kappa": 1.0,
+        "pooled_accuracy": 1.0,
     }  # fmt: skip
 
 
@@ -125,7 +127,7 @@ def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
 
 
 def two_clients(*labels: list[int] | None) -> tuple[Population, LocalFederation]:
-    """Six points on a line at either client, of class 0 below zero and 1 above; a client may have clusters of its own."""
+    """Six points on a line at either client, of class 0 below zero and 1 above; clients may differ in clusters."""
     line = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
     clients = [
         Client(i, line, state={} if own is None else {"clusters": torch.tensor(own)}) for i, own in enumerate(labels)

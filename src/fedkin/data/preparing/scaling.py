@@ -137,7 +137,8 @@ def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
 def scale_newcomers(fed: Federation, clients: Sequence[Client], scaling: Scaling) -> None:
     """Scale the freshly loaded data of clients that have just joined as everyone else's were.
 
-    A client whose state has the scaling applies it itself, as in a resumed run. Others receive it if data are standardised.
+    A client whose state has the scaling applies it itself, as in a resumed run. Others receive it if data are
+    standardised.
 
     Raises
     ------

@@ -19,7 +19,7 @@ from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split,
 
 @dataclass(frozen=True)
 class Dirichlet(PartitionScenario):
-    """Each class is allocated in proportions drawn from a Dirichlet distribution, see `fedkin.data.scenarios.split.dirichlet_split`.
+    """Each class is allocated in proportions of a Dirichlet distribution, see `dirichlet_split` in `split`.
 
     A test split of the data is partitioned in the proportions of each client's training samples.
 

@@ -71,7 +71,8 @@ class LabelClusters(PartitionScenario):
             raise unknown_name("value for drawing", self.drawing, _DRAWINGS)
         if len(data.classes) != 10:
             raise FedkinError(
-                f"'{data.name}' has {len(data.classes)} classes, but the clusters of 'label-clusters' are made of exactly "
+                f"'{data.name}' has {len(data.classes)} classes, but the clusters of 'label-clusters' are made of "
+                f"exactly "
                 "10."
             )
         clusters = self.hidden_clusters()

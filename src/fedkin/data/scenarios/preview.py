@@ -82,7 +82,7 @@ def _population(scenario: Any, loaded: Labelled | FedkinError, seed: int) -> Pop
 
 
 def _kinds(population: Population) -> Tensor | None:
-    """Clients alike in cluster, the cluster they drift to and the step they join at, by number; ``None`` without clusters."""
+    """Clients alike in cluster, drift and the step they join at, by number; ``None`` without clusters."""
     if population.clusters is None:
         return None
     rows = [population.clusters]

@@ -1,7 +1,7 @@
 """Rules that partition samples among clients, as indices; names and parameters are those of flwr-datasets.
 
-Every rule allocates a sample at most once and draws from the generator it is given. Where clients get samples in a random
-order, their indices are shuffled.
+Every rule allocates a sample at most once and draws from the generator it is given. Where clients get samples in a
+random order, their indices are shuffled.
 """
 
 from __future__ import annotations

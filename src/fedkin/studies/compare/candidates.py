@@ -14,7 +14,7 @@ from fedkin.experiment import registry
 
 Family = Literal["samples", "clients"]
 Role = Literal["", "centralised", "synthetic", "bound"]
-"""Methods that move samples to the server, that send synthetic ones, and that form no clusters; the others have none."""
+"""Methods that move samples to the server, send synthetic ones, or form no clusters; the others have none."""
 
 
 def method_named(name: str) -> type[Method[Any]]:
@@ -136,7 +136,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
             other = method_named(name).clusters
             if other is None:
                 raise FedkinError(
-                    f"Method '{name}' says by no class attribute `clusters` whether it clusters samples or clients, so it "
+                    f"Method '{name}' has no class attribute `clusters`, which says what it clusters, so it "
                     "cannot be compared."
                 )
             if other != family:

@@ -21,8 +21,8 @@ TITLES = {
     "purity": "Purity",
 }
 MEANINGS = {
-    "cohesion": "How far clusters keep near samples together, above chance: over all clients, and within each. It ranks.",
-    "accuracy": "Mean over clients of their cluster's model on their own test samples, which no training saw. It ranks.",
+    "cohesion": "How far near samples share a cluster, above chance: over all clients, and within each. Ranks methods.",
+    "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
     "silhouette": "How much nearer samples are to their own cluster than to the next; it likes few, round clusters.",
     "consensus": "Mean agreement (ARI) with the clusters of every other method.",

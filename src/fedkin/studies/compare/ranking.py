@@ -12,7 +12,7 @@ from fedkin.studies.compare.criteria import consensus
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 
 NEAR, ALIKE = 0.02, 0.7
-"""Two clusterings of samples are as good as each other if their cohesion differs by no more than the first and they agree
+"""Two clusterings of samples are equally good if their cohesion differs by no more than the first and they agree
 (ARI) by no less than the second. Where they disagree there is more at stake than the stabler method is worth."""
 AS_STABLE = 0.05
 """Stability by which two methods are as stable as each other."""
@@ -107,7 +107,7 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:
-    """Candidates that may be taken: neither moving data nor sending synthetic copies, with a score, and more than one cluster of samples."""
+    """Candidates to recommend: no data or copies sent, with a score, and more than one cluster of samples."""
     return {
         each: verdict
         for each, verdict in verdicts.items()

@@ -180,7 +180,7 @@ class Schedule:
         return [chosen[name] for name in self.selection.methods if name in chosen]
 
     def _able_to_climb(self) -> list[str]:
-        """The cheapest method that must be told a number of clusters of samples, and quick ones that can be told one."""
+        """The cheapest method that must be given a number of clusters, and quick ones that can be given one."""
         if self.question.family != "samples":
             return []
         quick = [
