@@ -88,10 +88,10 @@ def pretrain(
         with show_progress() as progress:
             progress.phase(f"Reading {data}")
 
-            def told(epoch: int, epochs: int, error: float) -> None:
+            def done(epoch: int, epochs: int, error: float) -> None:
                 progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
 
-            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=told)
+            made = trained(data, out, label=label, name=model, epochs=epochs, samples=samples, seed=seed, on_epoch=done)
     except KeyboardInterrupt:
         if out.exists():
             stop(f"Interrupted; the same command resumes from the last epoch in {out}.", 130)

@@ -12,7 +12,7 @@ def test_data_are_dealt_out_for_clusters_of_samples() -> None:
     question = question_of("blobs")
     assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
     assert question.name == "blobs-own-class"
-    assert "--question clients" in question.told
+    assert "--question clients" in question.description
 
 
 @pytest.mark.parametrize(

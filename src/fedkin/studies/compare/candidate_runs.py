@@ -27,7 +27,7 @@ class CandidateRun:
     ----------
     candidate : Candidate
     seed : int
-        Of the run; the data are dealt out by another.
+        Of the run; another one partitions the data.
     """
 
     candidate: Candidate

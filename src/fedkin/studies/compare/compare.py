@@ -176,7 +176,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
     lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
     lines.sort(key=lambda line: _rank(line, question, options))
     return Comparison(
-        question=question.told,
+        question=question.description,
         family=question.family,
         lines=tuple(lines),
         recommended=take.method if take else None,

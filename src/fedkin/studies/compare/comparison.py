@@ -27,7 +27,7 @@ class ComparisonRow:
     ----------
     method : str
     number : int or None
-        Clusters it was told.
+        Number of clusters it was given.
     role : {"", "centralised", "synthetic", "bound"}
         Centralised methods move the data, and synthetic ones copies; bounds form no clusters. The first two are not
         recommended.
@@ -66,7 +66,7 @@ class ComparisonRow:
 
     @property
     def name(self) -> str:
-        """The method, and the number of clusters it was told."""
+        """The method, and the number of clusters it was given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
 

@@ -71,15 +71,15 @@ def headings(comparison: Comparison) -> list[str]:
 
 def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
     finished = sum(line.runs > 0 for line in comparison.lines)
-    told = [
+    rows = [
         ("Recommended", comparison.recommended or "–", "chosen " + ("by" if comparison.by == "truth" else "without")
          + " the truth"),
         ("Methods", f"{finished} of {len(comparison.lines)}", "came to an end at least once"),
         ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
     ]  # fmt: skip
     if comparison.truth_gap is not None:
-        told.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
-    return told
+        rows.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
+    return rows
 
 
 def _table(comparison: Comparison) -> ResultTable:
@@ -115,13 +115,13 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    told = [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
-    told += [f"{line.method} was tried with {', '.join(map(str, line.tried))} clusters; the best is shown."
+    notes = [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
+    notes += [f"{line.method} was tried with {', '.join(map(str, line.tried))} clusters; the best is shown."
              for line in comparison.lines if line.tried]  # fmt: skip
     if comparison.truth:
-        told.append("ARI and what follows it compare with the truth, which had no part in the ranking."
-                    if comparison.by == "score" else "The truth was asked to choose.")  # fmt: skip
-    return told
+        notes.append("ARI and what follows it compare with the truth, which had no part in the ranking."
+                     if comparison.by == "score" else "The truth was asked to choose.")  # fmt: skip
+    return notes
 
 
 def _span(clusters: tuple[int, ...]) -> str:

@@ -24,11 +24,11 @@ def print_comparison(comparison: Comparison) -> None:
                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
             print("  ".join(texts).rstrip())
-    for line in told(comparison):
+    for line in text_lines(comparison):
         print(line)
 
 
-def told(comparison: Comparison) -> list[str]:
+def text_lines(comparison: Comparison) -> list[str]:
     """What follows the table, line by line."""
     found = comparison.recommended
     said = f"Recommended: {found}. It {comparison.reason}." if found else f"Nothing recommended: {comparison.reason}."

@@ -32,9 +32,9 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
     stable = verdict.measures.get("stability")
     if stable is not None:
         parts.append(_stable(stable, choice.stable < choice.rivals))
-    told = choice.stable > 0 and stable is not None
-    cheapest = ", the least of these," if told and family == "samples" else ""
-    if told and family == "clients":
+    is_known = choice.stable > 0 and stable is not None
+    cheapest = ", the least of these," if is_known and family == "samples" else ""
+    if is_known and family == "clients":
         parts.append(f"needs no more clusters than these ({mean(verdict.clusters):g})")
     parts.append(f"moves {format_bytes(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
     return join_words(parts)
@@ -83,14 +83,14 @@ def use(question: Question, chosen: Candidate, out: str) -> tuple[str, ...]:
         for key, value in values.items()
         if section != "evaluation" and (section, key) not in (("data", "source"), ("scenario", "name"))
     ]
-    told = [
+    given = [
         f"--set {shlex.quote(f'method.{key}={_plain(value)}')}"
         for key, value in chosen.settings(question.settings).items()
         if key != "name"
     ]
     run = f"runs/{question.name}-{chosen.folder}"
     where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
-    parts = [f"fedkin run {chosen.method}", where, *settings, *told, f"--out {shlex.quote(run)}"]
+    parts = [f"fedkin run {chosen.method}", where, *settings, *given, f"--out {shlex.quote(run)}"]
     return (" ".join(parts), f"fedkin report {shlex.quote(out)}")
 
 

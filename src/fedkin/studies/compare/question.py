@@ -64,7 +64,7 @@ class Question:
         return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """A sentence on what is asked, and how to ask the other."""
         here = f"{self.data}, scenario {self.scenario}"
         other: Family = "clients" if self.family == "samples" else "samples"

@@ -1,10 +1,10 @@
 """Which run is made next, and for how long: the budget spread over candidates and seeds.
 
-First comes one seed of everything: of methods that need no number of clusters or are told the known one. Where it is
-not known, the numbers that these find, and the best of a ladder that cheap methods climb, are told to the others: cheap
-ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these will
-take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A run
-that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
+First comes one seed of everything: of methods that need no number of clusters or are given the known one. Where it is
+not known, the numbers that these find, and the best of a ladder that cheap methods climb, are given to the others:
+cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these
+will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A
+run that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
@@ -211,11 +211,11 @@ class Schedule:
         return (usable or few)[:_MOST_NUMBERS]
 
     def _likeliest(self) -> list[int]:
-        """Of the numbers of clusters told the one of the candidate with the best score."""
+        """Of the numbers of clusters given, the one of the candidate with the best score."""
         score = {each: self.score(self.question.family, verdict) for each, verdict in self.verdicts().items()}
         numbers = self._settled("numbers")
-        told = [each for each in score if each.number in numbers]
-        best = max(told, key=lambda each: score[each]).number if told else None
+        given = [each for each in score if each.number in numbers]
+        best = max(given, key=lambda each: score[each]).number if given else None
         return numbers[:1] if best is None else [best]
 
     def _settle(self, **decided: list[Any]) -> None:
