@@ -76,7 +76,7 @@ class Config:
 
     @property
     def data_seed(self) -> int:
-        """Seed of the partition of the data: ``data.seed``, or else the seed of the run."""
+        """The seed by which the data are partitioned, which is ``data.seed`` or else the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
 
     def to_toml(self) -> str:
