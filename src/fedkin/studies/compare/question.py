@@ -38,7 +38,7 @@ class Question:
     settings : dict
         Hyper-parameters for all methods that have them.
     seed : int
-        That the data are dealt out by, and the first of the runs.
+        Seed of the partition, and of the first run.
     """
 
     family: Family
