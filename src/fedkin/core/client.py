@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.noise import Noise, Secret
+from fedkin.core.table import Table
 
 LASTING = "lasting_"
 """Prefix of names in a client's state that stay even when a run resumes from an earlier step."""
@@ -24,7 +25,8 @@ class Client:
     id : int
         Stable number of the client, ``0..n-1``; never a transport's node id.
     x : Tensor
-        float32, ``(n, features)`` or ``(n, channels, height, width)``.
+        float32, ``(n, features)`` or ``(n, channels, height, width)``. Of a table, what its columns are encoded as;
+        until it is prepared, `Table.values`.
     y : Tensor or None
         int64 ``(n,)`` labels the client itself holds and may use; ``None`` where data are unlabelled.
     state : dict of str to Tensor
@@ -40,6 +42,8 @@ class Client:
     reserve : callable
         Whether a run may spend this much on the client over all its exchanges, as mu of Gaussian differential privacy.
         A client with a budget records what it allows; a client without one allows everything.
+    table : Table or None
+        The client's table as it was read, in original units; ``None`` where data are no table with named columns.
     """
 
     id: int
@@ -50,6 +54,7 @@ class Client:
     noise: Noise = field(default_factory=Secret, repr=False)
     secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
     reserve: Callable[[float], bool] = field(default=lambda mu: True, repr=False)
+    table: Table | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)

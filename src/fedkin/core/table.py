@@ -1,0 +1,76 @@
+"""A table as a client holds it, before it is prepared: columns of several kinds, with missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+Kind = Literal["number", "boolean", "ordinal", "category", "date"]
+"""What a column holds."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a client's table.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "boolean", "ordinal", "category", "date"}
+        Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
+        `categories`.
+    categories : tuple of str
+        The client's own values of a boolean, ordinal or category column, in order; empty for others.
+    """
+
+    name: str
+    kind: Kind = "number"
+    categories: tuple[str, ...] = ()
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether values are indices into `categories`."""
+        return self.kind in ("boolean", "ordinal", "category")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of columns.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    values : Tensor
+        float64 ``(n, columns)``, see `Column.kind`; NaN where a cell is empty.
+    """
+
+    columns: tuple[Column, ...]
+    values: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [column.name for column in self.columns]
+
+    def rows(self, index: Tensor) -> Self:
+        """The rows at int64 or bool `index`."""
+        return type(self)(self.columns, self.values[index])
+
+    def of(self, name: str) -> Tensor:
+        """The values of a column, float64 ``(n,)``; a `KeyError` if there is none of this name."""
+        for at, column in enumerate(self.columns):
+            if column.name == name:
+                return self.values[:, at]
+        raise KeyError(name)
+
+    @classmethod
+    def of_numbers(cls, x: Tensor, names: Sequence[str]) -> Self:
+        """A table of numbers ``(n, columns)``."""
+        return cls(tuple(Column(name) for name in names), x.to(torch.float64))
