@@ -247,7 +247,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "nowhere holds no result to predict with; "),
-        ("pretrain nowhere.csv --out encoder", "'nowhere.csv' does not exist."),
+        ("pretrain nowhere.csv --out encoder", "'nowhere.csv' does not exist; "),
         ("pretrain digits --out encoder --epochs 0", "epochs is 0; allowed: 1 or more."),
         ("pretrain digits --out encoder --model lenet5", "Unknown autoencoder 'lenet5'; "),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),

@@ -13,7 +13,7 @@ import planted
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.data.preparing.scaling import restore_scaling
-from fedkin.data.reading.sources import load_clients
+from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.server_app import LEDGER, serve
 from fedkin.deploy.site_app import _site_of, keep
 from fedkin.deploy.site_file import read_site

@@ -21,6 +21,7 @@ from fedkin.methods.samples.centralized import send_samples
 from nodes import Nodes, federation
 
 ROWS = "a,diagnosis\n" + "".join(f"{row}.25,{row}.75\n" for row in range(8))
+MANY = "a,diagnosis\n" + "".join(f"{i}.25,{i}.75\n" for i in range(40))
 TOLD = "its site file, data or private folder cannot be used; its own log says more"
 
 
@@ -38,7 +39,7 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
 @pytest.mark.parametrize(
     ("csv", "label", "words"),
     [
-        (ROWS + "9,Jane Doe: HIV positive\n", "none", "(it holds 'Jane Doe: HIV positive')"),
+        (MANY + "9,Jane Doe: HIV positive\n", "none", "'Jane Doe: HIV positive' in row 41"),
         ("63,145,233\n" + "1,2,3\n" * 4, "none", "holds numbers (63, 145, 233, ...)"),
         (ROWS, "outcome", "Unknown label column of"),
     ],

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+_NAMES, _PROBLEMS = 20, 50
+"""Names and lines that a sentence lists at most."""
 
 
 class FedkinError(ValueError):
@@ -27,5 +30,17 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(allowed)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"allowed: {', '.join(names)}."
+    hint = f"did you mean '{near[0]}'?" if near else f"allowed: {listing(names)}."
     return FedkinError(f"Unknown {kind} '{name}'; {hint}")
+
+
+def listing(names: Sequence[str]) -> str:
+    """The names with commas between them, the first twenty if there are many more."""
+    shown = ", ".join(names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
+
+
+def all_problems(problems: Sequence[str]) -> FedkinError:
+    """One error for several problems, a line for each, of which the first fifty are shown."""
+    more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
+    return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))

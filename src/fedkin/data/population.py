@@ -62,12 +62,13 @@ class Population:
     classes : list of str
         Names of the true classes; empty if there are none.
     features : list of str
-        Column names of a table; empty where there are none.
+        Column names of all clients' tables; empty where there are none.
     names : list of str
-        What the clients call themselves, such as their file's name; empty where ids are all there is.
+        What the clients are called, such as their file's name; empty where ids are all there is.
     tests : list of (Tensor, Tensor)
-        Per client, held-out samples (float32) and classes (int64) of its own distribution, of which there may be none
-        at a client with hardly any samples; an empty list where nothing is held out. For the evaluator alone.
+        Per client, held-out samples and classes (int64) of its own distribution, of which there may be none at a
+        client with hardly any samples; an empty list where nothing is held out. Samples are float32; of tables, until
+        they are prepared, values under the columns of the client's own table. For the evaluator alone.
     clusters : Tensor or None
         int64 ``(n,)``, the hidden cluster of each client; for the evaluator alone.
     common_test : (Tensor, Tensor) or None

@@ -81,6 +81,7 @@ class SiteFile:
             [] if unlabelled else read.classes,
             read.features,
             prepare=restore_scaling,
+            table=read.table,
             packages=self.packages,
             device=self.device,
             reserve=None if self.account is None else self.account.reserve,

@@ -30,6 +30,7 @@ from fedkin.core.errors import RefusalError
 from fedkin.core.files import file_lock, write_atomically, write_secret
 from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Table
 from fedkin.core.task import known_task
 from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
@@ -111,7 +112,7 @@ class Site:
     folder : Path
         Its private folder: memory, identity and results. Nobody else writes there.
     x : Tensor
-        float32, ``(n, features)`` or ``(n, channels, height, width)``.
+        Samples, see `Client.x`.
     y : Tensor or None
         int64 ``(n,)``, indices into `classes`.
     classes, features : list of str
@@ -131,6 +132,8 @@ class Site:
     reserve : callable or None
         Of a site with a privacy budget: whether a run, by its token, may spend so much on it, see `Client.reserve`.
         Then it refuses tasks whose release is not accounted for.
+    table : Table or None
+        The site's table as it was read; ``None`` where data are no table.
     """
 
     name: str
@@ -145,6 +148,7 @@ class Site:
     packages: tuple[str, ...] | None = ("fedkin",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     reserve: Callable[[str, float], bool] | None = None
+    table: Table | None = None
 
     @property
     def identity(self) -> str:
@@ -201,7 +205,9 @@ class Site:
     def client(self, request: Request) -> Client:
         """Return the site as the client that a task works on, before the first exchange."""
         rng = derive_generator(request.seed, "client", request.client, request.exchange)
-        client = Client(request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng)
+        client = Client(
+            request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
+        )
         if self.simulated:
             client.noise = rng
         if self.reserve is not None:

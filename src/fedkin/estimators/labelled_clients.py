@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.reading.arrays import as_tensor, check_same_shape
+from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.scenarios.partition_scenario import client_of
 
 ClassLabels = NDArray[Any]
 
@@ -67,7 +70,9 @@ def _check_listed(clients: Any, wanted: str) -> None:
         raise FedkinError(f"{wanted}; the list is empty.")
 
 
-def clients_of(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Client], ClassLabels]:
+def clients_of(
+    pairs: Sequence[tuple[Any, Any]], options: TableOptions | None = None
+) -> tuple[list[Client], ClassLabels]:
     """Clients whose `y` are positions in the sorted labels of all, and these labels; none where every `y` is ``None``.
 
     Raises
@@ -75,15 +80,15 @@ def clients_of(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Client], ClassLab
     FedkinError
         If a client's samples or labels cannot be used, or clients differ in the shape of a sample.
     """
-    names = [f"Client {i}" for i in range(len(pairs))]
-    samples = [as_tensor(x, name) for (x, _), name in zip(pairs, names, strict=True)]
-    check_same_shape({name: tuple(x.shape[1:]) for x, name in zip(samples, names, strict=True)})
+    read: list[Dataset] = load_clients([x for x, _ in pairs], options=options)
+    clients = [client_of(i, data) for i, data in enumerate(read)]
     if all(y is None for _, y in pairs):
-        return [Client(i, x) for i, x in enumerate(samples)], np.array([], dtype=np.int64)
-    labels = [read_labels(y, len(x), name) for (_, y), x, name in zip(pairs, samples, names, strict=True)]
+        return clients, np.array([], dtype=np.int64)
+    labels = [read_labels(y, len(data), data.name) for (_, y), data in zip(pairs, read, strict=True)]
     classes = classes_of(labels)
-    numbers = [encoded(own, classes, name) for own, name in zip(labels, names, strict=True)]
-    return [Client(i, x, y) for i, (x, y) in enumerate(zip(samples, numbers, strict=True))], classes
+    for client, own, data in zip(clients, labels, read, strict=True):
+        client.y = encoded(own, classes, data.name)
+    return clients, classes
 
 
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:

@@ -40,8 +40,8 @@ from fedkin.experiment.sections import (
     TrackingSection,
 )
 
-FROM_DATA = ("data", "label")
-"""Fields of a scenario that the section ``[data]`` gives, as ``source`` and ``label``."""
+FROM_DATA = ("data", "label", "table")
+"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.scaling import Scaling
+from fedkin.data.reading.arrays import plain_numbers
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
@@ -160,14 +161,18 @@ def predict(
         )
         if None not in (client, cluster):
             raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
-        predicted = found.method.predict(found.result, found.scaling.apply(load(source, label).x), **whose)
+        predicted = found.method.predict(
+            found.result, found.scaling.apply(_numbers(load(source, label), source)), **whose
+        )
         return _csv_of_classes(predicted, found.classes)
     for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
             raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
-    return csv_of_clusters(found.method.predict(found.result, found.scaling.apply(load(source, label).x)))
+    return csv_of_clusters(
+        found.method.predict(found.result, found.scaling.apply(_numbers(load(source, label), source)))
+    )
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
@@ -190,8 +195,12 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
         )
     data = load(source, label)
     y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
-    newcomer = Client.newcomer(found.scaling.apply(data.x), y, derive_generator(0, "assign"))
+    newcomer = Client.newcomer(found.scaling.apply(_numbers(data, source)), y, derive_generator(0, "assign"))
     return int(found.method.assign(found.result, newcomer))
+
+
+def _numbers(data: Dataset, source: str) -> Tensor:
+    return data.x if data.table is None else plain_numbers(data.table, f"'{source}'")
 
 
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:

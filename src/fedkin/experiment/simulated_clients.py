@@ -109,6 +109,7 @@ class _Clients:
             simulated=True,
             packages=None,
             device=device_named(config.engine.device, "'engine.device'"),
+            table=client.table,
         )
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading.hub import decode_images
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 
 
 @pytest.fixture(autouse=True)
@@ -106,18 +107,18 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
     ("columns", "features", "arguments", "sentence"),
     [
         (
-            {"a": ["x"], "b": [1]},
+            {"a": [[1, 2]]},
             None,
             {},
-            "Column 'a' of '{}' is not numeric (it holds 'x'); drop it or name it as the label.",
+            "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date.",
         ),
         ({"a": [1]}, None, {"label": "kind"}, "Unknown label column of '{}' 'kind'; allowed: a."),
         ({"a": [1]}, None, {"cluster": "kind"}, "Unknown column of '{}' 'kind'; allowed: a."),
         (
-            {"a": [1.0, None]},
+            {"a": [1.0, float("inf")]},
             None,
             {},
-            "Column 'a' of '{}' has 1 missing or infinite values in 2 rows.",
+            "Column 'a' of '{}' has 1 infinite values in 2 rows.",
         ),
         (
             {"a": [1, 2], "label": [0, None]},
@@ -145,6 +146,22 @@ def test_directories_that_cannot_be_used_are_refused(tmp_path, columns, features
     with pytest.raises(FedkinError) as error:
         load(source, **arguments)
     assert str(error.value) == sentence.format(source)
+
+
+def test_a_table_may_hold_categories_and_empty_cells(tmp_path):
+    kinds = {
+        "a": datasets.ClassLabel(names=["u", "v"]),
+        "b": datasets.Value("string"),
+        "label": datasets.Value("int64"),
+    }
+    source = write(tmp_path, {"a": [1, 0], "b": ["yes", None], "label": [3, 4]}, kinds)
+    read = load(source)
+    assert [(one.name, one.kind, one.categories) for one in read.table.columns] == [
+        ("a", "category", ("u", "v")),
+        ("b", "boolean", ("no", "yes")),
+    ]
+    assert read.x.nan_to_num(-1).tolist() == [[1, 1], [0, -1]]
+    assert load(source, options=TableOptions(drop=["a", "label"])).y is None
 
 
 def test_empty_and_broken_directories_are_refused(tmp_path):

@@ -1,10 +1,16 @@
+import os
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.sources import load, load_clients
+from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 
 
 def test_digits_are_images_in_the_unit_interval():
@@ -33,7 +39,7 @@ def test_embedded_data_have_no_column_of_clusters():
 
 
 def test_data_that_are_kept_are_told_apart_by_their_clusters(tmp_path, monkeypatch):
-    def read(source, name, label, split, cluster):
+    def read(source, name, label, split, cluster, options):
         return module.Dataset(name, torch.zeros(2, 1), clusters=cluster and (torch.tensor([0, 1]), ["u", "v"]))
 
     monkeypatch.setattr(module, "_KEPT", None)
@@ -73,62 +79,153 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     assert str(error.value) == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .parquet, or a directory."
 
 
-def test_names_are_looked_for_below_fedkin_data_then_on_the_hub(tmp_path, monkeypatch):
+def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "read_huggingface", lambda source, *rest: asked.append((source, *rest)))
+
+    def read(source, *rest):
+        asked.append((source, *rest[:4]))
+        return Dataset(source, torch.zeros(1, 1))
+
+    monkeypatch.setattr(module, "read_huggingface", read)
     monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
     (tmp_path / "my_set").mkdir()
     load("my-set", "kind", "test")
     load("my_set")
-    load("owner/other")
+    load("hf:owner/other")
     monkeypatch.delenv("FEDKIN_DATA")
-    load("my-set")
+    load("hf:my-set")
+    with pytest.raises(FedkinError):
+        load("my-set")
     mirrored = str(tmp_path / "my_set")
     assert asked == [
         (mirrored, "my-set", "kind", "test", None),
         (mirrored, "my_set", None, "train", None),
-        ("owner/other", "owner/other", None, "train", None),
-        ("my-set", "my-set", None, "train", None),
+        ("owner/other", "hf:owner/other", None, "train", None),
+        ("my-set", "hf:my-set", None, "train", None),
     ]
 
 
-def test_a_name_that_is_nowhere_gets_one_sentence(monkeypatch):
+def test_a_name_that_is_nowhere_gets_one_sentence_and_the_hub_is_not_asked(tmp_path, monkeypatch):
     import datasets
 
     def unreachable(*args, **kwargs):
         raise ConnectionError("Couldn't reach 'digit' on the Hub\nand more.")
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     monkeypatch.delenv("FEDKIN_DATA", raising=False)
+    nowhere = "is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below FEDKIN_DATA;"
     with pytest.raises(FedkinError) as error:
         load("digit")
     assert str(error.value) == (
-        "'digit' cannot be loaded as split 'train' of a Hugging Face data set (Couldn't reach 'digit' on the Hub), and "
-        "it is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below FEDKIN_DATA."
+        f"'digit' {nowhere} did you mean 'digits'? A data set of the Hugging Face hub is asked for by 'hf:digit'."
     )
+    with pytest.raises(FedkinError) as error:
+        load("mnist")
+    assert str(error.value) == f"'mnist' {nowhere} a data set of the Hugging Face hub is asked for by 'hf:mnist'."
+    with pytest.raises(FedkinError) as error:
+        load("hf:digit")
+    assert str(error.value) == (
+        "'hf:digit' cannot be loaded as split 'train' of a Hugging Face data set (Couldn't reach 'digit' on the Hub)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("here/nort.csv", "here/north.csv"), ("her/north.csv", "here"), ("my_ste", "my_set")]
+)
+def test_a_wrong_path_names_the_nearest_one(tmp_path, monkeypatch, wrong, right):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDKIN_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "my_set").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "north.csv").write_text("a\n1\n")
+    with pytest.raises(FedkinError, match=f"did you mean '{right}'"):
+        load(wrong)
+    with pytest.raises(FedkinError, match=r"^'hree' is not a folder; did you mean 'here'\?$"):
+        load_clients("hree")
+
+
+def test_pipes_and_homes_of_nobody_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(FedkinError, match=r"t\.csv' is no regular file, but a pipe or device\.$"):
+        load(str(tmp_path / "t.csv"))
+    with pytest.raises(FedkinError, match=r"^'/dev/null' is no regular file; allowed: "):
+        load("/dev/null")
+    with pytest.raises(FedkinError, match=r"^'~nobody-here/t\.csv' begins with the home of a user"):
+        load("~nobody-here/t.csv")
 
 
 def test_clients_come_in_order_of_file_name_with_common_classes(tmp_path):
     (tmp_path / "b.csv").write_text("a,label\n1,dog\n2,fish\n")
     (tmp_path / "a.csv").write_text("a,label\n3,cat\n4,dog\n")
     (tmp_path / "README.md").write_text("not a client")
-    np.savez(tmp_path / "c.npz", x=np.array([[5]]))
+    (tmp_path / "c.csv").write_text("a\n5\n")
     sites = load_clients(str(tmp_path))
-    assert [site.name for site in sites] == ["a.csv", "b.csv", "c.npz"]
+    assert [site.name for site in sites] == ["a.csv", "b.csv", "c.csv"]
     assert [site.x[:, 0].tolist() for site in sites] == [[3, 4], [1, 2], [5]]
     assert [site.classes for site in sites] == [["cat", "dog", "fish"]] * 3
     assert [site.y.tolist() for site in sites[:2]] == [[0, 1], [1, 2]]
     assert sites[2].y is None
 
 
-def test_clients_with_other_features_are_refused(tmp_path):
+def test_tables_may_differ_in_columns_and_arrays_in_nothing(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "b.csv").write_text("a,c\n1,2\n")
-    with pytest.raises(FedkinError, match=r"b\.csv' has column 'c' where '.*a\.csv' has 'b'; all need the same\.$"):
+    (tmp_path / "b.csv").write_text("c,a\n1,2\n")
+    assert [site.features for site in load_clients(str(tmp_path))] == [["a", "b"], ["c", "a"]]
+    np.savez(tmp_path / "c.npz", x=np.array([[5, 6]]))
+    with pytest.raises(FedkinError, match=r"^'a\.csv' is a table and 'c\.npz' is an array without names of columns;"):
         load_clients(str(tmp_path))
-    (tmp_path / "b.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(FedkinError, match=r"b\.csv' has 3 features where others have 2 features; all clients need"):
-        load_clients(str(tmp_path))
+    with pytest.raises(FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all clients need"):
+        load_clients([np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((2, 2))])
+
+
+def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,inf\n")
+    (tmp_path / "b.csv").write_text("a,a\n1,2\n")
+    (tmp_path / "c.csv").write_text("a,kind\n-inf,u\ninf,v\n")
+    (tmp_path / "d.parquet").write_bytes(b"PAR1 cut")
+    (tmp_path / "e.csv").write_text("a,kind\n1,u\n")
+    with pytest.raises(FedkinError) as error:
+        load_clients(str(tmp_path), "kind")
+    lines = str(error.value).splitlines()
+    assert lines[:3] == [
+        f"Unknown label column of '{tmp_path}/a.csv' 'kind'; allowed: a, b.",
+        f"'{tmp_path}/b.csv' has more than one column 'a'; each needs a name of its own.",
+        f"Column 'a' of '{tmp_path}/c.csv' has 2 infinite values in 2 rows.",
+    ]
+    assert lines[3].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
+    assert len(lines) == 4
+
+
+def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
+    for folder in ("north", "south"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.csv").write_text("a,label\n1,u\n")
+    (tmp_path / "west.csv").write_text("a\n2\n")
+    north, south = str(tmp_path / "north" / "t.csv"), tmp_path / "south" / "t.csv"
+    assert [one.name for one in load_clients([north, south, tmp_path / "west.csv"])] == [north, str(south), "west.csv"]
+    named = load_clients({"n": north, "f": pd.DataFrame({"a": [1], "label": [2]})})
+    assert [(one.name, one.features) for one in named] == [("n", ["a"]), ("f", ["a", "label"])]
+    with_labels = load_clients([pd.DataFrame({"a": [1], "kind": ["u"]})], "kind")
+    assert (with_labels[0].name, with_labels[0].features, with_labels[0].classes) == ("Client 0", ["a"], ["u"])
+    assert load_clients({"n": [[1.0]], "f": np.ones((2, 1))})[1].x.dtype == torch.float32
+    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 'f' has 1 infinite values in 1 rows\.$"):
+        load_clients({"n": pd.DataFrame({"a": [1]}), "f": pd.DataFrame({"a": [np.inf]})})
+
+
+def test_options_that_name_columns_nobody_has_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("age,b\n1,2\n")
+    (tmp_path / "b.csv").write_text("age,c\n1,2\n")
+    read = load_clients(str(tmp_path), options=TableOptions(drop=["b"], categorical=["c"]))
+    assert [one.features for one in read] == [["age"], ["age", "c"]]
+    with pytest.raises(FedkinError) as error:
+        load_clients(str(tmp_path), options=TableOptions(drop=["ag"], id="d"))
+    assert str(error.value) == (
+        "Unknown column in drop 'ag'; did you mean 'age'?\nUnknown column in id 'd'; allowed: age, b, c."
+    )
+    with pytest.raises(FedkinError, match=r"^Unknown column in drop 'c'; allowed: age, b\.$"):
+        load(str(tmp_path / "a.csv"), options=TableOptions(drop=["c"]))
+    assert load("wine", options=TableOptions(drop=["alcohol"])).x.shape == (178, 12)
 
 
 def test_folders_without_clients_are_refused(tmp_path):

@@ -1,9 +1,13 @@
+import time
+
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.tables import frame_to_tensor, read_table
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table, read_table
 
 
 def write(path, text):
@@ -19,7 +23,9 @@ def test_numbers_booleans_and_labels(tmp_path, suffix):
     dataset = read_table(path)
     assert dataset.name == path.name
     assert dataset.features == ["a", "ok", "b"]
-    assert dataset.x.dtype == torch.float32
+    assert dataset.x is dataset.table.values
+    assert dataset.x.dtype == torch.float64
+    assert [one.kind for one in dataset.table.columns] == ["number", "boolean", "number"]
     assert dataset.x.tolist() == [[1.0, 1.0, 0.5], [2.0, 0.0, 1e6]]
     assert dataset.y.tolist() == [1, 0]
     assert dataset.classes == ["cat", "dog"]
@@ -62,11 +68,6 @@ def test_a_header_of_positions_is_a_header(tmp_path):
     assert read_table(write(tmp_path / "t.csv", "0,1\n5,6\n")).features == ["0", "1"]
 
 
-def test_nullable_columns_without_gaps_are_numbers():
-    frame = pd.DataFrame({"a": pd.array([1, 2], dtype="Int64"), "b": pd.array([True, False], dtype="boolean")})
-    assert frame_to_tensor(frame, "Client 0").tolist() == [[1.0, 1.0], [2.0, 0.0]]
-
-
 UNNAMED = (
     "A column of '{}' has no name: rows hold more values than the first line has names (row numbers? write it without "
     "them)."
@@ -76,14 +77,7 @@ UNNAMED = (
 @pytest.mark.parametrize(
     ("text", "label", "sentence"),
     [
-        (
-            "a,b\n1,x\n2,3\n",
-            None,
-            "Column 'b' of '{}' is not numeric (it holds 'x'); drop it or name it as the label.",
-        ),
-        ("a,b\n1,\n2,3\n", None, "Column 'b' of '{}' has 1 missing or infinite values in 2 rows."),
-        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 missing or infinite values in 2 rows."),
-        ("a\n1e300\n2\n", None, "Column 'a' of '{}' has 1 missing or infinite values in 2 rows."),
+        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 infinite values in 2 rows."),
         ("a,b\n", None, "'{}' is empty (0 rows, 2 columns of features)."),
         ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
         ("a,b\n1,2\n", "kind", "Unknown label column of '{}' 'kind'; allowed: a, b."),
@@ -97,6 +91,7 @@ UNNAMED = (
         ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),
         ("a,b\n0,10,100\n1,20,200\n", None, UNNAMED),
         ("a,b\nx,1,10,100\ny,2,20,200\n", None, UNNAMED),
+        ("a,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
         ("a ,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
         ("a, ,b\n0,1,2\n", None, "Column 2 of '{}' has no name (row numbers? write it without them)."),
         (
@@ -133,14 +128,57 @@ def test_a_column_of_clusters_that_is_not_there_is_refused(tmp_path):
         read_table(path, cluster="domain")
 
 
-def test_columns_of_other_types_are_refused():
-    frame = pd.DataFrame({"when": pd.to_datetime(["2024-01-01"])})
-    with pytest.raises(FedkinError, match=r"^Column 'when' of Client 1 is not numeric"):
-        frame_to_tensor(frame, "Client 1")
-    with pytest.raises(FedkinError, match=r"^Column 'z' of Client 1 is not numeric"):
-        frame_to_tensor(pd.DataFrame({"z": [1j]}), "Client 1")
-    with pytest.raises(FedkinError, match=r"^Column 'a' of Client 1 has 1 missing or infinite values in 2 rows"):
-        frame_to_tensor(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "Client 1")
+def test_dropped_columns_are_no_labels_and_no_features(tmp_path):
+    path = write(tmp_path / "t.csv", "label,a,target\nu,1,5\nv,2,6\n")
+    dataset = read_table(path, options=TableOptions(drop=["label", "elsewhere"]))
+    assert (dataset.features, dataset.classes, dataset.left_out) == (["a"], ["5", "6"], ("label",))
+
+
+def test_all_problems_of_a_table_are_in_one_error():
+    frame = pd.DataFrame({"a": [1.0, float("inf")], "z": [1j, 2j], "b": [[1], [2]], "label": [1, None]})
+    with pytest.raises(FedkinError) as error:
+        frame_to_dataset(frame, "f", "Client 1", "label")
+    assert str(error.value).splitlines() == [
+        "Column 'label' of Client 1 lacks 1 of 2 labels; every sample needs one, or none may have any.",
+        "Column 'z' of Client 1 holds 1j, of type complex, which is of no use here.",
+        "Column 'b' of Client 1 holds values of type list, but a cell needs a number, text or date.",
+        "Column 'a' of Client 1 has 1 infinite values in 2 rows.",
+    ]
+
+
+def test_frames_with_two_columns_of_a_name_are_refused():
+    with pytest.raises(FedkinError, match=r"^Client 1 has more than one column 'a'; each needs a name of its own\.$"):
+        frame_to_table(pd.DataFrame([[1, 2]], columns=["a", "a"]), "Client 1")
+    with pytest.raises(FedkinError, match=r"^Client 1 has more than one column '1'"):
+        frame_to_dataset(pd.DataFrame([[1, 2]], columns=[1, "1"]), "f", "Client 1")
+
+
+def test_frames_of_other_libraries_are_converted():
+    class Polar:
+        columns = ("a",)
+
+        def to_pandas(self):
+            return pd.DataFrame({"a": [1]})
+
+    assert list(as_frame(Polar()).columns) == ["a"]
+    assert as_frame(torch.ones(2, 2)) is None
+
+
+def test_thousands_of_columns_are_read_fast_and_refused_briefly(tmp_path):
+    names = [f"column_{i}" for i in range(20_000)]
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 20_000)), columns=names)
+    began = time.perf_counter()
+    assert frame_to_table(wide, "Client 0").values.shape == (20, 20_000)
+    assert frame_to_table(wide.map(lambda value: "a" if value > 0 else "b"), "Client 0").columns[0].kind == "category"
+    assert time.perf_counter() - began < 20
+    wide.iloc[0] = np.inf
+    with pytest.raises(FedkinError) as error:
+        frame_to_table(wide, "Client 0")
+    assert len(str(error.value)) < 10_000
+    wide.to_parquet(tmp_path / "wide.parquet")
+    with pytest.raises(FedkinError) as error:
+        read_table(tmp_path / "wide.parquet", "nothing")
+    assert len(str(error.value)) < 1_000
 
 
 def test_unreadable_files_are_refused(tmp_path):

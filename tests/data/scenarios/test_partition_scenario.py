@@ -42,8 +42,8 @@ def test_classes_of_both_splits_agree(tmp_path):
 
 def test_a_test_split_that_cannot_be_used_is_refused_and_not_left_out(tmp_path):
     write(tmp_path, "train", a=[1.0, 2.0], label=["u", "v"])
-    with pytest.raises(FedkinError, match=r"Column 'a' of '.*' has 1 missing or infinite values in 2 rows"):
-        load_labelled(write(tmp_path, "test", a=[None, 2.0], label=["u", "v"]))
+    with pytest.raises(FedkinError, match=r"Column 'a' of '.*' has 1 infinite values in 2 rows"):
+        load_labelled(write(tmp_path, "test", a=[float("inf"), 2.0], label=["u", "v"]))
 
 
 def test_splits_of_different_shape_are_refused(tmp_path):

@@ -77,5 +77,5 @@ def test_a_scenario_that_does_not_suit_the_data_gives_its_reason():
 
 
 def test_data_that_suit_no_scenario_are_refused():
-    with pytest.raises(FedkinError, match=r"^'nowhere.csv' does not exist\.$"):
+    with pytest.raises(FedkinError, match=r"^'nowhere.csv' does not exist; "):
         previews({"domain": Domain, "label-flip": LabelFlip}, "nowhere.csv")

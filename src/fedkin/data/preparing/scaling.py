@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.replies import is_count, is_flag, is_shape
-from fedkin.data.reading.arrays import common_shape
+from fedkin.data.reading.arrays import common_shape, plain_numbers
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, sums_of_all
 
@@ -53,7 +53,7 @@ class Scaling:
         """
         if tuple(x.shape[1:]) != self.shape:
             raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")
-        return standardise(x, self.mean, self.scale) if self.mode == "standard" else x
+        return standardise(x, self.mean, self.scale) if self.mode == "standard" else x.float()
 
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""
@@ -87,6 +87,7 @@ def scale(fed: Federation, mode: str = "auto") -> Scaling:
     """
     if mode not in ("auto", "standard", "none"):
         raise unknown_name("scaling", mode, ("auto", "standard", "none"))
+    take_numbers(list(getattr(fed, "clients", {}).values()))
     if mode == "none":
         shape = _checked_shape(fed.ask_until_all_reply(shapes, {}))
         return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
@@ -225,8 +226,28 @@ def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     return [{} for _ in clients]
 
 
+def take_numbers(clients: Sequence[Client]) -> None:
+    """Take the values of clients' tables for their samples, where they are numbers and the same columns.
+
+    Raises
+    ------
+    FedkinError
+        If they are not.
+    """
+    tables = [(client, client.table) for client in clients if client.table is not None]
+    for client, table in tables:
+        if table.names != tables[0][1].names:
+            odd = set(table.names) ^ set(tables[0][1].names)
+            what = f"column '{min(odd)}'" if odd else "an order of columns"
+            raise FedkinError(f"Client {client.id} and client {tables[0][0].id} differ in {what}.")
+    for client, table in tables:
+        if client.x.dtype == torch.float64:
+            client.x = plain_numbers(table, f"Client {client.id}")
+
+
 def restore_scaling(client: Client) -> None:
     """Scale a client's freshly loaded data as its state remembers, if it does; for resuming."""
+    take_numbers([client])
     if "scaling_mean" in client.state:
         client.x = standardise(client.x, client.state["scaling_mean"], client.state["scaling_scale"])
 

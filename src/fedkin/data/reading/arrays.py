@@ -14,15 +14,17 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core import Payload
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.table import Table
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
-from fedkin.data.reading.tables import frame_to_tensor
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.tables import as_frame, frame_to_dataset, frame_to_table
 
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
 def as_tensor(value: Any, where: str) -> Tensor:
-    """Samples given as an array, tensor, DataFrame or nested lists, copied into a float32 tensor.
+    """Samples given as an array, tensor, DataFrame of numbers or nested lists, copied into a float32 tensor.
 
     Parameters
     ----------
@@ -41,8 +43,9 @@ def as_tensor(value: Any, where: str) -> Tensor:
     FedkinError
         If it is empty, of another shape, not numeric or not finite.
     """
-    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns"):
-        return frame_to_tensor(value, where)
+    frame = as_frame(value)
+    if frame is not None:
+        return plain_numbers(frame_to_table(frame, where), where)
     array = _as_array(value, where)
     if array.ndim not in (2, 3, 4):
         raise FedkinError(f"{where} has shape {array.shape}, but samples need {_SHAPES}.")
@@ -66,8 +69,66 @@ def as_tensor(value: Any, where: str) -> Tensor:
     return x
 
 
-def read_npz(path: Path, label: str | None = None, cluster: str | None = None) -> Dataset:
-    """A ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any."""
+def as_dataset(
+    value: Any, name: str, where: str, label: str | None = None, options: TableOptions | None = None
+) -> Dataset:
+    """What a user gives as samples: of a DataFrame a table, of anything else an array as `as_tensor` takes it.
+
+    Parameters
+    ----------
+    value : DataFrame or array-like
+    name : str
+        Of the data set.
+    where : str
+        What holds it, for errors' sentences.
+    label : str, optional
+        The column of a DataFrame that holds labels; no other is taken for that.
+    options : TableOptions, optional
+
+    Raises
+    ------
+    FedkinError
+        If it cannot be used.
+    """
+    frame = as_frame(value)
+    if frame is None:
+        return Dataset(name, as_tensor(value, where))
+    return frame_to_dataset(frame, name, where, label, options=options)
+
+
+def plain_numbers(table: Table, where: str) -> Tensor:
+    """A table of numbers and booleans without empty cells, as float32 ``(rows, columns)``.
+
+    Raises
+    ------
+    FedkinError
+        If it holds anything else; a line for each such column.
+    """
+    x = table.values.float()
+    problems = []
+    for at in (~torch.isfinite(x)).any(0).nonzero()[:, 0].tolist():
+        bad = int((~torch.isfinite(x[:, at])).sum())
+        problems.append(
+            f"Column '{table.columns[at].name}' of {where} has {bad} missing or infinite values in {len(x)} rows."
+        )
+    for column in table.columns:
+        if column.kind not in ("number", "boolean"):
+            example = f" (it holds '{column.categories[0]}')" if column.categories else " (it holds dates)"
+            problems.append(
+                f"Column '{column.name}' of {where} is not numeric{example}; drop it or name it as the label."
+            )
+    if problems:
+        raise all_problems(problems)
+    return x
+
+
+def read_npz(
+    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
+) -> Dataset:
+    """A ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any.
+
+    Its columns have no names, so `options` say nothing about them.
+    """
     where = f"'{path}'"
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

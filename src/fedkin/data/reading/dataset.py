@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
+from fedkin.core.table import Table
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
@@ -29,26 +30,46 @@ class Dataset:
     name : str
         What the user called it, or the name of its file.
     x : Tensor
-        float32; images ``(n, channels, height, width)`` in [0, 1], tables ``(n, features)`` as they are.
+        Of a table its float64 values; else float32, images ``(n, channels, height, width)`` in [0, 1] or numbers
+        ``(n, features)`` as they are.
     y : Tensor or None
         int64 ``(n,)``, indices into `classes`.
     classes : list of str
         Names of the classes; empty where there are no labels.
-    features : list of str
-        Column names of a table; empty where there are none.
+    table : Table or None
+        The samples' columns, where they have names.
     clusters : (Tensor, list of str) or None
         Each sample's cluster, as an index into their names, if a column of these was asked for; it is no feature.
+    left_out : tuple of str
+        Columns of the source that were dropped by name.
     """
 
     name: str
     x: Tensor
     y: Tensor | None = None
     classes: list[str] = field(default_factory=list)
-    features: list[str] = field(default_factory=list)
+    table: Table | None = None
     clusters: tuple[Tensor, list[str]] | None = None
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def rows(self, index: Tensor) -> Dataset:
+        """The samples at int64 or bool `index`, with their labels and clusters."""
+        table = None if self.table is None else self.table.rows(index)
+        return replace(
+            self,
+            x=self.x[index] if table is None else table.values,
+            y=None if self.y is None else self.y[index],
+            table=table,
+            clusters=None if self.clusters is None else (self.clusters[0][index], self.clusters[1]),
+        )
+
+    @property
+    def features(self) -> list[str]:
+        """Column names of a table; empty where there are none."""
+        return self.table.names if self.table is not None else []
 
 
 def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:

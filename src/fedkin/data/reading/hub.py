@@ -13,19 +13,28 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
-from fedkin.data.reading.tables import frame_to_tensor
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.tables import frame_to_table
+
+HUB = "hf:"
+"""Before a name on the hub, which nothing else asks for."""
 
 _GREY = ("1", "L", "LA")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
 
 def read_huggingface(
-    source: str, name: str, label: str | None = None, split: str = "train", cluster: str | None = None
+    source: str,
+    name: str,
+    label: str | None = None,
+    split: str = "train",
+    cluster: str | None = None,
+    options: TableOptions | None = None,
 ) -> Dataset:
     """One split of a data set that ``datasets.load_dataset`` can read.
 
     If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
-    Else every column but these must be numeric.
+    Else all columns but these are those of a table.
 
     Parameters
     ----------
@@ -40,6 +49,8 @@ def read_huggingface(
         Usually ``"train"`` or ``"test"``.
     cluster : str, optional
         A column for `Dataset.clusters`.
+    options : TableOptions, optional
+        Of a table.
 
     Raises
     ------
@@ -60,16 +71,24 @@ def read_huggingface(
         raise kind(f"{where} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
     if len(rows) == 0:
         raise FedkinError(f"{where} is empty (0 rows in split '{split}').")
-    images = [column for column, kind in rows.features.items() if isinstance(kind, datasets.Image)]
-    if cluster is not None and cluster not in rows.features:
-        raise unknown_name(f"column of {where}", cluster, rows.features)
-    label = _label_column(rows.features, label, cluster, where, bool(images))
-    y, classes = (None, []) if label is None else _labels(table, rows.features, label, where)
-    clusters = None if cluster is None else _labels(table, rows.features, cluster, where)
+    options = options or TableOptions()
+    dropped = [column for column in rows.features if column in options.drop]
+    features = {column: kind for column, kind in rows.features.items() if column not in dropped}
+    images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
+    if cluster is not None and cluster not in features:
+        raise unknown_name(f"column of {where}", cluster, features)
+    label = _label_column(features, label, cluster, where, bool(images))
+    y, classes = (None, []) if label is None else _labels(table, features, label, where)
+    clusters = None if cluster is None else _labels(table, features, cluster, where)
     if images:
         return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
-    frame = table.drop_columns(list({column for column in (label, cluster) if column is not None})).to_pandas()
-    return Dataset(name, frame_to_tensor(frame, where), y, classes, [str(column) for column in frame.columns], clusters)
+    others = {column: kind for column, kind in features.items() if column not in (label, cluster)}
+    frame = table.select(list(others)).to_pandas()
+    for column, kind in others.items():
+        if isinstance(kind, datasets.ClassLabel):
+            frame[column] = frame[column].map(dict(enumerate(kind.names)))
+    columns = frame_to_table(frame, where, options)
+    return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
 
 
 def decode_images(files: list[dict[str, Any]], where: str) -> Tensor:

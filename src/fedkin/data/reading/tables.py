@@ -2,124 +2,166 @@
 
 from __future__ import annotations
 
-import re
-import warnings
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.table import Column, Table
+from fedkin.data.reading.columns import read_column
+from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.table_options import TableOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: Path, label: str | None = None, cluster: str | None = None) -> Dataset:
-    """A ``.csv`` or ``.parquet`` file whose columns, all but the label's and the cluster's, are numbers or booleans.
+def read_table(
+    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
+) -> Dataset:
+    """A ``.csv`` or ``.parquet`` file.
 
     Raises
     ------
     FedkinError
-        If it cannot be read, has no rows or no header, or a column is not numeric, has missing or infinite values.
+        If it cannot be read, has no rows or no header, or a column cannot be used; a line for each such column.
     """
-    where = f"'{path}'"
-    frame = _read(path, where)
-    names = [str(name) for name in frame.columns]
-    for kind, wanted in (("label column", label), ("column", cluster)):
-        if wanted is not None and wanted not in names:
-            raise unknown_name(f"{kind} of {where}", wanted, names)
-    label = label or next((name for name in LABEL_NAMES if name in names and name != cluster), None)
-    columns = frame.drop(columns=[name for name in (label, cluster) if name is not None])
-    x = frame_to_tensor(columns, where)
-    coded = {
-        name: encode_labels(frame[name].to_numpy(), f"Column '{name}' of {where}")
-        for name in (label, cluster)
-        if name is not None
-    }
+    options, where = options or TableOptions(), f"'{path}'"
+    csv = path.suffix.lower() == ".csv"
+    frame = read_csv(path, where, options.decimal) if csv else _read_parquet(path, where)
+    names = [name for name in map(str, frame.columns) if name not in options.drop]
+    if label is None:
+        label = next((name for name in LABEL_NAMES if name in names and name != cluster), None)
+    return frame_to_dataset(frame, path.name, where, label, cluster, options)
+
+
+def frame_to_dataset(
+    frame: pd.DataFrame,
+    name: str,
+    where: str,
+    label: str | None = None,
+    cluster: str | None = None,
+    options: TableOptions | None = None,
+) -> Dataset:
+    """A DataFrame as a data set, of whose columns `label` and `cluster` are none of the table's.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str
+        Of the data set.
+    where : str
+        What holds it, for errors' sentences.
+    label, cluster : str, optional
+        Columns of labels and of clusters.
+    options : TableOptions, optional
+
+    Raises
+    ------
+    FedkinError
+        If there is no such column, it has no rows or columns, or a column cannot be used; a line for each such column.
+    """
+    options = options or TableOptions()
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    dropped = [column for column in frame.columns if column in options.drop]
+    frame = frame.drop(columns=dropped)
+    for kind, wanted in ((f"label column of {where}", label), (f"column of {where}", cluster)):
+        if wanted is not None and wanted not in frame.columns:
+            raise unknown_name(kind, wanted, frame.columns)
+    coded, problems = {}, []
+    named = dict.fromkeys(column for column in (label, cluster) if column is not None)
+    for column in named:
+        try:
+            coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
+        except FedkinError as error:
+            problems.append(str(error))
+    rest = frame.drop(columns=list(named))
+    table = frame_to_table(rest, where, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
-    features = [str(name) for name in columns.columns]
-    return Dataset(path.name, x, y, classes, features, None if cluster is None else coded[cluster])
+    clusters = None if cluster is None else coded[cluster]
+    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped))
 
 
-def frame_to_tensor(frame: pd.DataFrame, where: str) -> Tensor:
-    """The columns of a DataFrame as float32 ``(rows, columns)``.
+def frame_to_table(
+    frame: pd.DataFrame, where: str, options: TableOptions | None = None, problems: Sequence[str] = ()
+) -> Table:
+    """The columns of a DataFrame, by what they hold.
+
+    Columns of numbers are read all at once.
 
     Raises
     ------
     FedkinError
-        If it is empty, or a column is neither numeric nor boolean or has missing or infinite values.
+        If it is empty, two columns have one name, or any cannot be used: a line for each, after those in `problems`.
     """
-    rows, columns = frame.shape
-    if rows == 0 or columns == 0:
-        raise FedkinError(f"{where} is empty ({rows} rows, {columns} columns of features).")
-    x = torch.empty(rows, columns)
-    for position, name in enumerate(frame.columns):
-        column = frame.iloc[:, position]
-        if not _is_numeric(column):
-            raise FedkinError(
-                f"Column '{name}' of {where} is not numeric{_example(column)}; drop it or name it as the label."
-            )
-        x[:, position] = torch.tensor(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        bad = int((~torch.isfinite(x[:, position])).sum())
-        if bad:
-            raise FedkinError(f"Column '{name}' of {where} has {bad} missing or infinite values in {rows} rows.")
-    return x
+    options, found = options or TableOptions(), list(problems)
+    names = [str(name) for name in frame.columns]
+    rows = len(frame)
+    if rows == 0 or not names:
+        raise all_problems([*found, f"{where} is empty ({rows} rows, {len(names)} columns of features)."])
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise all_problems([*found, f"{where} has more than one column '{twice}'; each needs a name of its own."])
+    values = np.empty((rows, len(names)))
+    columns = [Column(name) for name in names]
+    plain = _plain_numbers(frame, options)
+    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
+    for at in np.flatnonzero(~plain):
+        try:
+            columns[at], values[:, at] = read_column(frame.iloc[:, at], names[at], where, options)
+        except FedkinError as error:
+            found.append(str(error))
+            values[:, at] = np.nan
+    for at in np.flatnonzero(np.isinf(values).any(0)):
+        infinite = int(np.isinf(values[:, at]).sum())
+        found.append(f"Column '{names[at]}' of {where} has {infinite} infinite values in {rows} rows.")
+    if found:
+        raise all_problems(found)
+    return Table(tuple(columns), torch.from_numpy(values))
 
 
-def _read(path: Path, where: str) -> pd.DataFrame:
+def as_frame(value: Any) -> pd.DataFrame | None:
+    """A DataFrame of pandas as it is, one of another library by its ``to_pandas``; ``None`` for anything else."""
+    if "pandas" in sys.modules:
+        import pandas as pd
+
+        if isinstance(value, pd.DataFrame):
+            return value
+    if hasattr(value, "to_pandas") and hasattr(value, "columns"):
+        converted = value.to_pandas()
+        return converted if hasattr(converted, "iloc") else None
+    return None
+
+
+def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which columns hold NumPy's real numbers that float64 holds exactly and nobody has called anything else."""
+    wide = ("i8", "u8")
+    special = {*options.categorical, *options.ordinal}
+    plain = [
+        isinstance(kind, np.dtype)
+        and (kind.kind in "iuf" and kind.str[1:] not in wide and kind.itemsize <= 8)
+        and str(name) not in special
+        for name, kind in frame.dtypes.items()
+    ]
+    found = np.array(plain, dtype=bool)
+    long = np.array([isinstance(kind, np.dtype) and kind.str[1:] in wide for kind in frame.dtypes], dtype=bool)
+    long &= np.array([str(name) not in special for name in frame.columns], dtype=bool)
+    if long.any():
+        integers = frame.iloc[:, long].to_numpy()
+        found[long] = (integers.max(0) <= 2**53) & (integers.min(0) >= -(2**53))
+    return found
+
+
+def _read_parquet(path: Path, where: str) -> pd.DataFrame:
     import pandas as pd
 
-    is_csv = path.suffix.lower() == ".csv"
     try:
-        frame = _read_csv(path) if is_csv else pd.read_parquet(path)
-    except pd.errors.ParserWarning as error:
-        raise FedkinError(
-            f"A column of {where} has no name: rows hold more values than the first line has names (row numbers? "
-            "write it without them)."
-        ) from error
+        return pd.read_parquet(path)
     except (OSError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or ["empty"])[0]
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
-    if is_csv:
-        frame.columns = [str(name).strip() for name in frame.columns]
-        _check_header(list(frame.columns), where)
-    return frame
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """The table; rows longer than the header end in pandas' own warning, as an error."""
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(path, index_col=False, skipinitialspace=True)
-
-
-def _check_header(names: list[str], where: str) -> None:
-    nameless = [position for position, name in enumerate(names, 1) if not name or name.startswith("Unnamed: ")]
-    if nameless:
-        raise FedkinError(f"Column {nameless[0]} of {where} has no name (row numbers? write it without them).")
-    if twice := [name for position, name in enumerate(names) if name in names[:position]]:
-        raise FedkinError(f"{where} has more than one column '{twice[0]}'; each needs a name of its own.")
-    counted = [str(position) for position in range(len(names))]
-    if names != counted and all(re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", name) for name in names):
-        raise FedkinError(
-            f"The first line of {where} holds numbers ({', '.join(names[:3])}, ...); it must name the columns."
-        )
-
-
-def _is_numeric(column: pd.Series) -> bool:
-    from pandas.api import types
-
-    return types.is_numeric_dtype(column) and not types.is_complex_dtype(column)
-
-
-def _example(column: pd.Series) -> str:
-    import pandas as pd
-
-    with_text = column[pd.to_numeric(column.astype(str), errors="coerce").isna() & column.notna()]
-    return f" (it holds '{with_text.iloc[0]}')" if len(with_text) else ""

@@ -154,7 +154,7 @@ class MissingClasses(PartitionScenario):
             tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
         clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
         return populate(
-            Labelled(data.name, data.x, data.y, self._names(data, held), data.features, data.test),
+            Labelled(data.name, data.x, data.y, self._names(data, held), data.table, data.test),
             _equal_shares(data.y, held, sizes, derive_generator(seed, "partition")),
             seed,
             tests=tests,

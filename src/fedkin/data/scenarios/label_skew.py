@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.arrays import as_tensor, check_same_shape
+from fedkin.data.reading.client_files import load_clients
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.sources import load, load_clients
+from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition import class_range, dirty, fitting_samples_per_class, label_skew
-from fedkin.data.scenarios.partition_scenario import hold_out
+from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
 _INITIAL = ("method", "true", "dirty")
 
@@ -48,6 +49,8 @@ class LabelSkew:
         share of `dirtiness` moved at random.
     dirtiness : float
         In [0, 1].
+    table : TableOptions or None
+        Of a table's columns.
     """
 
     data: str = "digits"
@@ -60,6 +63,7 @@ class LabelSkew:
     overlap: float = 0.0
     initial: str = "method"
     dirtiness: float = 0.3
+    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
@@ -74,7 +78,7 @@ class LabelSkew:
         """
         if self.initial not in _INITIAL:
             raise unknown_name("value for initial", self.initial, _INITIAL)
-        x, y, classes, features = self._labelled_data()
+        dataset, y = self._labelled_data()
         bounds = class_range(len(torch.unique(y)), self.min_classes, self.max_classes)
         samples = self.samples_per_class
         if samples is None:
@@ -87,19 +91,21 @@ class LabelSkew:
             overlap=self.overlap,
             rng=derive_generator(seed, "partition"),
         )
-        clients = [Client(i, x[part], state=self._state(y[part], seed, i)) for i, part in enumerate(parts)]
-        return Population(clients, [y[part] for part in parts], classes, features)
+        clients = [
+            replace(client_of(i, dataset, part), state=self._state(y[part], seed, i)) for i, part in enumerate(parts)
+        ]
+        return Population(clients, [y[part] for part in parts], dataset.classes, dataset.features)
 
-    def _labelled_data(self) -> tuple[Tensor, Tensor, list[str], list[str]]:
-        dataset = load(self.data, self.label)
+    def _labelled_data(self) -> tuple[Dataset, Tensor]:
+        dataset = load(self.data, self.label, options=self.table)
         if dataset.y is None:
             raise FedkinError(
                 f"'{self.data}' has no labels to partition its samples by; name their column with 'data.label', "
                 "or use the scenario 'files' if it holds one file per client."
             )
         if self.n_classes is None:
-            return dataset.x, dataset.y, dataset.classes, dataset.features
-        return *_most_frequent(dataset, dataset.y, self.n_classes), dataset.features
+            return dataset, dataset.y
+        return _most_frequent(dataset, dataset.y, self.n_classes)
 
     def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
         held, given = torch.unique(truth, return_inverse=True)
@@ -117,18 +123,21 @@ class ClientFiles:
 
     Attributes
     ----------
-    data : str or sequence of array-like
-        A folder with one file per client, see `fedkin.data.reading.sources.load_clients`; or one array per client, see
-        `fedkin.data.reading.arrays.as_tensor`.
+    data : str, Path, sequence or mapping
+        A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
+        name; see `fedkin.data.reading.client_files.load_clients`.
     label : str or None
-        The column or array of labels in every file. If every file has labels, they are the clients' and the truth.
+        The column or array of labels of every client. If all have labels, they are the clients' and the truth.
     test_fraction : float
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
+    table : TableOptions or None
+        Of the tables' columns.
     """
 
-    data: str | Sequence[Any]
+    data: str | Path | Sequence[Any] | Mapping[str, Any]
     label: str | None = None
     test_fraction: Fraction = 0.0
+    table: TableOptions | None = None
 
     def build(self, seed: int = 0) -> Population:
         """The clients, in order of file name or as listed; only what is held out is random.
@@ -136,10 +145,10 @@ class ClientFiles:
         Raises
         ------
         FedkinError
-            If there is no client, or one's data cannot be used or differ in shape from the others', or tests are wanted
-            of data without labels.
+            If there is no client, or any client's data cannot be used, with a line for each problem; if arrays differ
+            in shape, or tests are wanted of data without labels.
         """
-        sites = self._clients()
+        sites = load_clients(self.data, self.label, self.table)
         labelled = all(site.y is not None for site in sites)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(
@@ -149,31 +158,21 @@ class ClientFiles:
         for i, site in enumerate(sites):
             rows = torch.arange(len(site))
             kept, out = hold_out(rows, self.test_fraction, derive_generator(seed, "test", i))
-            x = site.x[kept] if len(out) else site.x
-            clients.append(Client(i, x, site.y[kept] if labelled and site.y is not None else None))
+            client = client_of(i, site, kept if len(out) else None)
+            clients.append(replace(client, y=site.y[kept] if labelled and site.y is not None else None))
             if self.test_fraction > 0 and site.y is not None:
                 tests.append((site.x[out], site.y[out]))
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
             sites[0].classes if labelled else [],
-            sites[0].features,
+            list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
         )
 
-    def _clients(self) -> list[Dataset]:
-        if isinstance(self.data, str):
-            sites = load_clients(self.data, self.label)
-        else:
-            sites = [Dataset(f"Client {i}", as_tensor(x, f"Client {i}")) for i, x in enumerate(self.data)]
-            check_same_shape({site.name: tuple(site.x.shape[1:]) for site in sites})
-        if not sites:
-            raise FedkinError("The list of clients is empty; at least one is needed.")
-        return sites
 
-
-def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor, Tensor, list[str]]:
+def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:
     available = len(torch.unique(y))
     if not 1 <= n_classes <= available:
         raise FedkinError(
@@ -182,4 +181,5 @@ def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Tensor,
     sizes = torch.bincount(y, minlength=len(dataset.classes))
     kept = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
     rows = torch.isin(y, kept)
-    return dataset.x[rows], torch.searchsorted(kept, y[rows]), [dataset.classes[int(c)] for c in kept]
+    chosen = dataset.rows(rows)
+    return replace(chosen, classes=[dataset.classes[int(c)] for c in kept]), torch.searchsorted(kept, y[rows])

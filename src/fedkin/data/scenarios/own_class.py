@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import Labelled, load_labelled
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.scenarios.partition_scenario import Labelled, client_of, load_labelled
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,15 @@ class OwnClass:
         The paper's p: from 0, all samples allocated at random, to 1, each client a class.
     fraction : float
         Only this part of the data takes part, chosen at random; in (0, 1].
+    table : TableOptions or None
+        Of a table's columns.
     """
 
     data: str = "digits"
     label: str | None = None
     heterogeneity: Fraction = 0.5
     fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients, without labels, and the truth; the same for the same seed.
@@ -50,7 +53,8 @@ class OwnClass:
         FedkinError
             If the data cannot be loaded, have no labels, or too few samples for a client each.
         """
-        x, y, data = self._pooled(seed)
+        data = self._pooled(seed)
+        y = data.y
         classes = len(data.classes)
         if len(y) < classes:
             raise FedkinError(
@@ -61,11 +65,12 @@ class OwnClass:
         for held, name in zip(parts, data.classes, strict=True):
             if not len(held):
                 raise FedkinError(f"With scenario.fraction = {self.fraction:g} no sample of class '{name}' is left.")
-        clients = [Client(i, x[part]) for i, part in enumerate(parts)]
+        clients = [client_of(i, data, part) for i, part in enumerate(parts)]
         return Population(clients, [y[part] for part in parts], data.classes, data.features)
 
-    def _pooled(self, seed: int) -> tuple[Tensor, Tensor, Labelled]:
-        data = load_labelled(self.data, self.label)
+    def _pooled(self, seed: int) -> Labelled:
+        """Training and test samples together, or the fraction of them that takes part."""
+        data = load_labelled(self.data, self.label, self.table)
         x, y = data.x, data.y
         if data.test is not None:
             x, y = torch.cat([x, data.test[0]]), torch.cat([y, data.test[1]])
@@ -73,7 +78,8 @@ class OwnClass:
             count = round(self.fraction * len(y))
             kept = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
             x, y = x[kept], y[kept]
-        return x, y, data
+        table = None if data.table is None else replace(data.table, values=x)
+        return Labelled(data.name, x, y, data.classes, table)
 
 
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:

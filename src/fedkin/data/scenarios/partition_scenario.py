@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -13,10 +13,13 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.reading.arrays import check_same_shape
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.united import united
 from fedkin.data.scenarios.partition import check_fraction
 
 LARGE = 10_000
@@ -36,24 +39,29 @@ class Labelled:
     name : str
         What the user called it.
     x, y : Tensor
-        Training samples, float32, and their classes, int64 indices into `classes`.
+        Training samples, see `Dataset.x`, and their classes, int64 indices into `classes`.
     classes : list of str
         Names of the classes.
-    features : list of str
-        Column names of a table; empty where there are none.
+    table : Table or None
+        The training samples' columns, where they have names.
     test : (Tensor, Tensor) or None
-        The official test split, alike.
+        The official test split, alike; of a table its values under the same columns.
     """
 
     name: str
     x: Tensor
     y: Tensor
     classes: list[str]
-    features: list[str] = field(default_factory=list)
+    table: Table | None = None
     test: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def features(self) -> list[str]:
+        """Column names of a table; empty where there are none."""
+        return self.table.names if self.table is not None else []
 
 
 @dataclass(frozen=True)
@@ -71,12 +79,15 @@ class PartitionScenario(ABC):
         that is partitioned like the training split; at least one sample remains to train on.
     samples_per_client : int or None
         At most so many training samples at each client, chosen at random; all by default.
+    table : TableOptions or None
+        Of a table's columns.
     """
 
     data: str = "digits"
     label: str | None = None
     test_fraction: Fraction = 0.2
     samples_per_client: Count | None = None
+    table: TableOptions | None = field(default=None, kw_only=True)
 
     def build(self, seed: int) -> Population:
         """The clients, with labels, tests and hidden clusters; the same for the same seed.
@@ -86,14 +97,14 @@ class PartitionScenario(ABC):
         FedkinError
             If the data cannot be loaded or have no labels, or an option does not suit them.
         """
-        return self.partition(load_labelled(self.data, self.label), seed)
+        return self.partition(load_labelled(self.data, self.label, self.table), seed)
 
     @abstractmethod
     def partition(self, data: Labelled, seed: int) -> Population:
         """As `build`, of data that are loaded already; `self.data` and `self.label` are not looked at."""
 
 
-def load_labelled(source: str, label: str | None = None) -> Labelled:
+def load_labelled(source: str, label: str | None = None, options: TableOptions | None = None) -> Labelled:
     """A data set with labels, and its split ``test`` if it has one.
 
     Raises
@@ -101,17 +112,28 @@ def load_labelled(source: str, label: str | None = None) -> Labelled:
     FedkinError
         If it cannot be loaded, or has no labels.
     """
-    train, test = load(source, label), _test_split(source, label)
+    train, test = load(source, label, options=options), _test_split(source, label, options)
     y = labels_of(train)
     if test is None:
-        return Labelled(train.name, train.x, y, train.classes, train.features)
+        return Labelled(train.name, train.x, y, train.classes, train.table)
+    if train.table is not None and test.table is not None:
+        tables = united([train.table, test.table], [f"'{source}'", f"the test split of '{source}'"])
+        train, test = (replace(one, table=t, x=t.values) for one, t in zip((train, test), tables, strict=True))
     shapes = {f"'{source}'": tuple(train.x.shape[1:]), f"The test split of '{source}'": tuple(test.x.shape[1:])}
     check_same_shape(shapes)
     classes = train.classes
     if test.classes != classes:
         classes = in_order([*train.classes, *test.classes])
     test_y = _renamed(labels_of(test), test.classes, classes)
-    return Labelled(train.name, train.x, _renamed(y, train.classes, classes), classes, train.features, (test.x, test_y))
+    return Labelled(train.name, train.x, _renamed(y, train.classes, classes), classes, train.table, (test.x, test_y))
+
+
+def client_of(number: int, data: Dataset | Labelled, rows: Tensor | None = None) -> Client:
+    """A client, without labels, that holds the samples of `data` at int64 `rows`, or all of them."""
+    if data.table is None:
+        return Client(number, data.x if rows is None else data.x[rows])
+    table = data.table if rows is None else data.table.rows(rows)
+    return Client(number, table.values, table=table)
 
 
 def labels_of(dataset: Dataset) -> Tensor:
@@ -175,10 +197,11 @@ def populate(
         if samples_per_client is not None and len(kept) > samples_per_client:
             order = torch.randperm(len(kept), generator=derive_generator(seed, "bound", i))
             kept = kept[order[:samples_per_client]]
-        x, y = data.x[kept], data.y[kept]
+        client = client_of(i, data, kept)
+        client.y = data.y[kept]
         if change is not None:
-            (x, y), test = change(i, x, y), change(i, *test)
-        clients.append(Client(i, x, y))
+            (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
+        clients.append(client)
         held.append(test)
     return Population(
         clients,
@@ -211,9 +234,9 @@ def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
     return paper if n_samples >= LARGE else _SMALL_CLIENTS
 
 
-def _test_split(source: str, label: str | None) -> Dataset | None:
+def _test_split(source: str, label: str | None, options: TableOptions | None) -> Dataset | None:
     try:
-        return load(source, label, split="test")
+        return load(source, label, split="test", options=options)
     except SplitError:
         return None
 

@@ -13,6 +13,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.reading.names import EMBEDDED
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition_scenario import (
     Labelled,
     PartitionScenario,
@@ -117,6 +118,8 @@ class Domain:
     alpha : float
         Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
         `fedkin.data.scenarios.split.capped_dirichlet`.
+    table : TableOptions or None
+        Of a table's columns.
     """
 
     data: str = "pacs"
@@ -126,6 +129,7 @@ class Domain:
     column: str = "domain"
     clients_per_domain: Count = 10
     alpha: Positive = 10.0
+    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients, with labels, tests and their domains as hidden clusters.
@@ -140,7 +144,7 @@ class Domain:
                 f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
                 "such as PACS."
             )
-        train = load(self.data, self.label, cluster=self.column)
+        train = load(self.data, self.label, cluster=self.column, options=self.table)
         assert train.clusters is not None
         (of_sample, names), y = train.clusters, labels_of(train)
         parts: list[Tensor] = []
@@ -149,7 +153,7 @@ class Domain:
             rng = derive_generator(seed, "partition", name)
             parts += [rows[part] for part in capped_dirichlet(y[rows], self.clients_per_domain, self.alpha, rng)]
         return populate(
-            Labelled(train.name, train.x, y, train.classes, train.features),
+            Labelled(train.name, train.x, y, train.classes, train.table),
             parts,
             seed,
             test_fraction=self.test_fraction,

@@ -1,0 +1,230 @@
+"""Columns of a DataFrame as numbers: what each holds, and its values as `fedkin.core.table` has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.table import Column
+from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.table_options import TableOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Values = npt.NDArray[np.float64]
+
+MISSING = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a", "-nan", "1.#ind"})
+"""Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
+
+_BOOLEANS = (("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"))
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?)", re.IGNORECASE | re.ASCII)
+_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_DIGITS = re.compile(r"[+-]?\d+")
+_LEADING_ZERO = re.compile(r"[+-]?0\d")
+_EXACT = 2**53
+"""Whole numbers beyond which float64 no longer tells neighbours apart."""
+_DAY = 86_400_000_000
+"""Microseconds."""
+_MOSTLY, _SOME = 0.9, 20
+"""A column of text with this fraction of numbers, and so many of them, is one of numbers with wrong cells."""
+
+
+def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) -> tuple[Column, Values]:
+    """What one column of a DataFrame holds, and its values, float64 ``(rows,)`` with NaN for empty cells.
+
+    Parameters
+    ----------
+    cells : Series
+        Of any type that pandas has for numbers, booleans, texts, dates and categories.
+    name : str
+        The column's.
+    where : str
+        What holds it, for an error's sentence.
+    options : TableOptions
+
+    Raises
+    ------
+    FedkinError
+        If it holds anything else, a few texts among numbers, or a level that `options` does not name.
+    """
+    from pandas import CategoricalDtype
+    from pandas.api import types
+
+    here, kind = f"Column '{name}' of {where}", cells.dtype
+    if name in options.ordinal:
+        return _of_levels(name, cells, options.ordinal[name], here)
+    if name in options.categorical:
+        return _category(name, *_words(cells, here))
+    if isinstance(kind, CategoricalDtype):
+        levels = [_as_text(value) for value in kind.categories]
+        words = cells.cat.rename_categories(levels).astype(object) if len(set(levels)) == len(levels) else cells
+        return _of_levels(name, words, levels, here) if kind.ordered else _category(name, *_words(words, here))
+    if types.is_bool_dtype(kind):
+        return Column(name, "boolean", ("false", "true")), _floats(cells)
+    if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
+        values = _floats(cells)
+        if types.is_integer_dtype(kind) and len(values) and np.nanmax(np.abs(values), initial=0) > _EXACT:
+            return _category(name, *_words(cells, here))
+        return Column(name), values
+    if types.is_datetime64_any_dtype(kind):
+        return Column(name, "date"), _days(cells)
+    if types.is_timedelta64_dtype(kind):
+        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 86_400
+    if str(kind).startswith("period"):
+        return Column(name, "date"), _days(cells.dt.to_timestamp())
+    return _guessed(name, cells, here, options.decimal)
+
+
+def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Column, Values]:
+    """A column of text, or of Python's own objects, by what all its distinct values look like."""
+    import pandas as pd
+
+    codes, distinct = _distinct(cells, here)
+    kind = pd.api.types.infer_dtype(distinct, skipna=False)
+    if kind == "boolean":
+        return Column(name, "boolean", ("false", "true")), _at(codes, distinct.astype(np.float64))
+    if kind in ("date", "datetime", "datetime64"):
+        return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        values = _at(codes, distinct.astype(np.float64))
+        big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > _EXACT
+        return _category(name, *_words(cells, here)) if big else (Column(name), values)
+    codes, words = _words(cells, here)
+    if not len(words):
+        return Column(name), _at(codes, np.zeros(0))
+    numbers = _numbers(words, decimal)
+    if numbers is not None:
+        return Column(name), _at(codes, numbers)
+    for pair in _BOOLEANS:
+        if _is_pair(words, pair):
+            return _boolean(name, codes, words, pair)
+    if all(map(_ISO_DATE.fullmatch, words)):
+        days = pd.Series(pd.to_datetime(words, format="ISO8601", utc=True, errors="coerce"))
+        if days.notna().all():
+            return Column(name, "date"), _at(codes, _days(days))
+    _check_no_numbers(words, codes, here, decimal)
+    return _category(name, codes, words)
+
+
+def _numbers(words: npt.NDArray[np.object_], decimal: str) -> Values | None:
+    """Texts that are numbers all; ``None`` for others, and for codes with leading zeros or of very many digits."""
+    plain = np.array([word.replace(",", ".", 1) for word in words], dtype=object) if decimal == "," else words
+    if not all(map(_NUMBER.fullmatch, plain)) or any(map(_LEADING_ZERO.match, plain)):
+        return None
+    numbers: Values = plain.astype(np.float64)
+    large = np.isfinite(numbers) & (np.abs(numbers) > _EXACT)
+    return None if any(map(_DIGITS.fullmatch, plain[large])) else numbers
+
+
+def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, str]) -> bool:
+    """Whether the words are two opposites; of whole words one is enough, for a client may have just one of them."""
+    if len(words) > 4:
+        return False
+    lower = {word.lower() for word in words}
+    return lower == set(pair) or (len(pair[0]) > 1 and lower <= set(pair))
+
+
+def _boolean(
+    name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.object_], pair: tuple[str, str]
+) -> tuple[Column, Values]:
+    own = [next((word for word in words if word.lower() == one), one) for one in pair]
+    values = np.array([float(word.lower() == pair[1]) for word in words])
+    return Column(name, "boolean", (own[0], own[1])), _at(codes, values)
+
+
+def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str, decimal: str) -> None:
+    """Refuse columns of numbers in which some cells are none, or all have another decimal sign than was said."""
+    if decimal == "." and all(_NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
+        example = next((word for word in words if "," in word), None)
+        if example is not None:
+            raise FedkinError(
+                f"{here} holds numbers with a decimal comma, such as '{example}'; say decimal = ',', or name the "
+                "column in categorical."
+            )
+    if len(words) <= _SOME or any(map(_LEADING_ZERO.match, words)):
+        return
+    numeric = np.array([_NUMBER.fullmatch(word) is not None for word in words])
+    filled = codes >= 0
+    wrong = filled & ~np.append(numeric, False)[codes]
+    right = int(filled.sum() - wrong.sum())
+    if numeric.sum() >= _SOME and right >= _MOSTLY * filled.sum():
+        row = int(wrong.argmax())
+        raise FedkinError(
+            f"{here} holds numbers, but '{words[codes[row]]}' in row {row + 1}, and {int(wrong.sum())} such cells in "
+            "all; correct or empty them, or name the column in categorical."
+        )
+
+
+def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) -> tuple[Column, Values]:
+    codes, words = _words(cells, here)
+    rank = {level: float(at) for at, level in enumerate(levels)}
+    unknown = [word for word in words if word not in rank]
+    if unknown:
+        raise FedkinError(f"{here} holds '{unknown[0]}', which is none of its levels {', '.join(levels)}.")
+    return Column(name, "ordinal", tuple(levels)), _at(codes, np.array([rank[word] for word in words]))
+
+
+def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.object_]) -> tuple[Column, Values]:
+    categories = in_order(words)
+    rank = {word: float(at) for at, word in enumerate(categories)}
+    return Column(name, "category", tuple(categories)), _at(codes, np.array([rank[word] for word in words]))
+
+
+def _words(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+    """The distinct texts of a column, without blanks around, and the index of each cell's; -1 where it is empty."""
+    import pandas as pd
+
+    codes, distinct = _distinct(cells, here)
+    for value in distinct:
+        if not isinstance(value, str | int | float | bool | np.generic) and not hasattr(value, "isoformat"):
+            raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
+    plain = [_as_text(value).strip() for value in distinct]
+    filled = [None if text.lower() in MISSING or text == "None" else text for text in plain]
+    merged, words = pd.factorize(np.array(filled, dtype=object))
+    return np.append(merged, -1)[codes], words
+
+
+def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Codes of a column's cells, -1 where pandas calls them missing, and its distinct values."""
+    try:
+        codes, distinct = cells.factorize()
+        return codes, np.asarray(distinct, dtype=object)
+    except TypeError as error:  # what cannot be hashed
+        example = next(value for value in cells if not isinstance(value, str | int | float))
+        kind = type(example).__name__
+        raise FedkinError(f"{here} holds values of type {kind}, but a cell needs a number, text or date.") from error
+
+
+def _as_text(value: Any) -> str:
+    """A value as a name: whole numbers without decimals."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _at(codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> Values:
+    """`values` at the codes; NaN at -1."""
+    padded: Values = np.append(values.astype(np.float64), np.nan)
+    return padded[codes]
+
+
+def _floats(cells: pd.Series) -> Values:
+    values: Values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _days(cells: pd.Series) -> Values:
+    """Days since 1970-01-01 in UTC."""
+    from pandas import to_datetime
+
+    stamps = to_datetime(cells, utc=True).dt.tz_localize(None).to_numpy("datetime64[us]")
+    days: Values = stamps.astype(np.int64) / _DAY
+    days[np.isnat(stamps)] = np.nan
+    return days

@@ -1,0 +1,134 @@
+"""CSV files as programs and people write them: any usual separator, quotes, byte order marks, blanks."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedkin.core.errors import FedkinError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SEPARATORS = ",;\t|"
+_PROBE = 1 << 18
+"""Characters that the separator is recognised in."""
+_PROBED_ROWS = 200
+_EMPTY_CELLS = ["?", "-", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
+"""What stands for an empty cell beside pandas' own words."""
+
+
+def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
+    """A CSV file with a header, numbers and truth values as such and all else as text.
+
+    The separator is the one of comma, semicolon, tab and bar by which rows have as many cells as the header. Numbers
+    with leading zeros stay text.
+
+    Raises
+    ------
+    FedkinError
+        If it is no UTF-8, or UTF-16 with a byte order mark; if it has no header, or rows longer than that; or if a
+        column has no name, or one of another's.
+    """
+    import pandas as pd
+
+    text = _text(path, where)
+    header, separator = _header(text)
+    _check_header(header, where)
+    options = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(io.StringIO(text), na_values=_EMPTY_CELLS, low_memory=False, **options)
+            if re.search(rf'(?:\A|[\n"{re.escape(separator)}]) *[+-]?0\d', text):
+                frame = _with_leading_zeros(frame, pd.read_csv(io.StringIO(text), dtype=str, **options))
+    except pd.errors.ParserWarning as error:
+        raise FedkinError(
+            f"A column of {where} has no name: rows hold more values than the first line has names (row numbers? "
+            "write it without them)."
+        ) from error
+    except (ValueError, csv.Error) as error:
+        reason = (str(error).splitlines() or ["empty"])[0]
+        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    return frame
+
+
+def _text(path: Path, where: str) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({error.strerror}).") from error
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        code = "UTF-16" if wide else "UTF-8"
+        raise FedkinError(
+            f"{where} cannot be read as {path.suffix.lower()} (line {line} is no {code}); save it as UTF-8. In Python, "
+            "pandas.read_csv with encoding='cp1252' or another reads it as it is."
+        ) from error
+
+
+def _header(text: str) -> tuple[list[str], str]:
+    """Names in the first line, and the separator by which most rows have as many cells as it."""
+    best: tuple[float, int] = (-1.0, 0)
+    found, chosen = next(csv.reader(io.StringIO(text[:_PROBE])), []), ","
+    for separator in _SEPARATORS:
+        rows = _rows(text, separator)
+        if not rows or len(rows[0]) < 2:
+            continue
+        width = len(rows[0])
+        fitting = sum(len(row) in (width, width + (row[-1:] == [""])) for row in rows[1:])
+        score = (fitting / max(1, len(rows) - 1), width)
+        if score > best:
+            best, found, chosen = score, rows[0], separator
+    return [name.strip() for name in found], chosen
+
+
+def _rows(text: str, separator: str) -> list[list[str]]:
+    """The first rows, without empty lines."""
+    probe = text[:_PROBE] if len(text) <= _PROBE else text[:_PROBE].rpartition("\n")[0] or text
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(probe, newline=""), delimiter=separator, skipinitialspace=True):
+            if row:
+                rows.append(row)
+            if len(rows) > _PROBED_ROWS:
+                break
+    except csv.Error:
+        pass
+    return rows
+
+
+def _check_header(names: list[str], where: str) -> None:
+    nameless = [position for position, name in enumerate(names, 1) if not name or name.startswith("Unnamed: ")]
+    if nameless and names != [""]:
+        raise FedkinError(f"Column {nameless[0]} of {where} has no name (row numbers? write it without them).")
+    if len(set(names)) < len(names):
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
+        raise FedkinError(f"{where} has more than one column '{twice}'; each needs a name of its own.")
+    counted = [str(position) for position in range(len(names))]
+    if names and names != counted and all(re.fullmatch(r"[-+.,\deE]*\d[-+.,\deE]*", name) for name in names):
+        raise FedkinError(
+            f"The first line of {where} holds numbers ({', '.join(names[:3])}, ...); it must name the columns."
+        )
+
+
+def _with_leading_zeros(frame: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with columns of numbers as `text` where one begins with a zero that is not all before its point."""
+    from pandas.api import types
+
+    for at, name in enumerate(frame.columns):
+        column = frame.dtypes.iloc[at]
+        if types.is_numeric_dtype(column) and not types.is_bool_dtype(column):
+            own = text.iloc[:, at]
+            if own.str.match(r"\s*[+-]?0\d").any():
+                frame[name] = own
+    return frame

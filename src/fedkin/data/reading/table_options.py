@@ -1,0 +1,81 @@
+"""What a user says about the columns of tables where the files alone do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedkin.core.errors import FedkinError, unknown_name
+
+AUTO, NO_ID = "auto", "none"
+"""Values of `TableOptions.id` that are no names of columns."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What to do with columns, by name; a table that lacks one is left as it is.
+
+    Attributes
+    ----------
+    drop : sequence of str
+        Columns that are left out, also as labels.
+    id : str
+        The column that names rows; "auto" to have it recognised, "none" if there is none. It stays in the table.
+    categorical : sequence of str
+        Columns whose values are names, also where they look like numbers or dates.
+    ordinal : mapping of str to sequence of str
+        By column, its levels in order, from the lowest.
+    decimal : {".", ","}
+        What stands before the decimals of a number in text.
+
+    Raises
+    ------
+    FedkinError
+        If a value is of another type.
+    """
+
+    drop: Sequence[str] = ()
+    id: str = AUTO
+    categorical: Sequence[str] = ()
+    ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drop", _names(self.drop, "drop"))
+        object.__setattr__(self, "categorical", _names(self.categorical, "categorical"))
+        object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
+        if not isinstance(self.id, str):
+            raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
+        if self.decimal not in (".", ","):
+            raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.' and ','.")
+        if not isinstance(self.ordinal, Mapping):
+            raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
+        levels = {str(name): _names(given, f"ordinal['{name}']") for name, given in self.ordinal.items()}
+        for name, own in levels.items():
+            if len(own) < 2 or len(set(own)) < len(own):
+                raise FedkinError(f"ordinal['{name}'] is {list(own)}; it should have two levels or more, each once.")
+        object.__setattr__(self, "ordinal", levels)
+        both = sorted(set(levels) & set(self.categorical))
+        if both:
+            raise FedkinError(f"Column '{both[0]}' is both in categorical and in ordinal; it can be in one.")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Every column that an option names, with the option's name."""
+        named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
+        named |= dict.fromkeys(self.ordinal, "ordinal")
+        return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
+
+    def unknown(self, columns: Iterable[str]) -> list[str]:
+        """A sentence for each named column that is not among `columns`."""
+        known = set(columns)
+        return [
+            str(unknown_name(f"column in {at}", name, known)) for name, at in self.named.items() if name not in known
+        ]
+
+
+def _names(given: Any, option: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise FedkinError(f"{option} is {given!r}; it should be a list of names.")
+    return tuple(str(name) for name in given)
