@@ -7,6 +7,7 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.deploy.site_file import read_site
+from fedkin.engines.site import Request
 from fedkin.privacy.gaussian import gaussian_mu
 
 
@@ -65,6 +66,34 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
 def test_what_is_wrong_in_it_is_said_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(FedkinError, match=words):
         read_site(written(tmp_path, text))
+
+
+def test_columns_are_what_the_site_says(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name;nr;ward;pain;dose\nJane;7;1;much;1,5\nJohn;8;2;none;?\n")
+    options = """drop = ["name"]
+id = "nr"
+categorical = ["ward"]
+decimal = ","
+ordinal = {pain = ["none", "some", "much"]}
+"""
+    one = read_site(minimal(tmp_path, options, "a.csv")).site()
+    assert one.table is not None
+    assert [(column.name, column.kind) for column in one.table.columns] == [
+        ("nr", "number"),
+        ("ward", "category"),
+        ("pain", "ordinal"),
+        ("dose", "number"),
+    ]
+    assert (one.table.id, one.introduction(True)["features"]) == ("nr", ["nr", "ward", "pain", "dose"])
+    client = one.client(Request("ab", 0, 0, 1, 0, "a.b"))
+    assert client.table is one.table
+    assert client.x is one.table.values
+    with pytest.raises(FedkinError, match=r"^Unknown column in drop 'nam'; did you mean 'name'\?$"):
+        read_site(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","', "a.csv")).site()
+    with pytest.raises(FedkinError, match=r"^ordinal\['pain'\] is \['some'\]; .* each once, in .*site\.toml\.$"):
+        read_site(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
+    with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be '\.' or ','"):
+        read_site(minimal(tmp_path, 'decimal = ";"'))
 
 
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:

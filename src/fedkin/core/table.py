@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
@@ -46,10 +46,14 @@ class Table:
     columns : tuple of Column
     values : Tensor
         float64 ``(n, columns)``, see `Column.kind`; NaN where a cell is empty.
+    id : str
+        Name of the column that identifies rows, as who holds the table says; "auto" where it is to be recognised, and
+        "none" where no column does.
     """
 
     columns: tuple[Column, ...]
     values: Tensor
+    id: str = "auto"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -61,7 +65,7 @@ class Table:
 
     def rows(self, index: Tensor) -> Self:
         """The rows at int64 or bool `index`."""
-        return type(self)(self.columns, self.values[index])
+        return replace(self, values=self.values[index])
 
     def of(self, name: str) -> Tensor:
         """The values of a column, float64 ``(n,)``; a `KeyError` if there is none of this name."""

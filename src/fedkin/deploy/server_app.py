@@ -83,7 +83,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         classes = in_order(name for member in members for name in member.classes) if everyone else []
         engine = config.engine
         fed = FlowerFederation(roster, ledger["run"], config.seed, engine.timeout, classes, on_progress=progress.part)
-        population = Population([], None, classes, members[0].features, fed.names)
+        features = list(dict.fromkeys(name for member in members for name in member.features))
+        population = Population([], None, classes, features, fed.names)
         run = prepare(config, folder, population, fed, progress)
         outcome = run.finish()
         _hand_out(fed, run, outcome)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedkin.core.device import device_named
+from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.reading.hub import HUB
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site
 from fedkin.privacy.budget import Account
 
@@ -28,6 +32,11 @@ class _File(BaseModel):
     packages: list[str] = ["fedkin"]
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     delta: float = Field(default=1e-5, gt=0, lt=1)
+    drop: list[str] = []
+    id: str = Field(default=AUTO, min_length=1)
+    categorical: list[str] = []
+    ordinal: dict[str, list[str]] = {}
+    decimal: Literal[".", ","] = "."
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ class SiteFile:
         Where tasks may come from.
     account : Account or None
         The privacy budget, if the file names an epsilon.
+    table : TableOptions
+        Of its columns: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
     """
 
     name: str
@@ -62,6 +73,7 @@ class SiteFile:
     device: torch.device
     packages: tuple[str, ...]
     account: Account | None
+    table: TableOptions
 
     def site(self) -> Site:
         """Read the site's data, and return the site.
@@ -72,7 +84,7 @@ class SiteFile:
             If they cannot be.
         """
         unlabelled = self.label == "none"
-        read = load(self.data, None if unlabelled else self.label)
+        read = load(self.data, None if unlabelled else self.label, options=self.table)
         return Site(
             self.name,
             self.folder,
@@ -101,15 +113,20 @@ def read_site(path: Path) -> SiteFile:
         given = _File.model_validate(tables)
     except ValidationError as error:
         raise validation_sentence(error, tables, _File.model_fields, f"in {path}") from error
+    try:
+        table = TableOptions(given.drop, given.id, given.categorical, given.ordinal, given.decimal)
+    except FedkinError as error:
+        raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
     here = path.parent
     data, folder = here / Path(given.data).expanduser(), here / Path(given.folder).expanduser()
     return SiteFile(
         given.name,
-        str(data) if data.exists() or Path(given.data).suffix else given.data,
+        str(data) if data.exists() or (Path(given.data).suffix and not given.data.startswith(HUB)) else given.data,
         folder,
         given.label,
         given.threads,
         device_named(given.device, f"'device' in {path}"),
         tuple(given.packages),
         None if given.epsilon is None else Account(folder, given.epsilon, given.delta),
+        table,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -46,9 +47,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : sequence of array-like
-            One array, tensor or DataFrame per client; rows are samples, ``(n, features)`` or images
-            ``(n, height, width)`` or ``(n, channels, height, width)``. All numbers must be finite.
+        X : sequence or mapping of array-like
+            One DataFrame, file, array or tensor per client, in a list or by the client's name; rows are samples. Arrays
+            are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, all finite.
         y : ignored
 
         Returns
@@ -65,9 +66,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _clients(self, data: Any) -> tuple[list[Client], list[str]]:
         """The clients, and their common columns."""
-        listed = _listed(data)
-        columns = common_columns({f"Client {i}": x for i, x in enumerate(listed)})
-        return ClientFiles(listed).build().clients, columns
+        given = data if isinstance(data, Mapping) else _listed(data)
+        named = given if isinstance(given, Mapping) else {f"Client {i}": x for i, x in enumerate(given)}
+        return ClientFiles(given).build().clients, common_columns(named)
 
     def _fitted(self, clients: list[Client], columns: list[str], options: dict[str, Any]) -> Self:
         outcome = self._run(clients, options)
@@ -125,7 +126,9 @@ class LatentClusterer(SampleClusterer):
 def _listed(data: Any) -> list[Any]:
     """`data` as a list of one array per client; a single table is an easy mistake and gets a sentence of its own."""
     is_list = isinstance(data, list | tuple)
-    if (not is_list and _dimensions(data) <= 2) or any(_dimensions(x) < 2 for x in data):
+    if (not is_list and _dimensions(data) <= 2) or any(
+        not isinstance(x, str | Path) and _dimensions(x) < 2 for x in data
+    ):
         raise FedkinError(
             "fit takes a list with one array per client, each (n, features) or images; got a single table."
         )

@@ -1,10 +1,14 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from fedkin.core import FedkinError
 from fedkin.data.reading.sources import load
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.scenarios.heterogeneous import Iid
 from fedkin.data.scenarios.label_skew import ClientFiles, LabelSkew
+from fedkin.data.scenarios.own_class import OwnClass
 
 
 def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
@@ -170,3 +174,43 @@ def test_clients_keep_their_files_names(tmp_path):
     for name in ("south", "north"):
         (tmp_path / f"{name}.csv").write_text("a,b\n1,2\n3,4\n")
     assert ClientFiles(str(tmp_path)).build().names == ["north.csv", "south.csv"]
+
+
+def test_clients_have_tables_as_they_were_read(tmp_path):
+    (tmp_path / "north.csv").write_text("sex,age,label\nm,30,u\nf,?,v\n")
+    (tmp_path / "south.csv").write_text("age,ill,label\n50,yes,u\n")
+    population = ClientFiles(str(tmp_path)).build()
+    assert population.names == ["north.csv", "south.csv"]
+    assert population.features == ["sex", "age", "ill"]
+    north, south = population.clients
+    assert north.x is north.table.values
+    assert north.table.columns[0].categories == ("f", "m")
+    assert north.x.nan_to_num(-1).tolist() == [[1, 30], [0, -1]]
+    assert (south.table.names, south.x.tolist()) == (["age", "ill"], [[50, 1]])
+    dropped = ClientFiles(str(tmp_path), table=TableOptions(drop=["sex"], id="age")).build().clients[0].table
+    assert (dropped.names, dropped.id) == (["age"], "age")
+
+
+def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,kind,label\n" + "".join(f"{i},{'uv'[i % 2]},{i % 3}\n" for i in range(30)))
+    for scenario in (LabelSkew(str(path), clients=3), OwnClass(str(path)), Iid(str(path), clients=3)):
+        population = scenario.build(0)
+        for at, (client, truth) in enumerate(zip(population.clients, population.truth, strict=True)):
+            assert client.x is client.table.values
+            assert [one.kind for one in client.table.columns] == ["number", "category"]
+            assert torch.equal(client.table.of("a") % 3, truth.double())
+            assert torch.equal(client.table.of("a") % 2, client.table.of("kind"))
+            if population.tests:
+                x, y = population.tests[at]
+                assert torch.equal(x[:, 0] % 3, y.double())
+    kept = LabelSkew(str(path), clients=2, n_classes=2, min_classes=2).build(0)
+    assert all(torch.equal(one.table.of("a") % 3, y.double()) for one, y in zip(kept.clients, kept.truth, strict=True))
+
+
+def test_clients_may_be_frames_with_labels_and_options():
+    frames = {"n": pd.DataFrame({"a": [1, 2], "k": [1, 2], "ill": [0, 1]}), "s": pd.DataFrame({"a": [3], "ill": [1]})}
+    population = ClientFiles(frames, label="ill", table=TableOptions(categorical=["k"])).build()
+    assert population.names == ["n", "s"]
+    assert [client.y.tolist() for client in population.clients] == [[0, 1], [1]]
+    assert population.clients[0].table.columns[1].categories == ("1", "2")

@@ -40,6 +40,15 @@ def test_classes_of_both_splits_agree(tmp_path):
     assert len(data) == 3
 
 
+def test_a_test_split_has_the_columns_of_the_training_split(tmp_path):
+    write(tmp_path, "train", a=[1.0, 2.0], k=["u", "w"], label=["x", "y"])
+    data = load_labelled(write(tmp_path, "test", k=["v", None], a=[3.0, None], label=["y", "x"]))
+    assert data.table.columns[1].categories == ("u", "v", "w")
+    assert data.x is data.table.values
+    assert data.x.tolist() == [[1, 0], [2, 2]]
+    assert data.test[0].nan_to_num(-1).tolist() == [[3, 1], [-1, -1]]
+
+
 def test_a_test_split_that_cannot_be_used_is_refused_and_not_left_out(tmp_path):
     write(tmp_path, "train", a=[1.0, 2.0], label=["u", "v"])
     with pytest.raises(FedkinError, match=r"Column 'a' of '.*' has 1 infinite values in 2 rows"):

@@ -42,10 +42,20 @@ def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Pat
     assert roster.members["a"].node == nodes.node(0)
 
 
-def test_a_site_with_other_columns_is_refused_by_what_most_have(tmp_path: Path) -> None:
+def test_sites_with_tables_may_have_columns_of_their_own(tmp_path: Path) -> None:
+    columns = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y",)}
+    sites = [site(tmp_path / name, name, len(own), own) for name, own in columns.items()]
+    roster = Roster(grid(tmp_path, *sites))
+    assert {member.name: tuple(member.features) for member in roster.gather(3, 5)} == columns
+    with pytest.raises(FedkinError) as error:
+        roster.admit(Member("c", roster.members["c"].identity, (1,), ["x"]))
+    assert str(error.value) == ("Site 'c' came back with a table of 1 columns (x) instead of a table of 1 columns (y).")
+
+
+def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> None:
     for other, words in (
         (site(tmp_path / "c", "c", 5), r"samples of shape \(5,\), but most sites have samples of shape \(3,\)"),
-        (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"shape \(3,\) \(x, y, q\), but most"),
+        (site(tmp_path / "c", "c", 3, ("x", "y", "q")), r"a table of 3 columns \(x, y, q\), but most"),
     ):
         reports: list[str] = []
         sites = [other, *(site(tmp_path / name, name) for name in ("d", "e", "f"))]

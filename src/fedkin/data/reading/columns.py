@@ -63,7 +63,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     if name in options.categorical:
         return _category(name, *_words(cells, here))
     if isinstance(kind, CategoricalDtype):
-        levels = [_as_text(value) for value in kind.categories]
+        levels = [_as_text(value, here) for value in kind.categories]
         words = cells.cat.rename_categories(levels).astype(object) if len(set(levels)) == len(levels) else cells
         return _of_levels(name, words, levels, here) if kind.ordered else _category(name, *_words(words, here))
     if types.is_bool_dtype(kind):
@@ -95,8 +95,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         values = _at(codes, distinct.astype(np.float64))
         big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > _EXACT
-        return _category(name, *_words(cells, here)) if big else (Column(name), values)
-    codes, words = _words(cells, here)
+        return _category(name, *_merged(codes, distinct, here)) if big else (Column(name), values)
+    codes, words = _merged(codes, distinct, here)
     if not len(words):
         return Column(name), _at(codes, np.zeros(0))
     numbers = _numbers(words, decimal)
@@ -179,16 +179,20 @@ def _category(name: str, codes: npt.NDArray[np.int64], words: npt.NDArray[np.obj
 
 def _words(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     """The distinct texts of a column, without blanks around, and the index of each cell's; -1 where it is empty."""
-    import pandas as pd
+    return _merged(*_distinct(cells, here), here)
 
-    codes, distinct = _distinct(cells, here)
-    for value in distinct:
-        if not isinstance(value, str | int | float | bool | np.generic) and not hasattr(value, "isoformat"):
-            raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
-    plain = [_as_text(value).strip() for value in distinct]
-    filled = [None if text.lower() in MISSING or text == "None" else text for text in plain]
-    merged, words = pd.factorize(np.array(filled, dtype=object))
-    return np.append(merged, -1)[codes], words
+
+def _merged(
+    codes: npt.NDArray[np.int64], distinct: npt.NDArray[Any], here: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+    """`_words` of distinct values, of which some may have one text or stand for an empty cell."""
+    index: dict[str, int] = {}
+    merged = np.full(len(distinct) + 1, -1)
+    for at, value in enumerate(distinct):
+        text = (value if isinstance(value, str) else _as_text(value, here)).strip()
+        if text.lower() not in MISSING and text != "None":
+            merged[at] = index.setdefault(text, len(index))
+    return merged[codes], np.array(list(index), dtype=object)
 
 
 def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -202,8 +206,10 @@ def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.N
         raise FedkinError(f"{here} holds values of type {kind}, but a cell needs a number, text or date.") from error
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Any, here: str) -> str:
     """A value as a name: whole numbers without decimals."""
+    if not isinstance(value, str | int | float | bool | np.generic) and not hasattr(value, "isoformat"):
+        raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)

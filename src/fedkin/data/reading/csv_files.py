@@ -19,6 +19,7 @@ _SEPARATORS = ",;\t|"
 _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
 _PROBED_ROWS = 200
+_LEADING_ZERO = r" *[+-]?0\d"
 _EMPTY_CELLS = ["?", "-", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
 """What stands for an empty cell beside pandas' own words."""
 
@@ -45,8 +46,12 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(io.StringIO(text), na_values=_EMPTY_CELLS, low_memory=False, **options)
-            if re.search(rf'(?:\A|[\n"{re.escape(separator)}]) *[+-]?0\d', text):
-                frame = _with_leading_zeros(frame, pd.read_csv(io.StringIO(text), dtype=str, **options))
+            if re.search(rf'(?:\A|[\n"{re.escape(separator)}]){_LEADING_ZERO}', text):
+                whole = _whole_numbers(frame)
+                codes = pd.read_csv(io.StringIO(text), dtype=str, usecols=whole, **options) if whole else frame
+                for at in whole:
+                    if codes[frame.columns[at]].str.match(_LEADING_ZERO).any():
+                        frame[frame.columns[at]] = codes[frame.columns[at]]
     except pd.errors.ParserWarning as error:
         raise FedkinError(
             f"A column of {where} has no name: rows hold more values than the first line has names (row numbers? "
@@ -121,14 +126,13 @@ def _check_header(names: list[str], where: str) -> None:
         )
 
 
-def _with_leading_zeros(frame: pd.DataFrame, text: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with columns of numbers as `text` where one begins with a zero that is not all before its point."""
+def _whole_numbers(frame: pd.DataFrame) -> list[int]:
+    """Positions of columns in which a number may have been written with leading zeros."""
     from pandas.api import types
 
-    for at, name in enumerate(frame.columns):
-        column = frame.dtypes.iloc[at]
-        if types.is_numeric_dtype(column) and not types.is_bool_dtype(column):
-            own = text.iloc[:, at]
-            if own.str.match(r"\s*[+-]?0\d").any():
-                frame[name] = own
-    return frame
+    def whole(column: pd.Series) -> bool:
+        if types.is_float_dtype(column):
+            return bool((column.isna() | (column % 1 == 0)).all())
+        return bool(types.is_integer_dtype(column))
+
+    return [at for at, (_, column) in enumerate(frame.items()) if whole(column)]

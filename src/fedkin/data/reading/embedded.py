@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], o
     dropped = [feature for feature in features if options is not None and feature in options.drop]
     kept = [at for at, feature in enumerate(features) if feature not in dropped]
     table = Table.of_numbers(_float(x)[:, kept], [features[at] for at in kept])
+    table = table if options is None else replace(table, id=options.id)
     return Dataset(name, table.values, torch.from_numpy(y).long(), classes, table, left_out=tuple(dropped))
 
 

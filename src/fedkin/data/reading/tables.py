@@ -111,18 +111,20 @@ def frame_to_table(
     columns = [Column(name) for name in names]
     plain = _plain_numbers(frame, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    for at in np.flatnonzero(~plain):
+    for at, (_, cells) in enumerate(frame.items()):
+        if plain[at]:
+            continue
         try:
-            columns[at], values[:, at] = read_column(frame.iloc[:, at], names[at], where, options)
+            columns[at], values[:, at] = read_column(cells, names[at], where, options)
         except FedkinError as error:
             found.append(str(error))
             values[:, at] = np.nan
-    for at in np.flatnonzero(np.isinf(values).any(0)):
+    for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
         found.append(f"Column '{names[at]}' of {where} has {infinite} infinite values in {rows} rows.")
     if found:
         raise all_problems(found)
-    return Table(tuple(columns), torch.from_numpy(values))
+    return Table(tuple(columns), torch.from_numpy(values), options.id)
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:

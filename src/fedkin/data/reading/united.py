@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -44,7 +45,10 @@ def united(tables: Sequence[Table], where: Sequence[str]) -> list[Table]:
         columns.append(_common([one for one, _ in filled]))
     if problems:
         raise all_problems(problems)
-    return [Table(tuple(columns), torch.stack([_recoded(table, column) for column in columns], 1)) for table in tables]
+    return [
+        replace(table, columns=tuple(columns), values=torch.stack([_recoded(table, one) for one in columns], 1))
+        for table in tables
+    ]
 
 
 def _common(columns: Sequence[Column]) -> Column:

@@ -11,6 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedkin.core import FedkinError
+from fedkin.core.errors import listing
 from fedkin.engines.flower.wire import HELLO, TYPE, content, read
 
 NOWHERE = 0
@@ -113,16 +114,16 @@ class Roster:
         identity = holder.identity if holder else self.known.get(member.name, member.identity)
         if identity != member.identity:
             raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
-        if self.known and holder and _kind(holder) != _kind(member):
+        if self.known and holder and _data(holder) != _data(member):
             raise FedkinError(
                 f"Site '{member.name}' came back with {_described(member)} instead of {_described(holder)}."
             )
         self.members[member.name] = member
 
     def agreeing(self) -> list[Member]:
-        """Return the sites with the most common shape and columns, in order of name."""
+        """Return the sites with tables, or those with arrays of the most common shape; in order of name."""
         kinds = Counter(_kind(member) for member in self.members.values())
-        most = max(kinds, key=lambda kind: (kinds[kind], kind)) if kinds else None
+        most = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
         return [self.members[name] for name in sorted(self.members) if _kind(self.members[name]) == most]
 
     def differing(self) -> list[str]:
@@ -135,7 +136,7 @@ class Roster:
         ]
 
     def gather(self, wanted: int, patience: float) -> list[Member]:
-        """Wait until `wanted` sites with the same shape are connected, and return them in order of name.
+        """Wait until `wanted` sites with tables, or arrays of one shape, are connected; return them in order of name.
 
         No other site is admitted from then on. A resumed run needs a single site once patience is over; the others are
         missing until they come back.
@@ -210,10 +211,16 @@ def _is_typed(one: Member) -> bool:
     return all(isinstance(word, str) for word in words) and all(type(size) is int for size in one.shape)
 
 
-def _kind(member: Member) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _kind(member: Member) -> tuple[int, ...] | None:
+    """The shape of a sample; ``None`` of tables, whose columns are agreed on by name later."""
+    return None if member.features else member.shape
+
+
+def _data(member: Member) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return member.shape, tuple(member.features)
 
 
 def _described(member: Member) -> str:
-    columns = f" ({', '.join(member.features)})" if member.features else ""
-    return f"samples of shape {member.shape}{columns}"
+    if member.features:
+        return f"a table of {len(member.features)} columns ({listing(member.features)})"
+    return f"samples of shape {member.shape}"

@@ -1,0 +1,162 @@
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.table import Column
+from fedkin.data.reading.columns import read_column
+from fedkin.data.reading.table_options import TableOptions
+
+NAN = float("nan")
+
+
+def read(cells, **options):
+    """The column, and its values with -1 where a cell is empty."""
+    cells = cells if isinstance(cells, pd.Series) else pd.Series(cells)
+    column, values = read_column(cells, "c", "Client 0", TableOptions(**options))
+    assert values.dtype == np.float64
+    return column, np.where(np.isnan(values), -1, values).tolist()
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [1.5, None, 3.0],
+        pd.Series(["1.5", "?", " 3"]),
+        pd.Series(["1.5", "N/a", "3e0"], dtype=object),
+        pd.array([1.5, None, 3], dtype="Float64"),
+        pd.Series([decimal.Decimal("1.5"), None, decimal.Decimal(3)]),
+        pd.Series(pd.to_timedelta(["36h", None, "72h"])),
+        pd.Series(pd.array([1.5, None, 3], dtype="float64[pyarrow]")),
+    ],
+)
+def test_numbers(cells):
+    assert read(cells) == (Column("c"), [1.5, -1, 3])
+
+
+def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
+    assert read(["1,5", "-2", "3.25"], decimal=",") == (Column("c"), [1.5, -2, 3.25])
+    with pytest.raises(FedkinError) as error:
+        read(["1,5", "2"])
+    assert str(error.value) == (
+        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,5'; say decimal = ',', or name the "
+        "column in categorical."
+    )
+    assert read(["1,5", "2"], categorical=["c"])[0].kind == "category"
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["Yes", "no", None], ("no", "Yes")),
+        (["y", "N", "-"], ("N", "y")),
+        (["T", "F", ""], ("F", "T")),
+        (["true", "False", "na"], ("False", "true")),
+        ([True, False, None], ("false", "true")),
+        (pd.array([True, False, None], dtype="boolean"), ("false", "true")),
+        (pd.array([True, False, None], dtype="bool[pyarrow]"), ("false", "true")),
+    ],
+)
+def test_opposites_are_booleans(cells, names):
+    assert read(cells) == (Column("c", "boolean", names), [1, 0, -1])
+
+
+def test_one_whole_word_is_enough_for_a_boolean_and_one_letter_is_not():
+    assert read(["no", "no"]) == (Column("c", "boolean", ("no", "yes")), [0, 0])
+    assert read(["F", "F"]) == (Column("c", "category", ("F",)), [0, 0])
+    assert read([0, 1, 1]) == (Column("c"), [0, 1, 1])
+    assert read(["yes", "no", "none"])[0] == Column("c", "category", ("no", "none", "yes"))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series(["1970-01-02", "1970-01-03T12:00:00", None]),
+        pd.Series(pd.to_datetime(["1970-01-02 00:00", "1970-01-03 12:00", None])),
+        pd.Series(pd.to_datetime(["1970-01-02T02:00+02:00", "1970-01-03T14:00+02:00", None])),
+        pd.Series([datetime.datetime(1970, 1, 2), datetime.datetime(1970, 1, 3, 12), None], dtype=object),
+    ],
+)
+def test_dates_are_days(cells):
+    assert read(cells) == (Column("c", "date"), [1, 2.5, -1])
+
+
+def test_days_and_periods_are_dates_and_what_only_looks_like_one_is_not():
+    assert read(pd.Series([datetime.date(1969, 12, 31), None]))[1] == [-1, -1]
+    assert read(pd.Series(pd.period_range("1970-01", periods=2, freq="M")))[1] == [0, 31]
+    assert read(["2024-02-30", "2024-01-01"])[0].kind == "category"
+    assert read(["01.02.2024", "02.02.2024"])[0].kind == "category"
+
+
+def test_other_texts_are_categories_in_order():
+    assert read([" red", "Blue", "red ", "?"]) == (Column("c", "category", ("Blue", "red")), [1, 0, 1, -1])
+    assert read(["None", "none"]) == (Column("c", "category", ("none",)), [-1, 0])
+    assert read(pd.Series([1, "a", 2.0], dtype=object)) == (Column("c", "category", ("1", "2", "a")), [0, 2, 1])
+
+
+@pytest.mark.parametrize("cells", [["007", "008"], ["12345678901234567890", "2"], [2**60, 1]])
+def test_codes_that_a_number_would_spoil_stay_texts(cells):
+    column, _ = read(cells)
+    assert (column.kind, set(column.categories)) == ("category", {str(cell) for cell in cells})
+
+
+def test_a_column_of_pandas_categories_is_one_and_ordinal_if_it_is_ordered():
+    kinds = pd.Categorical(["b", "a", None], ["c", "b", "a"])
+    assert read(kinds) == (Column("c", "category", ("a", "b")), [1, 0, -1])
+    assert read(kinds.as_ordered()) == (Column("c", "ordinal", ("c", "b", "a")), [1, 2, -1])
+    assert read(pd.Categorical([3, 1, 3])) == (Column("c", "category", ("1", "3")), [1, 0, 1])
+    assert read(pd.Categorical([3, 1], ordered=True)) == (Column("c", "ordinal", ("1", "3")), [1, 0])
+
+
+@pytest.mark.parametrize("cells", [[3, 1, None, 10], ["3", "1", "?", "10"], [3.0, 1.0, NAN, 10.0]])
+def test_numbers_can_be_names(cells):
+    assert read(cells, categorical=["c"]) == (Column("c", "category", ("1", "3", "10")), [1, 0, -1, 2])
+
+
+def test_levels_are_in_the_given_order():
+    levels = {"c": ["low", "mid", "high"]}
+    assert read(["high", "low ", None], ordinal=levels) == (Column("c", "ordinal", ("low", "mid", "high")), [2, 0, -1])
+    assert read([3, 1.0], ordinal={"c": [3, 2, 1]}) == (Column("c", "ordinal", ("3", "2", "1")), [0, 2])
+    with pytest.raises(FedkinError, match=r"^Column 'c' of Client 0 holds 'hi', which is none of its levels low, mid"):
+        read(["hi"], ordinal=levels)
+
+
+def test_a_column_without_values_is_one_of_empty_numbers():
+    for cells in ([None, None], ["?", ""], [NAN, NAN], pd.Categorical([None, None])):
+        column, values = read(pd.Series(cells))
+        assert values == [-1, -1]
+        assert column.categories == ()
+    assert read(["?", ""])[0] == Column("c")
+
+
+def test_a_few_texts_among_numbers_are_wrong_cells():
+    cells = [str(i) for i in range(30)] + ["12x", "?", "1o"]
+    with pytest.raises(FedkinError) as error:
+        read(cells)
+    assert str(error.value) == (
+        "Column 'c' of Client 0 holds numbers, but '12x' in row 31, and 2 such cells in all; correct or empty them, or "
+        "name the column in categorical."
+    )
+    assert read(cells, categorical=["c"])[0].kind == "category"
+    assert read([str(i) for i in range(30)] + [f"A{i}" for i in range(10)])[0].kind == "category"
+
+
+@pytest.mark.parametrize("cells", [[1j], [b"a"], [(1, 2)], [[1]], [{"a": 1}]])
+def test_other_values_are_refused(cells):
+    with pytest.raises(FedkinError, match=r"^Column 'c' of Client 0 holds "):
+        read(pd.Series(cells))
+
+
+@given(st.lists(st.one_of(st.none(), st.text("abxyz 019.-", max_size=4)), min_size=1, max_size=30))
+def test_texts_are_found_again_by_their_codes(cells):
+    column, values = read(pd.Series(cells, dtype=object), categorical=["c"])
+    for cell, value in zip(cells, values, strict=True):
+        if value >= 0:
+            assert column.categories[int(value)] == cell.strip()
+        else:
+            assert cell is None or cell.strip() in ("", "-")

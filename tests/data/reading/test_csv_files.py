@@ -1,0 +1,101 @@
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.csv_files import read_csv
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.tables import read_table
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_separators_byte_order_marks_and_line_ends(tmp_path, separator, encoding, end):
+    rows = [["größe", "b b", "c"], ["1", "x", "2.5"], ["-3", '"y, z; w\t| v"', "4"]]
+    path = write(tmp_path / "t.csv", end.join(separator.join(row) for row in rows) + end, encoding)
+    frame = read_csv(path, "It")
+    assert list(frame.columns) == ["größe", "b b", "c"]
+    assert frame["größe"].tolist() == [1, -3]
+    assert frame["b b"].tolist() == ["x", "y, z; w\t| v"]
+    assert frame["c"].tolist() == [2.5, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a;note\n1;x, y\n2;u\n3;p, q, r\n", ["a", "note"]),
+        ('a,"b;c;d"\n1,2\n', ["a", "b;c;d"]),
+        ("a\n1\n2\n", ["a"]),
+        ("a;b\n1,5;2,5\n", ["a", "b"]),
+        ('"line\nbreak",b\n1,"2\n3"\n', ["line\nbreak", "b"]),
+        ("a|b\n1|x,y,z\n", ["a", "b"]),
+    ],
+)
+def test_the_separator_is_the_one_by_which_rows_fit_the_header(tmp_path, text, columns):
+    assert list(read_csv(write(tmp_path / "t.csv", text), "It").columns) == columns
+
+
+def test_decimal_commas(tmp_path):
+    path = write(tmp_path / "t.csv", "a;b;c\n1,5;x;-0,25\n?;y;1\n")
+    read = read_table(path, options=TableOptions(decimal=","))
+    assert [one.kind for one in read.table.columns] == ["number", "category", "number"]
+    assert read.x.nan_to_num(-1).tolist() == [[1.5, 0, -0.25], [-1, 1, 1]]
+    with pytest.raises(FedkinError) as error:
+        read_table(path)
+    assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Column 'a'", "Column 'c'"]
+
+
+@pytest.mark.parametrize("word", ["", "?", "-", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])
+def test_words_of_empty_cells(tmp_path, word):
+    read = read_table(write(tmp_path / "t.csv", f"a,b,c\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n"))
+    assert [one.kind for one in read.table.columns] == ["number", "category", "number"]
+    assert read.x.isnan().tolist() == [[False, False, True], [True, True, True], [False, False, True]]
+
+
+def test_numbers_with_leading_zeros_are_codes(tmp_path):
+    read = read_table(write(tmp_path / "t.csv", 'zip,id,a,b,z\n01234,"007",0.5,10,0\n99999,123,1,20,?\n'))
+    assert [(one.name, one.categories) for one in read.table.columns if one.kind == "category"] == [
+        ("zip", ("01234", "99999")),
+        ("id", ("007", "123")),
+    ]
+    assert read.table.of("z").nan_to_num(-1).tolist() == [0, -1]
+
+
+def test_what_is_written_is_read(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "sex": ["m", "f", "m"],
+            "seen": ["2024-01-01", "2024-01-02", None],
+            "dose": [1, None, 3],
+            "well": [True, False, True],
+            "empty": [None] * 3,
+        }
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    one, other = read_table(tmp_path / "t.csv").table, read_table(tmp_path / "t.parquet").table
+    assert one.columns == other.columns
+    assert torch.equal(one.values.nan_to_num(-1), other.values.nan_to_num(-1))
+    assert [column.kind for column in one.columns] == ["category", "date", "number", "boolean", "number"]
+
+
+def test_other_encodings_are_refused_with_the_line(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,x\n2,größe\n", "cp1252")
+    with pytest.raises(FedkinError) as error:
+        read_csv(path, "It")
+    assert str(error.value) == (
+        "It cannot be read as .csv (line 3 is no UTF-8); save it as UTF-8. In Python, pandas.read_csv with "
+        "encoding='cp1252' or another reads it as it is."
+    )
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path):
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(FedkinError, match=r"^It cannot be read as \.csv \(Is a directory\)\.$"):
+        read_csv(tmp_path / "d.csv", "It")

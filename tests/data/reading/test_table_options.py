@@ -1,0 +1,38 @@
+import pytest
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.reading.table_options import TableOptions
+
+
+def test_lists_become_tuples_and_levels_texts():
+    options = TableOptions(drop=["a"], categorical=("b",), ordinal={"c": [1, 2]}, id=None)
+    assert (options.drop, options.categorical, options.ordinal, options.id) == (
+        ("a",),
+        ("b",),
+        {"c": ("1", "2")},
+        "none",
+    )
+    assert options.named == {"a": "drop", "b": "categorical", "c": "ordinal"}
+    assert TableOptions(id="n").named == {"n": "id"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"drop": "age"}, "drop is 'age'; it should be a list of names."),
+        ({"categorical": 3}, "categorical is 3; it should be a list of names."),
+        ({"id": 3}, "id is 3; it should be the name of a column, 'auto' or 'none'."),
+        ({"decimal": ";"}, "decimal is ';'; allowed: '.' and ','."),
+        ({"ordinal": ["a"]}, "ordinal is ['a']; it should name columns with their levels in order."),
+        ({"ordinal": {"a": ["x"]}}, "ordinal['a'] is ['x']; it should have two levels or more, each once."),
+        ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
+        (
+            {"ordinal": {"a": ["x", "y"]}, "categorical": ["a"]},
+            "Column 'a' is both in categorical and in ordinal; it can be in one.",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given, sentence):
+    with pytest.raises(FedkinError) as error:
+        TableOptions(**given)
+    assert str(error.value) == sentence
