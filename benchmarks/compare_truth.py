@@ -46,7 +46,7 @@ def main() -> None:
 
 def _cells(found: Comparison) -> list[str]:
     lines = {line.method: line for line in found.lines}
-    able = [line for line in found.lines if line.role in ("", "bound") and "ari" in line.truth]
+    able = [line for line in found.lines if line.role in ("", "baseline") and "ari" in line.truth]
     best = max(able, key=lambda line: line.truth["ari"])
     taken = lines[found.recommended or ""]
     return [

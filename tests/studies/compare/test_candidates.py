@@ -46,7 +46,7 @@ def test_every_method_that_takes_a_number_of_clusters_has_a_field_for_it() -> No
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [("kmeans", "centralised"), ("dec", "centralised"), ("sda-fc", "synthetic"), ("local", "bound"), ("kfed", "")],
+    [("kmeans", "centralised"), ("dec", "centralised"), ("sda-fc", "synthetic"), ("local", "baseline"), ("kfed", "")],
 )
 def test_what_is_not_recommended(name: str, role: str) -> None:
     assert Selection.role(name) == role

@@ -235,7 +235,7 @@ def test_each_run_has_its_share_of_the_budget(
     assert lines["toy"].remark == "not finished in the budget, stopped after 0 steps"
     assert lines["toy"].measures == {}
     assert comparison.lines[-1].method == "toy"
-    assert comparison.recommended is None  # a yardstick is none to take
+    assert comparison.recommended is None  # a centralised baseline is none to take
     assert "no method that finished may be recommended" in comparison.reason
 
 
@@ -251,12 +251,12 @@ def test_a_method_that_never_had_a_turn_had_no_time(
     assert {line.method: line.remark for line in comparison.lines}["toy"] == "had no time"
 
 
-def test_what_does_not_fit_into_one_budget_is_gone_on_with_in_the_next(
+def test_what_does_not_fit_into_one_budget_is_resumed_in_the_next(
     tmp_path: Path, comparable_toy: None, hospitals: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = question_of(hospitals, methods=("toy",), settings=["engine.workers=1"])
     worker = Timed({"toy": 60}, monkeypatch)
-    with pytest.raises(FedkinError, match=r"No run finished in the budget of 30s; the same command .* goes on"):
+    with pytest.raises(FedkinError, match=r"No run finished in the budget of 30s; the same command .* resumes"):
         compared_with(question, Options(("toy",), seeds=2, budget="30s"), tmp_path / "out", Watch(), worker)
     options = Options(("toy",), seeds=2, budget="100s")
     (line,) = compared_with(question, options, tmp_path / "out", Watch(), worker).lines
@@ -347,7 +347,9 @@ def test_the_command_prints_a_table_or_json(
         *("Moved", "Time", "Runs", "Remark"),
     ]  # fmt: skip
     assert any(line.startswith("* kfed, 3 clusters ") for line in lines)
-    assert any(line.startswith("Recommended: kfed. It keeps neighbours together to ") for line in lines)
+    assert any(
+        line.startswith("Recommended: kfed. It keeps neighbouring samples in one cluster (cohesion ") for line in lines
+    )
     assert any(line.startswith("  fedkin run kfed ") for line in lines)
     assert lines[-1] == f"Report: {comparison.out / 'report.html'}"
     assert fedkin(*command, "--out", str(comparison.out), "--json") == 0
@@ -390,7 +392,7 @@ def test_an_interrupted_comparison_ends_with_130(
 def test_remarks() -> None:
     assert remark("", 3, 3, 5, None, True) == ""
     assert remark("", 0, 3, 1, None, True) == "not finished in the budget, stopped after 1 step"
-    assert remark("bound", 0, 3, 0, None, False) == "forms no clusters; had no time"
+    assert remark("baseline", 0, 3, 0, None, False) == "forms no clusters; had no time"
     assert remark("", 0, 3, 0, "It is too small.", True) == "cannot be applied: It is too small"
     assert remark("centralised", 1, 3, 9, None, True) == "a centralised baseline: moves the data; 1 of 3 runs finished"
     assert [seconds(value) for value in (0.52, 12.3, 300)] == ["0.5 s", "12 s", "5 min"]
@@ -408,7 +410,9 @@ def test_remarks() -> None:
 def test_clusters_are_called_the_same_only_if_they_are(stability: float, stable: int, told: str) -> None:
     verdict = CandidateScore({"cohesion": 0.8, "stability": stability}, {}, (), (3, 3), 1000, 1.0, ())
     said = reason("samples", Choice(Candidate("kfed", 3), 1, stable), verdict, by_truth=False)
-    assert said.startswith(f"keeps neighbours together to 0.800, as good as 1 other, {told} and moves 1 kB")
+    assert said.startswith(
+        f"keeps neighbouring samples in one cluster (cohesion 0.800), as good as 1 other, {told} and moves 1 kB"
+    )
 
 
 @pytest.mark.parametrize(

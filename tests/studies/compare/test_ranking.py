@@ -56,7 +56,7 @@ def test_where_all_have_run_once_the_score_decides() -> None:
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 1, 1, None)
 
 
-def test_yardsticks_and_copies_are_never_taken() -> None:
+def test_centralised_baselines_and_copies_are_never_taken() -> None:
     best = {KMEANS: of_samples(0.9), Candidate("sda-fc", 3): of_samples(0.95)}
     assert chosen(SAMPLES, best) is None
     taken = chosen(SAMPLES, best | {KFED: of_samples(0.1)})

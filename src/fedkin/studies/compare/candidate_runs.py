@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedkin.clustering.metrics import Labels
 from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CHECKPOINT, RECORDS, read_lines
 from fedkin.studies.compare.candidates import Candidate
 from fedkin.studies.costs import costs_of
-
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, order=True)

@@ -13,7 +13,7 @@ from fedkin.core.options import options_of
 from fedkin.experiment import registry
 
 Family = Literal["samples", "clients"]
-Role = Literal["", "centralised", "synthetic", "bound"]
+Role = Literal["", "centralised", "synthetic", "baseline"]
 """Methods that move samples to the server, send synthetic ones, or form no clusters; the others have none."""
 
 
@@ -94,13 +94,13 @@ class Selection:
 
     @staticmethod
     def role(method: str) -> Role:
-        """What a method is to a comparison; only those with none and bounds are recommended."""
+        """What a method is to a comparison; only those with none and baselines are recommended."""
         made = method_named(method)
         if made.moves_data:
             return "centralised"
         if made.copies_data:
             return "synthetic"
-        return "bound" if made.baseline else ""
+        return "baseline" if made.baseline else ""
 
     def first(self, clusters: int | None) -> list[Candidate]:
         """Candidates that need no other's result: all if the number of clusters is known, else those that find it."""

@@ -73,7 +73,7 @@ class Options:
 def compared(
     question: Question, options: Options, out: Path, show: ShowRun = shown, worker: RunWorker | None = None
 ) -> Comparison:
-    """Compare methods on the same clients; what a former call with the same question left in `out` is gone on with.
+    """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
     Parameters
     ----------
@@ -162,8 +162,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
             raise FedkinError(f"No method suits '{question.data}': {refusals[0]}")
         why = f" ({refusals[0]})" if refusals else ""
         raise FedkinError(
-            f"No run finished in the budget of {options.budget}{why}; the same command with a larger --budget goes on "
-            "with what was begun."
+            f"No run finished in the budget of {options.budget}{why}; the same command with a larger --budget resumes."
         )
     numbers = schedule.best()
     best = {candidate: verdicts[candidate] for candidate in numbers.values()}

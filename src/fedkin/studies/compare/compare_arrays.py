@@ -61,7 +61,7 @@ def compare(
     settings : sequence of str
         ``"section.key=value"``, as ``--set`` takes them.
     out : str or Path, optional
-        Folder; by default one in ``comparisons/``. What is there is gone on with.
+        Folder; by default one in ``comparisons/``. A comparison that is there is resumed.
 
     Returns
     -------

@@ -28,8 +28,8 @@ class ComparisonRow:
     method : str
     number : int or None
         Number of clusters it was given.
-    role : {"", "centralised", "synthetic", "bound"}
-        Centralised methods move the data, and synthetic ones copies; bounds form no clusters. The first two are not
+    role : {"", "centralised", "synthetic", "baseline"}
+        Centralised methods move the data, and synthetic ones copies; baselines form no clusters. The first two are not
         recommended.
     runs : int
         Finished.

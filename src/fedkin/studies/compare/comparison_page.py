@@ -45,7 +45,7 @@ def page_of(comparison: Comparison) -> PageView:
             PagePart(
                 "methods", "Methods", tables=[_table(comparison)], bars=[_bars(comparison)], notes=_notes(comparison)
             ),
-            *([PagePart("next", "How to go on", commands=comparison.use)] if comparison.use else []),
+            *([PagePart("next", "Next", commands=comparison.use)] if comparison.use else []),
         ],
         settings=comparison.settings,
     )

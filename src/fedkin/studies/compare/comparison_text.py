@@ -5,25 +5,20 @@ from __future__ import annotations
 import sys
 from textwrap import fill
 
+from fedkin.report.text_tables import aligned
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.comparison_page import cells, headings
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print the table, the recommendation and how to go on; with lines on a terminal only."""
+    """Print the table, the recommendation and the next command; with lines on a terminal only."""
     print(comparison.question)
     rows = [(_name(comparison, line.name), *cells(comparison, line), line.remark) for line in comparison.lines]
     columns = ("Method", *headings(comparison), "Remark")
     if sys.stdout.isatty():
         _with_lines(columns, rows)
     else:
-        widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns))]
-        for row in (columns, *rows):
-            texts = (
-                cell.rjust(width) if 0 < at < len(columns) - 1 else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            print("  ".join(texts).rstrip())
+        print(aligned([columns, *rows], left=(0, len(columns) - 1)))
     for line in text_lines(comparison):
         print(line)
 

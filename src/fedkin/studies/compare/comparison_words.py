@@ -1,4 +1,4 @@
-"""The sentences of a comparison: why a method is recommended, what to know of the others, how to go on."""
+"""The sentences of a comparison: why a method is recommended, what to know of the others, what to run next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLES: Mapping[Role, str] = {
     "": "",
     "centralised": "a centralised baseline: moves the data",
     "synthetic": "not recommended: synthetic copies of samples leave",
-    "bound": "forms no clusters",
+    "baseline": "forms no clusters",
 }
 
 _SAME = 0.9
@@ -55,7 +55,7 @@ def _best(family: Family, choice: Choice, verdict: CandidateScore, by_truth: boo
     value = verdict.measures[SCORE[family]]
     what = f"reaches an accuracy of {value:.3f} on clients' own test samples"
     if family == "samples":
-        what = f"keeps neighbours together to {value:.3f}"
+        what = f"keeps neighbouring samples in one cluster (cohesion {value:.3f})"
     others = f", as good as {pluralize(choice.rivals, 'other')}" if choice.rivals else ""
     behind = f", {choice.ahead:.3f} more than {'the rest' if choice.rivals else 'any other'}" if choice.ahead else ""
     return what + others + behind

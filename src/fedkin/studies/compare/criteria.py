@@ -7,13 +7,10 @@ from itertools import combinations
 from statistics import mean
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import silhouette_score
 
-from fedkin.clustering.metrics import adjusted_rand
+from fedkin.clustering.metrics import Labels, adjusted_rand
 from fedkin.studies.compare.spaces import NeighbourLinks, SamplePoints, Space
-
-Labels = NDArray[np.int64]
 
 
 def stability(runs: Sequence[Labels]) -> float | None:
@@ -24,7 +21,7 @@ def stability(runs: Sequence[Labels]) -> float | None:
 def cohesion(space: Space, labels: Labels) -> float:
     """How far clusters keep neighbours together: the mean of `togetherness` over all clients and within clients.
 
-    The first alone would miss what a client's own neighbourhoods tell, the second would call clients good clusters.
+    The first alone would miss a client's own neighbourhoods, the second would call clients good clusters.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a person sees while a comparison goes on."""
+"""What a person sees while a comparison runs."""
 
 from __future__ import annotations
 

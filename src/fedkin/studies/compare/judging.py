@@ -1,4 +1,4 @@
-"""What finished runs tell of a candidate: measures that need no truth, and agreement with it where there is one."""
+"""What finished runs say of a candidate: measures that need no truth, and agreement with it where there is one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import mean
 
 import numpy as np
 
+from fedkin.clustering.metrics import Labels
 from fedkin.data.population import Population
 from fedkin.studies.compare import criteria
 from fedkin.studies.compare.candidate_runs import Done
@@ -50,7 +51,7 @@ class CandidateScore:
     clusters: tuple[int, ...]
     bytes: float
     seconds: float
-    labels: tuple[criteria.Labels, ...] = field(compare=False, repr=False)
+    labels: tuple[Labels, ...] = field(compare=False, repr=False)
 
 
 class Judge:
@@ -75,7 +76,7 @@ class Judge:
         return space_of(self.population, self.seed)
 
     def verdict(self, runs: Sequence[Done]) -> CandidateScore:
-        """What the finished runs of a candidate tell; there must be one."""
+        """What the finished runs of a candidate say; there must be one."""
         stable = criteria.stability([run.labels for run in runs])
         measures = self._of_samples(runs) if self.family == "samples" else self._of_clients(runs)
         return CandidateScore(
@@ -95,7 +96,7 @@ class Judge:
             {name: [self._looked_at(run) for run in theirs] for name, theirs in others.items()},
         )
 
-    def _looked_at(self, run: Done) -> criteria.Labels:
+    def _looked_at(self, run: Done) -> Labels:
         return run.labels[self.space.rows] if self.family == "samples" else run.labels
 
     def _of_samples(self, runs: Sequence[Done]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from fedkin.experiment.config import Config, apply_setting, check_section, confi
 from fedkin.studies.compare.candidates import Candidate, Family
 
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
-_NOT_LENT = ("method", "target")
+_NOT_INHERITED = ("method", "target")
 """Sections that are not taken from an experiment."""
 _SITE_FILES = (".csv", ".npz", ".parquet")
 _HELD_OUT = 0.2
@@ -154,7 +154,7 @@ def question_of(
         raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
-        tables = _lent(what)
+        tables = _inherited_sections(what)
     elif what in registry.SCENARIOS:
         scenario = _once("scenario", what, scenario)
     else:
@@ -175,9 +175,9 @@ def question_of(
     return Question(family, tables, _known(shared, methods), first if seed is None else seed)
 
 
-def _lent(path: str) -> dict[str, Any]:
+def _inherited_sections(path: str) -> dict[str, Any]:
     """What a comparison takes of an experiment."""
-    tables = {name: table for name, table in read_tables(Path(path)).items() if name not in _NOT_LENT}
+    tables = {name: table for name, table in read_tables(Path(path)).items() if name not in _NOT_INHERITED}
     _check_sections(tables, f"in {path}")
     return tables
 

@@ -111,7 +111,7 @@ def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateS
     return {
         each: verdict
         for each, verdict in verdicts.items()
-        if selection.role(each.method) in ("", "bound") and _says_much(selection, verdict)
+        if selection.role(each.method) in ("", "baseline") and _says_much(selection, verdict)
     }
 
 

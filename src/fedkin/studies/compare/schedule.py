@@ -4,7 +4,7 @@ First comes one seed of everything: of methods that need no number of clusters o
 not known, the numbers that these find, and the best of a ladder that cheap methods climb, are given to the others:
 cheap ones try all, costly ones the likeliest. Then come further seeds of each method with its best number. What these
 will take, as far as first ones tell, is kept for them; the rest is shared by methods that wait for their first turn. A
-run that was stopped goes on when all had their turn, the cheapest method first, as long as there is time.
+run that was stopped resumes when all had their turn, the cheapest method first, as long as there is time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Schedule:
             yield from ((each, seed) for each in self._best())
 
     def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
-        """Make or go on with one run for so many seconds, if there is time and it is not made yet."""
+        """Make or resume one run for so many seconds, if there is time and it is not made yet."""
         job, began = self._job(candidate, seed), self.budget.spent
         if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
             return
@@ -199,7 +199,7 @@ class Schedule:
         return [Candidate(name, number) for number in numbers for name in self._settled("climbers")]
 
     def _found_numbers(self) -> list[int]:
-        """Numbers of clusters worth telling: those that methods found and the best of the ladder, by score."""
+        """Numbers of clusters worth giving: those that methods found and the best of the ladder, by score."""
         family, verdicts = self.question.family, self.verdicts()
         ranked = sorted(verdicts, key=lambda each: -self.score(family, verdicts[each]))
         of_ladder = list(dict.fromkeys(each.number for each in ranked if each.number is not None))[:_OF_LADDER]
