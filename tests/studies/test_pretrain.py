@@ -223,7 +223,7 @@ def test_at_most_so_many_samples_are_taken(out, monkeypatch):
         ({"learning_rate": 0.0}, "learning_rate is 0.0; allowed: above 0."),
         ({"learning_rate": float("nan")}, "learning_rate is nan; allowed: above 0."),
         ({"learning_rate": float("inf")}, "learning_rate is inf; allowed: above 0."),
-        ({"source": "nowhere.csv"}, "'nowhere.csv' does not exist."),
+        ({"source": "nowhere.csv"}, "'nowhere.csv' does not exist; "),
         ({"name": "autoencoder"}, "Unknown autoencoder 'autoencoder'; "),
         ({"source": "wine", "name": "conv-autoencoder"}, "The autoencoder 'conv-autoencoder' was asked for samples "),
         ({"label": "digit"}, "'digits' is embedded and knows its labels; "),

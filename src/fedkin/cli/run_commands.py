@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def run(
     experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.", show_default=False)],
     data: Annotated[
-        str | None, typer.Option(help="Data set: a name from `fedkin list`, a hub name, a file or a folder.")
+        str | None,
+        typer.Option(help="Data set: a name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub."),
     ] = None,
     scenario: Annotated[str | None, typer.Option(help="How clients get data: a name from `fedkin list`.")] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients.")] = None,

@@ -91,6 +91,7 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
     (tmp_path / "my_set").mkdir()
     load("my-set", "kind", "test")
     load("my_set")
+    load("hf:my-set")
     load("hf:owner/other")
     monkeypatch.delenv("FEDKIN_DATA")
     load("hf:my-set")
@@ -100,6 +101,7 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
     assert asked == [
         (mirrored, "my-set", "kind", "test", None),
         (mirrored, "my_set", None, "train", None),
+        (mirrored, "hf:my-set", None, "train", None),
         ("owner/other", "hf:owner/other", None, "train", None),
         ("my-set", "hf:my-set", None, "train", None),
     ]

@@ -20,7 +20,7 @@ def test_arrays_are_compared_as_files_are(tmp_path: Path) -> None:
     assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
     assert found.truth_gap == 0
     assert [path.name for path in sorted((out / "data").iterdir())] == ["client-0.npz", "client-1.npz"]
-    again = fedkin.compare([pd.DataFrame(x, columns=["a", "b"]) for x in SITES], TRUTH, out=out, **OPTIONS)
+    again = fedkin.compare([x.tolist() for x in SITES], TRUTH, out=out, **OPTIONS)
     assert again.lines == found.lines
     by_folder = fedkin.compare(out / "data", out=out, **OPTIONS)
     assert by_folder.lines == found.lines
@@ -30,6 +30,27 @@ def test_arrays_are_compared_as_files_are(tmp_path: Path) -> None:
         fedkin.compare(SITES, out=out, **OPTIONS)
     with pytest.raises(FedkinError, match=r"holds client-1.npz of another comparison; give another out\."):
         fedkin.compare(SITES[:1], TRUTH[:1], out=out, **OPTIONS)
+
+
+def test_tables_are_kept_with_their_columns(tmp_path: Path) -> None:
+    frames = [pd.DataFrame(x, columns=["a", "b"], index=range(40, 80)) for x in SITES]
+    found = fedkin.compare(frames, TRUTH, out=tmp_path, **OPTIONS)
+    assert found.table.loc[found.table["recommended"], "ari"].tolist() == [1.0]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["client-0.parquet", "client-1.parquet"]
+    kept = pd.read_parquet(tmp_path / "data" / "client-1.parquet")
+    assert list(kept.columns) == ["a", "b", "label"]
+    assert kept["label"].tolist() == TRUTH[1].tolist()
+    assert fedkin.compare(frames, TRUTH, out=tmp_path, **OPTIONS).lines == found.lines
+    with pytest.raises(FedkinError, match=r"client-0.parquet holds other samples than are given now; give another out"):
+        fedkin.compare([frame + 1 for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
+    with pytest.raises(FedkinError, match=r"^Client 0 has a column 'label', and labels were given, too; leave one out"):
+        fedkin.compare([frame.assign(label=1) for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
+    with pytest.raises(
+        FedkinError, match=r"^Column 'b' of Client 0 has 40 .*\nColumn 'b' of Client 1 has 40 .*rows\.$"
+    ):
+        fedkin.compare([frame.assign(b=np.inf) for frame in frames], TRUTH, out=tmp_path, **OPTIONS)
+    with pytest.raises(FedkinError, match="clients holds paths; give the folder with one file per client"):
+        fedkin.compare(["a.csv", "b.csv"], out=tmp_path, **OPTIONS)
 
 
 @pytest.mark.parametrize("kind", [pd.Series, list, np.array])

@@ -242,7 +242,7 @@ def test_a_failed_run_is_told_and_the_table_is_there(tmp_path: Path, capsys: pyt
         main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"])
     told = capsys.readouterr()
     assert ended.value.code == 2
-    assert "failed ('nothing.csv' does not exist); the tables show what the others found." in told.err
+    assert "failed ('nothing.csv' does not exist; give a file, a directory or the name of a data set); the" in told.err
     assert "| k | – |" in told.out
 
 

@@ -40,9 +40,10 @@ def load(
     Parameters
     ----------
     source : str
-        In this order: the name of an embedded data set (`fedkin.data.reading.names.EMBEDDED`); ``hf:`` and a name on
-        the Hugging Face hub; a ``.npz``, ``.csv`` or ``.parquet`` file; a directory in Hugging Face layout; the name of
-        one below the directory in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``.
+        In this order: the name of an embedded data set (`fedkin.data.reading.names.EMBEDDED`); a ``.npz``,
+        ``.csv`` or ``.parquet`` file; a directory in Hugging Face layout; the name of one below the directory in the
+        environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With ``hf:`` before it, such a name is looked for on
+        the Hugging Face hub where it is not there.
     label : str, optional
         The column or array of labels, where it does not have a usual name.
     split : str
@@ -71,7 +72,8 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
             raise FedkinError(f"'{source}' is embedded and has no column '{cluster}'.")
         return embedded(source, options)
     if source.startswith(HUB):
-        return _read_kept(source.removeprefix(HUB), source, label, split, cluster, options)
+        name = source.removeprefix(HUB)
+        return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
         return _read_kept(str(path), source, label, split, cluster, options)

@@ -6,18 +6,22 @@ import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.data.reading.arrays import as_tensor
-from fedkin.data.reading.dataset import encode_labels
+from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
+from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import PLAN, Options, compared
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.question import question_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def compare(
@@ -39,8 +43,8 @@ def compare(
     Parameters
     ----------
     clients : str, Path or sequence of array-like
-        What ``fedkin compare`` takes; or one array, tensor or DataFrame per client, ``(n, features)`` or images
-        ``(n, channels, height, width)``.
+        What ``fedkin compare`` takes; or one DataFrame, array or tensor per client, ``(n, features)`` or images
+        ``(n, channels, height, width)``. A DataFrame's column ``label`` is taken for labels, and others as in files.
     labels : sequence of array-like, optional
         One array per client, ``(n,)``. Methods that cluster samples are judged by them and do not see them; those that
         cluster clients learn from them.
@@ -102,8 +106,8 @@ def compare(
         raise
 
 
-def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, dict[str, Any]]:
-    """The arrays of every client, by the name of their file.
+def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, dict[str, Any] | pd.DataFrame]:
+    """The arrays or the table of every client, by the name of their file.
 
     Raises
     ------
@@ -114,16 +118,30 @@ def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, di
         raise FedkinError("clients is empty; a comparison needs 2 or more.")
     if labels is not None and len(labels) != len(clients):
         raise FedkinError(f"labels has {len(labels)} arrays for {len(clients)} clients; one for each is needed.")
+    if any(isinstance(x, str | Path) for x in clients):
+        raise FedkinError("clients holds paths; give the folder with one file per client, or their data.")
     width = len(str(len(clients)))
-    files = {}
-    for i, x in enumerate(clients):
-        files[f"client-{i:0{width}}.npz"] = arrays = {"x": as_tensor(x, f"Client {i}").numpy()}
-        if labels is not None:
-            arrays["y"] = _plain(labels[i], f"Client {i}")
-            if arrays["y"].shape != arrays["x"].shape[:1]:
-                shape = arrays["y"].shape
-                raise FedkinError(f"labels of client {i} have shape {shape}; it should be ({len(arrays['x'])},).")
+    files: dict[str, dict[str, Any] | pd.DataFrame] = {}
+    for i, (x, read) in enumerate(zip(clients, load_clients(clients), strict=True)):
+        y = None if labels is None else _plain(labels[i], f"Client {i}")
+        if y is not None and y.shape != (len(read),):
+            raise FedkinError(f"labels of client {i} have shape {y.shape}; it should be ({len(read)},).")
+        frame = as_frame(x)
+        if frame is None:
+            files[f"client-{i:0{width}}.npz"] = {"x": read.x.numpy()} | ({} if y is None else {"y": y})
+        else:
+            files[f"client-{i:0{width}}.parquet"] = _with_labels(frame, y, f"Client {i}")
     return files
+
+
+def _with_labels(frame: pd.DataFrame, y: NDArray[Any] | None, where: str) -> pd.DataFrame:
+    """A table with the labels in the column that is the first to be taken for such."""
+    named = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    if y is None:
+        return named
+    if LABEL_NAMES[0] in named:
+        raise FedkinError(f"{where} has a column '{LABEL_NAMES[0]}', and labels were given, too; leave one out.")
+    return named.assign(**{LABEL_NAMES[0]: y})
 
 
 def _plain(labels: Any, where: str) -> NDArray[Any]:
@@ -136,31 +154,45 @@ def _plain(labels: Any, where: str) -> NDArray[Any]:
     return names
 
 
-def _write(files: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+def _write(files: Mapping[str, Mapping[str, Any] | pd.DataFrame], folder: Path) -> list[Path]:
     """Write the files that are not there yet, and return their paths.
 
     Raises
     ------
     FedkinError
-        If the folder holds other clients; nothing is written then.
+        If the folder holds other clients, or a table has cells that no file can hold; nothing is written then.
     """
-    known = sorted(path.name for path in folder.glob("*.npz"))
+    known = sorted(path.name for path in folder.glob("*") if path.suffix in (".npz", ".parquet"))
     if extra := [name for name in known if name not in files]:
         raise FedkinError(f"{folder} holds {extra[0]} of another comparison; give another out.")
     if (folder.parent / PLAN).exists() and len(known) < len(files):
         raise FedkinError(f"{folder} holds the {len(known)} clients of another comparison; give another out.")
     for name in known:
         _check_same(folder / name, files[name])
-    new = [folder / name for name in files if name not in known]
-    for path in new:
-        file = io.BytesIO()
-        np.savez(file, **files[path.name])
-        write_atomically(path, file.getvalue())
-    return new
+    new = {folder / name: _content(files[name], name) for name in files if name not in known}
+    for path, content in new.items():
+        write_atomically(path, content)
+    return list(new)
 
 
-def _check_same(path: Path, arrays: Mapping[str, Any]) -> None:
-    with np.load(path) as known:
-        same = known.files == list(arrays) and all(np.array_equal(known[name], arrays[name]) for name in arrays)
+def _content(data: Mapping[str, Any] | pd.DataFrame, name: str) -> bytes:
+    file = io.BytesIO()
+    if isinstance(data, Mapping):
+        np.savez(file, **data)
+        return file.getvalue()
+    try:
+        data.to_parquet(file, index=False)
+    except (TypeError, ValueError) as error:  # objects of several types in one column
+        reason = str(error).splitlines()[0]
+        raise FedkinError(f"The table of {Path(name).stem} cannot be kept in a file ({reason}).") from error
+    return file.getvalue()
+
+
+def _check_same(path: Path, data: Mapping[str, Any] | pd.DataFrame) -> None:
+    if isinstance(data, Mapping):
+        with np.load(path) as known:
+            same = known.files == list(data) and all(np.array_equal(known[name], data[name]) for name in data)
+    else:
+        same = path.read_bytes() == _content(data, path.name)
     if not same:
         raise FedkinError(f"{path} holds other samples than are given now; give another out.")
