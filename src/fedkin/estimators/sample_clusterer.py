@@ -34,8 +34,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         All that the method found, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
     history_ : list of dict
         One entry per step, with the bytes sent and received so far.
-    scaling_ : Scaling
-        How samples were scaled.
+    preparation_ : Preparation
+        How samples were prepared; its ``notes`` say what was done to tables.
     n_features_in_ : int
         Numbers per sample.
     feature_names_in_ : ndarray of str

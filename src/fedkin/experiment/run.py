@@ -4,7 +4,7 @@ The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per ste
 after every step), and at the end ``labels/client-<id>.csv``, ``result.json`` with ``models.safetensors``, and
 ``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
 file except ``timing.jsonl``: the seconds of each step, and those all clients together computed in it; its step 0 is
-scaling and the method's init. With the engine ``flower`` a client's private files are in ``clients/<id>``, where
+preparing the data and the method's init. With the engine ``flower`` a client's private files are in ``clients/<id>``, where
 ``identity`` is random, too. While a process works in the folder, ``.fedkin.lock`` is there.
 """
 
@@ -24,7 +24,8 @@ from fedkin.core.files import LOCK, folder_lock, write_atomically
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
-from fedkin.data.preparing.scaling import Scaling, restore_scaling, scale
+from fedkin.data.preparing.preparation import Preparation, restore_preparation
+from fedkin.data.preparing.prepare import prepare as prepare_data
 from fedkin.data.scenarios.drift import population_at, welcome
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
@@ -147,7 +148,7 @@ def prepare(
     progress: Progress,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Prepare a run: scale the clients' data, or load the checkpoint that the run resumes from.
+    """Prepare a run: its clients' data, or load the checkpoint that the run resumes from.
 
     Parameters
     ----------
@@ -172,16 +173,21 @@ def prepare(
     if config.engine.secure_sums:
         secure(fed, config.method)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
-    scaling = scale(fed, config.data.scaling) if checkpoint is None else Scaling.from_tree(checkpoint["scaling"])
+    if checkpoint is None:
+        preparation = prepare_data(fed, config.data.preparing, population.names)
+        for note in preparation.notes:
+            progress.warn(note)
+    else:
+        preparation = Preparation.from_tree(checkpoint["preparation"])
     for i in population.absent:  # nobody asks them, but the evaluator needs their samples
-        population.clients[i].x = scaling.apply(population.clients[i].x)
+        population.clients[i].x = preparation.of(population.clients[i])
 
     def untracked(sentence: str) -> None:
         progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
 
     files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
-    return Run(config, folder, population.scaled(scaling), fed, scaling, checkpoint, Callbacks(ordered), began)
+    return Run(config, folder, population.prepared(preparation), fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
 class TargetStop(Callback):
@@ -209,11 +215,11 @@ class Run:
     folder : Path
         Where its files are.
     population : Population
-        Who takes part, with scaled data.
+        Who takes part, with prepared data.
     fed : Federation
         How they are reached.
-    scaling : Scaling
-        How their data were scaled.
+    preparation : Preparation
+        How their data were prepared.
     checkpoint : dict or None
         What the run resumes from.
     callbacks : Callbacks
@@ -226,7 +232,7 @@ class Run:
     folder: Path
     population: Population
     fed: Federation
-    scaling: Scaling
+    preparation: Preparation
     checkpoint: dict[str, Any] | None
     callbacks: Callbacks
     began: float
@@ -260,7 +266,7 @@ class Run:
         if "labels" in found:
             write_clients(self.folder, found["labels"], self.population.names)
         write_encoder(self.folder, found)
-        write_result(self.folder, self.config.method_name, found, self.scaling, self.population)
+        write_result(self.folder, self.config.method_name, found, self.preparation, self.population)
         self.write_report(state)
         return state
 
@@ -271,7 +277,7 @@ class Run:
         state = settle(self.fed, self.method.state_type, self.checkpoint)
         if isinstance(self.fed, LocalFederation):
             for i in self.fed.present:
-                restore_scaling(self.fed.clients[i])
+                restore_preparation(self.fed.clients[i])
         self.fed.refresh()
         self._advance(state.steps)
         return state
@@ -280,7 +286,7 @@ class Run:
         """Write the page that shows the run as of its last step, which left `state`."""
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
-        view = view_of(self.config, self.population, self.scaling, records, latents)
+        view = view_of(self.config, self.population, self.preparation, records, latents)
         write_report(self.folder / REPORT, view)
         return self.folder / REPORT
 
@@ -303,7 +309,7 @@ class Run:
     def _advance(self, step: int) -> None:
         """Bring the population to `step`: who has joined, and what data everyone has."""
         self.population = population_at(self.population, step)
-        welcome(self.fed, self.population, step, self.scaling)
+        welcome(self.fed, self.population, step, self.preparation)
         self.method = with_oracle(self.config.method, self.population, self.fed)
 
     def _line(self, state: State, record: Record) -> RecordLine:
@@ -324,7 +330,7 @@ class Run:
         return finite
 
     def _keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
-        tree = {**snapshot(self.fed, state), "scaling": owned(self.scaling.tree())}
+        tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
         self.callbacks.checkpoint(tree, timing, line)
         return settle(self.fed, self.method.state_type, tree)
 

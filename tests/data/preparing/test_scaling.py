@@ -6,12 +6,19 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
-from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, scale, squares
+from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, squares
 from fedkin.engines.local import LocalFederation
 
 
 def federation(sites, **options):
     return LocalFederation([Client(i, torch.as_tensor(x, dtype=torch.float32)) for i, x in enumerate(sites)], **options)
+
+
+def scale(fed, mode="auto"):
+    found = prepare(fed, PreparingOptions(scaling=mode)).scaling
+    assert found is not None
+    return found
 
 
 def pooled(fed):

@@ -1,4 +1,4 @@
-"""Federated scaling: standardised columns from statistics that clients send, never from rows."""
+"""Scaling of arrays: standardised columns from statistics that clients send, never from rows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError
 from fedkin.core.replies import is_count, is_flag, is_shape
-from fedkin.data.reading.arrays import common_shape, plain_numbers
+from fedkin.data.preparing.column_reports import LEAST_MEMBERS, are_names, are_reports, moments_of, reports_of
+from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.reading.arrays import common_shape
 from fedkin.secure.sum_tasks import Term
-from fedkin.secure.sums import check_enough, sums_of_all
+from fedkin.secure.sums import sums_of_all
 
 _FEATURES = ("features",)
-_UNITS = (2.0**40, 2.0**20, 1.0, 2.0**-20, 2.0**-40)
-"""Columns may be of any size, and hidden numbers are of fixed point, so these are hidden in pieces."""
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
+_MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
+"""Of columns in one unit: how many there are at least, and the ratio of the largest to the smallest spread at most,
+leaving out so many at either end."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,12 @@ class Scaling:
     ----------
     mode : str
         ``"unit"``: all data lie in [0, 1] and stay as they are. ``"standard"``: mean 0 and variance 1 per column, or
-        per channel of images. ``"none"``: unchanged, whatever they are.
+        per channel of images. ``"common"``: mean 0 per column, and variance 1 of all columns together, since they are
+        in one unit. ``"none"``: unchanged, whatever they are.
     shape : tuple of int
         Of one sample: ``(features,)`` or ``(channels, height, width)``.
     mean, scale : Tensor
-        float64, one value per column or channel; 0 and 1 unless the mode is ``"standard"``.
+        float64, one value per column or channel; 0 and 1 if data are unchanged.
     """
 
     mode: str
@@ -53,7 +57,7 @@ class Scaling:
         """
         if tuple(x.shape[1:]) != self.shape:
             raise FedkinError(f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.")
-        return standardise(x, self.mean, self.scale) if self.mode == "standard" else x.float()
+        return standardise(x, self.mean, self.scale) if self.mode in ("standard", "common") else x
 
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""
@@ -65,92 +69,84 @@ class Scaling:
         return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"])
 
 
-def scale(fed: Federation, mode: str = "auto") -> Scaling:
-    """Scale every client's data in the same way, as if they had been pooled; to be done once per federation.
+def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Scaling:
+    """Scale arrays, of which clients have sent their `moments`, as if they had been pooled.
 
-    Clients send, per column or channel, count, sum, least and greatest value, and then the sum of squared distances
-    from the common mean, which is sound however large the mean is. If nothing is to be scaled they send the shape of a
-    sample alone.
-
-    Parameters
-    ----------
-    fed : Federation
-        Its clients' `x` is replaced where the mode comes out as ``"standard"``.
-    mode : {"auto", "standard", "none"}
-        ``"auto"`` leaves data alone that all lie in [0, 1] and standardises others; not with secure sums, for it needs
-        least and greatest values. Constant columns become 0.
-
-    Raises
-    ------
-    FedkinError
-        If clients differ in the shape of their samples, one cannot be reached, or the data are scaled already.
+    Clients then send the sum of squared distances from the common mean, which is sound however large the mean is.
     """
-    if mode not in ("auto", "standard", "none"):
-        raise unknown_name("scaling", mode, ("auto", "standard", "none"))
-    take_numbers(list(getattr(fed, "clients", {}).values()))
-    if mode == "none":
-        shape = _checked_shape(fed.ask_until_all_reply(shapes, {}))
-        return Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double())
-    if fed.secure_sums:
-        return _scale_by_sums(fed, mode)
-    replies = fed.ask_until_all_reply(moments, {})
-    shape = _checked_shape(replies)
+    shape = common_shape(replies)
     least = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
     greatest = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
-    in_unit = bool((least >= 0).all() and (greatest <= 1).all())
-    if mode == "auto" and in_unit:
+    if mode == "auto" and in_unit(least, greatest):
         return Scaling("unit", shape, torch.zeros_like(least), torch.ones_like(least))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
     replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": tuple(mean.shape)})
     spread = (sum_of(replies, "squares") / count).sqrt()
-    scaling = Scaling("standard", shape, mean, torch.where(least == greatest, 1.0, spread))
+    found = scale_of(mode, least, greatest, spread) if len(shape) == 1 else ("standard", spread)
+    scaling = Scaling(found[0], shape, mean, torch.where(least == greatest, 1.0, found[1]))
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
     return scaling
 
 
-def _checked_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Shape of a sample, the same at all clients, of which none is scaled yet."""
-    if any(reply["scaled"] for reply in replies.values()):
-        raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
-    return common_shape(replies)
+def in_unit(least: Tensor, greatest: Tensor) -> bool:
+    """Whether all values lie in [0, 1]."""
+    return bool((least >= 0).all() and (greatest <= 1).all())
 
 
-def _scale_by_sums(fed: Federation, mode: str) -> Scaling:
-    """`scale` of which the server sees sums over all clients alone, and the shape of a sample."""
-    if mode == "auto":
-        raise FedkinError(
-            "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
-        )
-    shape = _checked_shape(fed.ask_until_all_reply(shapes, {}))
-    check_enough(len(fed.present))
-    digits = (len(_UNITS), shape[0])
-    sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
-    mean = _of_digits(sums["sum"]) / sums["count"]
-    spread = _of_digits(sums_of_all(fed, hidden_squares, {"mean": mean}, [Term("squares", digits)])["squares"])
-    spread = (spread / sums["count"]).sqrt()
-    constant = spread <= _ROUNDING * mean.abs()
-    scaling = Scaling("standard", shape, mean, torch.where(constant, 1.0, spread))
-    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
-    return scaling
+def scale_of(mode: str, least: Tensor, greatest: Tensor, spread: Tensor) -> tuple[str, Tensor]:
+    """The mode that "auto" stands for, or `mode`, and what each column is divided by.
 
-
-def scale_newcomers(fed: Federation, clients: Sequence[Client], scaling: Scaling) -> None:
-    """Scale the freshly loaded data of clients that have just joined as everyone else's were.
-
-    A client whose state has the scaling applies it itself, as in a resumed run. Others receive it if data are
-    standardised.
-
-    Raises
-    ------
-    FedkinError
-        If one cannot be reached.
+    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so columns that
+    `share_unit` are divided by one common scale.
     """
-    new = [client.id for client in clients if "scaling_mean" not in client.state]
-    for client in clients:
-        restore_scaling(client)
-    if new and scaling.mode == "standard":
-        fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
+    if mode == "auto" and share_unit(least, greatest, spread):
+        return "common", torch.full_like(spread, float(spread[least < greatest].square().mean().sqrt()))
+    return "standard", spread
+
+
+def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
+    """Whether columns look like measures of one kind in one unit.
+
+    That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
+    pixels do; or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
+
+    Parameters
+    ----------
+    least, greatest, spread : Tensor
+        float64 ``(columns,)``: minimum, maximum and standard deviation.
+    """
+    varies = least < greatest
+    if int(varies.sum()) < _MIN_COLUMNS:
+        return False
+    least, greatest, spread = least[varies], greatest[varies], spread[varies]
+    if _shared(least) >= 0.5 and _shared(greatest) >= 0.5:
+        return True
+    low, high = spread.quantile(_EDGE), spread.quantile(1 - _EDGE)
+    middles = (least + greatest) / 2
+    return bool(high <= _SAME_ORDER * low) and bool((middles.max() - middles.min()) <= _SAME_ORDER * spread.max())
+
+
+def _shared(values: Tensor) -> float:
+    """The fraction of the values that equal the most frequent one."""
+    return float(values.unique(return_counts=True)[1].max()) / len(values)
+
+
+def scale_arrays_by_sums(fed: Federation, shape: tuple[int, ...]) -> Scaling:
+    """`scale_arrays`, of which the server sees sums over all clients alone, and the shape of a sample."""
+    digits = (len(UNITS), shape[0])
+    sums = sums_of_all(fed, hidden_sums, {}, [Term("count"), Term("sum", digits)])
+    mean = of_digits(sums["sum"]) / sums["count"]
+    spread = of_digits(sums_of_all(fed, hidden_squares, {"mean": mean}, [Term("squares", digits)])["squares"])
+    spread = (spread / sums["count"]).sqrt()
+    scaling = Scaling("standard", shape, mean, torch.where(constant(mean, spread), 1.0, spread))
+    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale})
+    return scaling
+
+
+def constant(mean: Tensor, spread: Tensor) -> Tensor:
+    """Which columns do not vary but for rounding, where minimum and maximum are not known."""
+    return spread <= _ROUNDING * mean.abs()
 
 
 def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
@@ -162,16 +158,30 @@ def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 @task(
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
-    }
+    },
+    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES},
 )  # fmt: skip
 def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Count, sum, least and greatest value of each column or channel."""
+    """Report count, sum, minimum and maximum of each column or channel; of a table its columns, too."""
     replies: list[Payload] = []
-    for client in clients:
-        x = _by_feature(client.x)
-        reply = {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0)}
-        replies.append({**reply, "shape": list(client.x.shape[1:]), "scaled": "scaling_mean" in client.state})
+    for client, payload in zip(clients, payloads, strict=True):
+        facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+        if client.table is None:
+            x = _by_feature(client.x)
+            replies.append({"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts})
+        else:
+            facts |= moments_of(client.table) | reports_of(client.table, _least_members(payload))
+            replies.append({"count": len(client), **facts})
     return replies
+
+
+@task(holds={"names": are_names, "columns": are_reports})
+def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the columns of a table, and nothing of its samples but the names of frequent categories."""
+    return [
+        {"names": [], "columns": []} if client.table is None else reports_of(client.table, _least_members(payload))
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
 
 
 @task(holds={"squares": _FEATURES})
@@ -183,37 +193,43 @@ def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     ]
 
 
-@task(holds={"shape": is_shape, "scaled": is_flag}, accounted=True)
+@task(holds={"shape": is_shape, "scaled": is_flag}, may_hold={"names": are_names, "plain": is_flag}, accounted=True)
 def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Shape of a sample, and whether the data are scaled already."""
-    return [{"shape": list(client.x.shape[1:]), "scaled": "scaling_mean" in client.state} for client in clients]
+    """Report the shape of a sample, whether the data are scaled already, and the names of a table's columns.
+
+    ``plain`` is whether all columns are of numbers and no cell is empty.
+    """
+    replies: list[Payload] = []
+    for client in clients:
+        reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+        if client.table is not None:
+            numbers = all(column.kind == "number" for column in client.table.columns)
+            reply |= {"names": client.table.names, "plain": numbers and not bool(client.table.values.isnan().any())}
+        replies.append(reply)
+    return replies
+
+
+def is_prepared(client: Client) -> bool:
+    """Whether a client's data are scaled or encoded already."""
+    return "scaling_mean" in client.state or "preparation" in client.state
+
+
+def _least_members(payload: Payload) -> int:
+    """Samples that a category needs for its name to leave the client; a server may ask for more, never for fewer."""
+    wanted = payload.get("least_members", LEAST_MEMBERS)
+    return max(wanted, LEAST_MEMBERS) if is_count(wanted) else LEAST_MEMBERS
 
 
 @task
 def hidden_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Count, and sums as digits, for a secure sum."""
-    return [{"count": len(client), "sum": _digits(_by_feature(client.x).sum(0))} for client in clients]
+    return [{"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))} for client in clients]
 
 
 @task
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`squares` as digits, for a secure sum."""
-    return [{"squares": _digits(reply["squares"])} for reply in squares.run(clients, payloads)]
-
-
-def _digits(values: Tensor) -> Tensor:
-    """Numbers ``(n,)`` of any size as multiples of `_UNITS`, float64 ``(5, n)``; all but the first below 2^20."""
-    rest, digits = values.double(), []
-    for unit in _UNITS[:-1]:
-        digits.append((rest / unit).round())
-        rest = rest - digits[-1] * unit
-    return torch.stack([*digits, rest / _UNITS[-1]])
-
-
-def _of_digits(digits: Tensor) -> Tensor:
-    """The numbers ``(n,)`` that `_digits` took apart, or sums of such."""
-    units = torch.tensor(_UNITS, dtype=torch.float64)
-    return (units[:, None] * digits).sum(0)
+    return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
 @task
@@ -226,33 +242,13 @@ def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     return [{} for _ in clients]
 
 
-def take_numbers(clients: Sequence[Client]) -> None:
-    """Take the values of clients' tables for their samples, where they are numbers and the same columns.
-
-    Raises
-    ------
-    FedkinError
-        If they are not.
-    """
-    tables = [(client, client.table) for client in clients if client.table is not None]
-    for client, table in tables:
-        if table.names != tables[0][1].names:
-            odd = set(table.names) ^ set(tables[0][1].names)
-            what = f"column '{min(odd)}'" if odd else "an order of columns"
-            raise FedkinError(f"Client {client.id} and client {tables[0][0].id} differ in {what}.")
-    for client, table in tables:
-        if client.x.dtype == torch.float64:
-            client.x = plain_numbers(table, f"Client {client.id}")
-
-
 def restore_scaling(client: Client) -> None:
     """Scale a client's freshly loaded data as its state remembers, if it does; for resuming."""
-    take_numbers([client])
     if "scaling_mean" in client.state:
         client.x = standardise(client.x, client.state["scaling_mean"], client.state["scaling_scale"])
 
 
-def sum_of(replies: dict[int, Payload], name: str) -> Tensor:
+def sum_of(replies: Mapping[int, Payload], name: str) -> Tensor:
     """The sum of one tensor over all replies, in order of client."""
     return torch.stack([replies[i][name] for i in sorted(replies)]).sum(0)
 

@@ -14,7 +14,8 @@ from fedkin.core.federation import Federation
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Drift, Population
-from fedkin.data.preparing.scaling import Scaling, scale_newcomers
+from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparing.prepare import prepare_newcomers
 from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, SampleTransform
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
 
@@ -151,18 +152,18 @@ def population_at(population: Population, step: int) -> Population:
     return dataclasses.replace(population, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
 
 
-def welcome(fed: Federation, population: Population, step: int, scaling: Scaling) -> None:
-    """Let clients take part that have joined by `step`, with data scaled as everyone's.
+def welcome(fed: Federation, population: Population, step: int, preparation: Preparation) -> None:
+    """Let clients take part that have joined by `step`, with data prepared as everyone's.
 
     Raises
     ------
     FedkinError
-        If a client that must receive the scaling cannot be reached.
+        If a client that must receive the preparation cannot be reached.
     """
     joined = sorted(fed.away - population.away(step))
     if joined:
         fed.away = fed.away.difference(joined)
-        scale_newcomers(fed, [population.clients[i] for i in joined], scaling)
+        prepare_newcomers(fed, [population.clients[i] for i in joined], preparation)
 
 
 def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:

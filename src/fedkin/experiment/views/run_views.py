@@ -8,7 +8,7 @@ from typing import Any
 
 from fedkin.core.method import display_name
 from fedkin.data.population import Population
-from fedkin.data.preparing.scaling import Scaling
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.experiment.config import Config
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
@@ -45,7 +45,7 @@ _MAX_NAMES = 12
 def view_of(
     config: Config,
     population: Population,
-    scaling: Scaling,
+    preparation: Preparation,
     records: Sequence[RecordLine],
     latents: MapPoints | None = None,
 ) -> RunView:
@@ -57,8 +57,8 @@ def view_of(
         The experiment.
     population : Population
         Its clients; samples of those with int64 ``state["clusters"]`` are shown by cluster.
-    scaling : Scaling
-        The scaling of their data.
+    preparation : Preparation
+        How their data were prepared.
     records : sequence of dict
         The lines of ``records.jsonl``.
     latents : MapPoints, optional
@@ -66,7 +66,7 @@ def view_of(
     """
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
-    is_image = len(scaling.shape) == 3
+    is_image = len(preparation.shape) == 3
     # Where a run has phases, its steps are not all rounds.
     unit = "round" if has_client_clusters(records) and not phases(records) else "step"
     clustered = client_clusters(records, population, unit)
@@ -80,7 +80,7 @@ def view_of(
         graphs=graphs(records),
         clients=clustered,
         table=cluster_table(clients, clusters, population.names) if clusters else None,
-        pictures=cluster_pictures(clients, clusters, scaling) if is_image else (),
+        pictures=cluster_pictures(clients, clusters, preparation.scaling) if is_image and preparation.scaling else (),
         profiles=cluster_profiles(clients, clusters, population.features) if clusters and not is_image else None,
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=_notes(records, unit, clustered is not None),

@@ -1,0 +1,127 @@
+"""What a client reports of its table's columns before the clients' schema is agreed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core.table import Column, Kind, Table
+
+LEAST_MEMBERS = 5
+"""Samples of a client that a category needs for its name to leave the client."""
+
+_MAX_TEXT, _MAX_CATEGORIES = 500, 10_000
+_KINDS = ("number", "boolean", "ordinal", "category", "date")
+_MIN_ROWS, _NEARLY = 20, 0.9
+"""Rows, and distinct values per row, from which a column names its rows."""
+_ID_NAME = re.compile(r"(^|[_\W])(id|key|uuid|guid|nr|no|number|index|code|unnamed: 0)$|[a-z]I[dD]$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """One column of one client.
+
+    Attributes
+    ----------
+    kind : {"number", "boolean", "ordinal", "category", "date"}
+    filled : bool
+        Whether any cell is not empty.
+    unique : bool
+        Whether the values are nearly all different and may name the rows, as those of an id do.
+    categories : tuple of str
+        Of a category column, the names of those with enough samples; of a boolean or ordinal one, all its values, in
+        order.
+    """
+
+    kind: Kind
+    filled: bool
+    unique: bool = False
+    categories: tuple[str, ...] = ()
+
+    def plain(self) -> list[Any]:
+        """The fields as they cross."""
+        return [self.kind, self.filled, self.unique, list(self.categories)]
+
+    @classmethod
+    def from_plain(cls, fields: Sequence[Any]) -> Self:
+        """The inverse of `plain`."""
+        kind, filled, unique, categories = fields
+        return cls(kind, filled, unique, tuple(categories))
+
+
+def reports_of(table: Table, least_members: int) -> dict[str, Any]:
+    """A client's columns: their ``names``, and ``columns``, the plain form of a `ColumnReport` of each."""
+    filled = (~table.values.isnan()).sum(0).tolist()
+    columns = [
+        _report(column, table.values[:, at], filled[at], least_members).plain()
+        for at, column in enumerate(table.columns)
+    ]
+    return {"names": table.names, "columns": columns}
+
+
+def moments_of(table: Table) -> dict[str, Any]:
+    """Sums over a client's table: float64 ``(columns,)`` ``filled``, the cells that are not empty, ``sum``, ``min`` and
+    ``max`` of numbers, dates, and the indices of booleans and ordinals; 0 for categories and empty columns.
+    """
+    values = table.values
+    empty = values.isnan()
+    filled = (~empty).sum(0)
+    none = torch.tensor([column.kind == "category" for column in table.columns]) | (filled == 0)
+    return {
+        "filled": filled.double(),
+        "sum": torch.where(none, 0.0, torch.where(empty, 0.0, values).sum(0)),
+        "min": torch.where(none, 0.0, torch.where(empty, math.inf, values).amin(0)),
+        "max": torch.where(none, 0.0, torch.where(empty, -math.inf, values).amax(0)),
+    }
+
+
+def _report(column: Column, values: Tensor, filled: int, least_members: int) -> ColumnReport:
+    unique = _names_rows(column, values, filled)
+    if column.kind != "category":
+        return ColumnReport(column.kind, filled > 0, unique, column.categories)
+    counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
+    known = [name for name, count in zip(column.categories, counts.tolist(), strict=True) if count >= least_members]
+    return ColumnReport("category", filled > 0, unique, () if unique else tuple(known))
+
+
+def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
+    """Whether values are nearly all different, of texts or of whole numbers in a column called as ids are."""
+    if filled < _MIN_ROWS or column.kind not in ("category", "number"):
+        return False
+    if column.kind == "number" and not _ID_NAME.search(column.name):
+        return False
+    own = values[~values.isnan()]
+    if column.kind == "number" and not bool((own == own.round()).all()):
+        return False
+    return len(own.unique()) > _NEARLY * filled
+
+
+def are_reports(value: Any) -> bool:
+    """Whether it is a list of `ColumnReport.plain`, of bounded size."""
+    return isinstance(value, list) and all(map(_is_report, value))
+
+
+def are_names(value: Any) -> bool:
+    """Whether it is a list of different texts of bounded length."""
+    return _are_texts(value) and len(set(value)) == len(value)
+
+
+def _is_report(fields: Any) -> bool:
+    if not isinstance(fields, list) or len(fields) != 4:
+        return False
+    kind, filled, unique, categories = fields
+    return kind in _KINDS and isinstance(filled, bool) and isinstance(unique, bool) and are_names(categories)
+
+
+def _are_texts(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= 100 * _MAX_CATEGORIES
+        and all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in value)
+    )

@@ -1,0 +1,173 @@
+"""Tables as numbers: every column of a schema as one or more columns, each original column counting once.
+
+A number, date, boolean or ordinal column becomes one column of mean 0 and variance 1. A category column becomes an
+indicator for each category, centred, and the block is divided by the root of its total variance, as in multiple factor
+analysis (Escofier and Pages 1994), so that it weighs no more than a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.table import Column, Table
+from fedkin.data.preparing.schema import Schema, SchemaColumn
+
+OTHER = "other"
+"""What a category that the schema does not name is called."""
+
+Mode = Literal["standard", "common", "unit", "none"]
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """How tables of a schema become numbers.
+
+    Attributes
+    ----------
+    schema : Schema
+    mode : {"standard", "common", "unit", "none"}
+        Whether each column has variance 1, all together have (columns of one unit), or values stay as they are: since
+        they lie in [0, 1], or because nothing else was wanted.
+    fill : Tensor
+        float64 ``(columns,)``: what takes the place of an empty cell, as a value or an index into the categories.
+    mean, scale : Tensor
+        float64 ``(width,)``: what is subtracted from the encoded columns, and what they are divided by.
+    other : Tensor
+        bool ``(columns,)``: which category columns have an indicator for *other*.
+    indicated : Tensor
+        bool ``(columns,)``: which columns are followed by an indicator of empty cells.
+    imputes : bool
+        Whether a table may lack a column, which counts as empty then.
+    """
+
+    schema: Schema
+    mode: Mode
+    fill: Tensor
+    mean: Tensor
+    scale: Tensor
+    other: Tensor
+    indicated: Tensor
+    imputes: bool = False
+
+    def apply(self, table: Table, where: str = "The table") -> Tensor:
+        """A table as float32 ``(n, width)``; its columns may be in any order, and others are left out.
+
+        Raises
+        ------
+        FedkinError
+            If it lacks a column, or one is of another kind.
+        """
+        values = aligned(table, self.schema.columns, where, self.imputes)
+        return self.scaled(expanded(values, self.schema.columns, self.fill, self.other, self.indicated))
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Encoded columns ``(n, width)``, NaN where a category is unknown, centred and scaled."""
+        if self.mode == "none":
+            return x.nan_to_num(0.0).float()
+        return ((x - self.mean) / self.scale).nan_to_num(0.0).float()
+
+    @property
+    def blocks(self) -> list[tuple[str, int, int]]:
+        """By column: its name, and where its encoded columns begin and end."""
+        found, start = [], 0
+        for column, other, indicated in zip(
+            self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
+        ):
+            end = start + (len(column.categories) + other if column.kind == "category" else 1) + indicated
+            found.append((column.name, start, end))
+            start = end
+        return found
+
+    def tree(self) -> dict[str, Any]:
+        """The fields, ready for `fedkin.core.payload.pack`."""
+        columns = [[column.name, column.kind, list(column.categories)] for column in self.schema.columns]
+        tensors = {name: getattr(self, name) for name in ("fill", "mean", "scale", "other", "indicated")}
+        names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
+        return {"columns": columns, **names, **tensors}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The inverse of `tree`."""
+        columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
+        tensors = (tree[name] for name in ("fill", "mean", "scale", "other", "indicated"))
+        return cls(Schema(columns, tree["id"], list(tree["notes"])), tree["mode"], *tensors, tree["imputes"])
+
+
+def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:
+    """The values of a table under a schema's columns, float64 ``(n, columns)``.
+
+    Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an
+    ordinal column counts as empty.
+
+    Raises
+    ------
+    FedkinError
+        If the table lacks columns and nothing `imputes` them, or they are of another kind; a line for each.
+    """
+    at = {name: position for position, name in enumerate(table.names)}
+    problems = [
+        f"{where} has no column '{column.name}', which the others have." for column in columns if column.name not in at
+    ]
+    if problems and not imputes:
+        raise FedkinError("\n".join(problems))
+    problems = []
+    padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
+    values = padded[:, [at.get(column.name, -1) for column in columns]]
+    for position, column in enumerate(columns):
+        if column.name not in at:
+            continue
+        own = table.columns[at[column.name]]
+        empty = values[:, position].isnan()
+        if bool(empty.all()) or not _differ(own, column):
+            continue
+        if {own.kind, column.kind} == {"boolean", "number"}:
+            continue
+        if not own.is_coded or column.kind not in ("category", "ordinal"):
+            problems.append(f"Column '{column.name}' of {where} holds {own.kind}, but the others' holds {column.kind}.")
+            continue
+        index = {name: float(code) for code, name in enumerate(column.categories)}
+        unknown = float(len(index)) if column.kind == "category" else torch.nan
+        codes = torch.tensor([index.get(name, unknown) for name in own.categories], dtype=torch.float64)
+        known = values[:, position].nan_to_num(0.0).long()
+        values[:, position] = torch.where(empty, torch.nan, codes[known])
+    if problems:
+        raise FedkinError("\n".join(problems))
+    return values
+
+
+def _differ(own: Column, column: SchemaColumn) -> bool:
+    """Whether values under one column mean something else under the other."""
+    if own.kind != column.kind:
+        return True
+    return own.kind in ("ordinal", "category") and own.categories != column.categories
+
+
+def expanded(values: Tensor, columns: Sequence[SchemaColumn], fill: Tensor, other: Tensor, indicated: Tensor) -> Tensor:
+    """Aligned values with categories as indicators and empty cells filled, float64 ``(n, width)``.
+
+    A row whose category is unknown, where the column has no *other*, is NaN in the block.
+    """
+    empty = values.isnan()
+    values = torch.where(empty, fill, values)
+    if not bool(indicated.any()) and all(column.kind != "category" for column in columns):
+        return values
+    parts = []
+    for at, column in enumerate(columns):
+        own = values[:, at]
+        if column.kind != "category":
+            parts.append(own[:, None])
+        else:
+            count = len(column.categories)
+            indicators = torch.nn.functional.one_hot(own.long().clamp(0, count), count + 1).double()
+            if not bool(other[at]):
+                indicators = torch.where(indicators[:, -1:] > 0, torch.nan, indicators[:, :-1])
+            parts.append(indicators)
+        if bool(indicated[at]):
+            parts.append(empty[:, at : at + 1].double())
+    return torch.cat(parts, 1)

@@ -1,0 +1,113 @@
+"""What tables are encoded by, from sums over clients: what fills empty cells, and what columns are scaled by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Federation
+from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
+from fedkin.data.preparing.scaling import constant, in_unit, scale_of
+from fedkin.data.preparing.schema import Schema, SchemaColumn
+from fedkin.data.preparing.statistics import ColumnSums, medians
+
+ONE_UNIT = (
+    "All {} columns look like measures in one unit, so they are divided by one scale and not each by its own; scaling "
+    "= 'standard' standardises each."
+)
+"""A note about so many columns."""
+
+
+def fitted_encoding(
+    fed: Federation, schema: Schema, sums: ColumnSums, scaling: str, indicator: bool, imputes: bool
+) -> tuple[TableEncoding, list[str]]:
+    """How tables of a schema are encoded, and what a user should know of it.
+
+    Parameters
+    ----------
+    fed : Federation
+        Asked for histograms if numbers are missing.
+    schema : Schema
+    sums : ColumnSums
+        Of its columns.
+    scaling, indicator, imputes
+        See `fedkin.data.preparing.prepare.PreparingOptions`.
+    """
+    columns, missing = schema.columns, sums.filled < sums.samples
+    is_category = torch.tensor([column.kind == "category" for column in columns])
+    other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
+    indicated = missing & indicator
+    fill = _fill(fed, columns, sums, missing)
+    mode, spread = _mode(columns, scaling, sums)
+    means, scales = [], []
+    for at in range(len(columns)):
+        if is_category[at]:
+            counts = sums.counts[at] if other[at] else sums.counts[at][:-1]
+            shares = counts / counts.sum().clamp_min(1)
+            total = 1 - shares.square().sum()
+            mean, scale = shares, torch.full_like(shares, float(total.sqrt()) if total > 1e-12 else 1.0)
+        else:
+            mean, scale = sums.mean[at : at + 1], spread[at : at + 1]
+        if indicated[at]:
+            gone = 1 - sums.filled[at] / sums.samples
+            deviation = (gone * (1 - gone)).sqrt().clamp_min(1e-6)
+            mean, scale = torch.cat([mean, gone[None]]), torch.cat([scale, deviation[None]]) * 2**0.5
+        means.append(mean)
+        scales.append(scale)
+    mean, scale = torch.cat(means), torch.cat(scales)
+    if mode in ("unit", "none"):
+        mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
+    encoding = TableEncoding(schema, mode, fill, mean, scale, other, indicated, imputes)
+    return encoding, _notes(columns, sums, encoding)
+
+
+def _fill(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
+    """What takes the place of empty cells: medians, the more frequent boolean, the most frequent category."""
+    fill = sums.mean.clone()
+    wanted = []
+    for at, column in enumerate(columns):
+        if column.kind == "category":
+            fill[at] = float(sums.counts[at][:-1].argmax())
+        elif column.kind == "boolean":
+            fill[at] = (sums.mean[at] > 0.5).double()
+        elif missing[at]:
+            wanted.append(at)
+    if wanted:
+        fill[wanted] = medians(fed, columns, sums, wanted)
+    ordinal = torch.tensor([column.kind == "ordinal" for column in columns])
+    return torch.where(ordinal, fill.round(), fill)
+
+
+def _mode(columns: Sequence[SchemaColumn], scaling: str, sums: ColumnSums) -> tuple[Mode, Tensor]:
+    """Whether columns are scaled, and what each column that is no category is divided by."""
+    if scaling == "none":
+        return "none", torch.ones_like(sums.spread)
+    if sums.low is None or sums.high is None:
+        return "standard", torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
+    numbers = all(column.kind == "number" for column in columns)
+    if scaling == "auto" and numbers and in_unit(sums.low, sums.high):
+        return "unit", sums.spread
+    found, spread = scale_of(scaling if numbers else "standard", sums.low, sums.high, sums.spread)
+    return ("common" if found == "common" else "standard"), torch.where(sums.low == sums.high, 1.0, spread)
+
+
+def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
+    notes = []
+    gone = (sums.samples - sums.filled).tolist()
+    empty = [(column.name, int(count)) for column, count in zip(columns, gone, strict=True) if count > 0]
+    if empty:
+        worst = sorted(empty, key=lambda pair: -pair[1])
+        listed = ", ".join(f"{name} {count}" for name, count in worst[:8])
+        more = f" and {len(worst) - 8} more columns" if len(worst) > 8 else ""
+        notes.append(
+            f"{sum(count for _, count in empty)} of {sums.samples * len(columns)} cells are empty ({listed}{more}); "
+            "they take the column's median or most frequent value."
+        )
+    pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
+    if pooled:
+        notes.append(f"Rare categories of {', '.join(pooled)} are pooled as '{OTHER}'.")
+    if encoding.mode == "common":
+        notes.append(ONE_UNIT.format(len(columns)))
+    return notes

@@ -1,0 +1,130 @@
+"""How a federation's data were prepared, to do the same with new samples and when a run resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, FedkinError
+from fedkin.core.table import Column, Table
+from fedkin.core.trees import from_bytes, owned, to_bytes
+from fedkin.data.preparing.encoding import TableEncoding
+from fedkin.data.preparing.scaling import Scaling, restore_scaling
+
+STATE = "preparation"
+"""Where a client's state has the encoding of its table, uint8."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How samples become what methods see.
+
+    Attributes
+    ----------
+    scaling : Scaling or None
+        Of arrays.
+    encoding : TableEncoding or None
+        Of tables; one of the two is there.
+    notes : list of str
+        What was done that a user should know, in sentences.
+    """
+
+    scaling: Scaling | None = None
+    encoding: TableEncoding | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def mode(self) -> str:
+        """``"standard"``, ``"common"``, ``"unit"`` or ``"none"``, see `Scaling` and `TableEncoding`."""
+        return self._one.mode
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a sample as methods see it."""
+        return (len(self.encoding.mean),) if self.encoding is not None else self.scaling.shape if self.scaling else ()
+
+    @property
+    def id(self) -> str | None:
+        """The column of tables that names rows, if there is one."""
+        return None if self.encoding is None else self.encoding.schema.id
+
+    @property
+    def _one(self) -> Scaling | TableEncoding:
+        one = self.scaling if self.encoding is None else self.encoding
+        assert one is not None
+        return one
+
+    def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = "The table") -> Tensor:
+        """Samples as methods saw them in training, float32 ``(n, *shape)``; `x` itself is not changed.
+
+        Parameters
+        ----------
+        x : Tensor
+            Samples as they were read: an array, or the values of a table, see `fedkin.core.table.Table`.
+        columns : sequence of Column, optional
+            Those of the table; without, `x` must be numbers in the order of the columns that the table's were.
+        where : str
+            What holds the table, for an error's sentence.
+
+        Raises
+        ------
+        FedkinError
+            If samples are of another shape, the table lacks a column, or a table is given where arrays were.
+        """
+        if self.encoding is None:
+            assert self.scaling is not None
+            return self.scaling.apply(x.float())
+        if columns is None:
+            columns = self._as_numbers(x)
+        return self.encoding.apply(Table(tuple(columns), x.double()), where)
+
+    def _as_numbers(self, x: Tensor) -> list[Column]:
+        """The columns of numbers that an array without names must be."""
+        assert self.encoding is not None
+        known = self.encoding.schema.columns
+        if any(column.kind == "category" for column in known) or x.ndim != 2 or x.shape[1] != len(known):
+            raise FedkinError(
+                f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
+                f"columns {', '.join(column.name for column in known[:10])}; give a DataFrame or a file with these."
+            )
+        return [Column(column.name, column.kind, column.categories) for column in known]
+
+    def of(self, client: Client) -> Tensor:
+        """A client's data, which are not prepared yet, as methods see them."""
+        if client.table is None:
+            return self.apply(client.x)
+        return self.apply(client.table.values, client.table.columns, f"Client {client.id}")
+
+    def tree(self) -> dict[str, Any]:
+        """The fields, ready for `fedkin.core.payload.pack`."""
+        if self.encoding is None:
+            assert self.scaling is not None
+            return {"scaling": self.scaling.tree(), "notes": self.notes}
+        return {"table": self.encoding.tree(), "notes": self.notes}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The inverse of `tree`."""
+        if "table" in tree:
+            return cls(None, TableEncoding.from_tree(tree["table"]), list(tree["notes"]))
+        return cls(Scaling.from_tree(tree["scaling"]), None, list(tree["notes"]))
+
+
+def remember(client: Client, encoding: TableEncoding) -> None:
+    """Encode a client's table, and keep how in its state."""
+    content = to_bytes(owned(encoding.tree()))
+    client.state[STATE] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    restore_preparation(client)
+
+
+def restore_preparation(client: Client) -> None:
+    """Prepare a client's freshly loaded data as its state remembers, if it does; for resuming."""
+    if STATE in client.state and client.table is not None:
+        encoding = TableEncoding.from_tree(from_bytes(client.state[STATE].numpy().tobytes()))
+        client.x = encoding.apply(client.table, f"Client {client.id}")
+    else:
+        restore_scaling(client)

@@ -1,0 +1,238 @@
+"""Preparing a federation's data: one schema, one encoding and one scale for all clients, agreed by exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from fedkin.core import Client, Federation, FedkinError, Payload, task
+from fedkin.core.errors import unknown_name
+from fedkin.data.preparing.column_reports import LEAST_MEMBERS
+from fedkin.data.preparing.encoding import TableEncoding
+from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
+from fedkin.data.preparing.preparation import STATE, Preparation, remember, restore_preparation
+from fedkin.data.preparing.scaling import (
+    Scaling,
+    moments,
+    rescale,
+    scale_arrays,
+    scale_arrays_by_sums,
+    shapes,
+    table_columns,
+)
+from fedkin.data.preparing.schema import AUTO, Schema, SchemaColumn, agree, reports_by_name, without
+from fedkin.data.preparing.statistics import (
+    ColumnSums,
+    column_squares,
+    count_lengths,
+    plain,
+    secure_sums,
+)
+from fedkin.data.reading.arrays import common_shape
+from fedkin.secure.sums import check_enough
+
+_SCALINGS = ("auto", "standard", "none")
+
+
+@dataclass(frozen=True)
+class PreparingOptions:
+    """How data are prepared.
+
+    Attributes
+    ----------
+    scaling : {"auto", "standard", "none"}
+        "auto" leaves data alone that all lie in [0, 1], divides columns that share one unit, such as pixels, by one
+        scale, and standardises each column of others; not with secure sums, for it needs minimum and maximum.
+        "standard" always standardises. "none" leaves numbers as they are.
+    id : str
+        The column of tables that names rows: its name, "auto" to recognise it, or "none".
+    lacking : {"drop", "impute"}
+        What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
+        clients' cells.
+    indicator : bool
+        Whether a column with empty cells gets an indicator of these. It shares the column's weight.
+    least_members : int
+        Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
+    """
+
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    id: str = AUTO
+    lacking: Literal["drop", "impute"] = "drop"
+    indicator: bool = False
+    least_members: int = LEAST_MEMBERS
+
+
+def prepare(fed: Federation, options: PreparingOptions | None = None, names: Sequence[str] = ()) -> Preparation:
+    """Prepare every client's data in the same way, as if they had been pooled; to be done once per federation.
+
+    Arrays: clients send count, sum, minimum and maximum of each column or channel, then the sum of squared distances
+    from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
+    categories that are frequent enough; then the squares and the frequencies of all categories, and, where cells are
+    empty, histograms that medians are read from. Empty cells take the median, or the most frequent category. With
+    secure sums the server learns the sums over clients only, and the columns of each client.
+
+    Parameters
+    ----------
+    fed : Federation
+        Its clients' `x` is replaced.
+    options : PreparingOptions, optional
+    names : sequence of str
+        What the clients are called, in order of id, for notes and errors.
+
+    Raises
+    ------
+    FedkinError
+        If arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are
+        prepared already. Of tables, all problems are told at once, one in a line.
+    """
+    options = options or PreparingOptions()
+    if options.scaling not in _SCALINGS:
+        raise unknown_name("scaling", options.scaling, _SCALINGS)
+    if fed.secure_sums and options.scaling == "auto":
+        raise FedkinError(
+            "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
+        )
+    question: Payload = {} if options.least_members == LEAST_MEMBERS else {"least_members": options.least_members}
+    sparing = options.scaling == "none" or fed.secure_sums
+    replies = fed.ask_until_all_reply(shapes if sparing else moments, {} if sparing else question)
+    if any(reply["scaled"] for reply in replies.values()):
+        raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
+    called = {client: names[client] if client < len(names) else str(client) for client in replies}
+    tables = [client for client, reply in replies.items() if "names" in reply]
+    if not tables:
+        return _prepared_arrays(fed, options.scaling, replies)
+    if len(tables) < len(replies):
+        other = next(client for client in replies if client not in tables)
+        raise FedkinError(
+            f"Client {called[other]} has an array, but client {called[tables[0]]} a table with named columns; all "
+            "clients need the same."
+        )
+    if options.scaling == "none" and _all_plain(replies):
+        return _arranged(fed, next(iter(replies.values()))["names"])
+    if fed.secure_sums:
+        check_enough(len(fed.present))
+        replies = fed.ask_until_all_reply(table_columns, question)
+    elif sparing:
+        replies = fed.ask_until_all_reply(moments, question)
+    return _prepared_tables(fed, options, replies, called)
+
+
+def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:
+    """Prepare the freshly loaded data of clients that have just joined as everyone else's were.
+
+    A client whose state has the preparation does it itself, as in a resumed run. Others receive it.
+
+    Raises
+    ------
+    FedkinError
+        If one cannot be reached.
+    """
+    new = [client.id for client in clients if not {STATE, "scaling_mean"} & client.state.keys()]
+    for client in clients:
+        restore_preparation(client)
+    if new and preparation.encoding is not None:
+        fed.ask_until_all_reply(encode_table, {"encoding": preparation.encoding.tree()}, new)
+    elif new and preparation.scaling is not None and preparation.mode in ("standard", "common"):
+        scaling = preparation.scaling
+        fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
+
+
+@task
+def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Encode the client's table and remember how; asked a second time, do nothing."""
+    for client, payload in zip(clients, payloads, strict=True):
+        if STATE not in client.state:
+            remember(client, TableEncoding.from_tree(payload["encoding"]))
+    return [{} for _ in clients]
+
+
+@task(accounted=True)
+def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`encode_table` with nothing scaled; it releases nothing, so a client with a privacy budget does it."""
+    return encode_table.run(clients, payloads)
+
+
+def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Preparation:
+    shape = common_shape(replies)
+    if mode == "none":
+        return Preparation(Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double()))
+    if fed.secure_sums:
+        check_enough(len(fed.present))
+        return Preparation(scale_arrays_by_sums(fed, shape))
+    scaling = scale_arrays(fed, mode, replies)
+    notes = [ONE_UNIT.format(shape[0])] if scaling.mode == "common" else []
+    return Preparation(scaling, notes=notes)
+
+
+def _all_plain(replies: Mapping[int, Payload]) -> bool:
+    """Whether all clients have the same columns of numbers, without empty cells."""
+    known = sorted(next(iter(replies.values()))["names"])
+    return all(reply["plain"] and sorted(reply["names"]) == known for reply in replies.values())
+
+
+def _arranged(fed: Federation, names: Sequence[str]) -> Preparation:
+    """Tables of numbers, unchanged but for the order of their columns."""
+    schema = Schema(tuple(SchemaColumn(name, "number") for name in names))
+    width = len(names)
+    no = torch.zeros(width, dtype=torch.bool)
+    zeros, ones = torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
+    encoding = TableEncoding(schema, "none", zeros, zeros, ones, no, no)
+    fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
+    return Preparation(encoding=encoding)
+
+
+def _prepared_tables(
+    fed: Federation, options: PreparingOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
+) -> Preparation:
+    reports = {client: reports_by_name(reply) for client, reply in replies.items()}
+    schema = agree(reports, options.id, options.lacking, called)
+    sums = secure_sums(fed, schema.columns) if fed.secure_sums else _sums(fed, schema.columns, replies)
+    if options.lacking == "drop":
+        schema, sums = _mostly_filled(schema, sums)
+    encoding, notes = fitted_encoding(
+        fed, schema, sums, options.scaling, options.indicator, options.lacking == "impute"
+    )
+    fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
+    return Preparation(encoding=encoding, notes=[*schema.notes, *notes])
+
+
+def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
+    """The columns of which at least half of the cells are filled; of others most would be made up."""
+    gone = {
+        column.name: f"Column '{column.name}' is empty in {sums.samples - int(filled)} of {sums.samples} rows, so it "
+        "is left out; lacking = 'impute' keeps it."
+        for column, filled in zip(schema.columns, sums.filled.tolist(), strict=True)
+        if 2 * filled < sums.samples
+    }
+    if not gone:
+        return schema, sums
+    kept = [at for at, column in enumerate(schema.columns) if column.name not in gone]
+    return without(schema, gone), sums.of(kept)
+
+
+def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]) -> ColumnSums:
+    """Sums over all clients, by what they have sent of their columns already and the squares they are asked for."""
+    width = len(columns)
+    filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
+    low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()
+    for client in sorted(replies):
+        reply = replies[client]
+        position = {name: at for at, name in enumerate(reply["names"])}
+        own = torch.tensor([position.get(column.name, -1) for column in columns])
+        has = own >= 0
+        counts = torch.where(has, reply["filled"][own], 0.0)
+        filled, total = filled + counts, total + torch.where(has, reply["sum"][own], 0.0)
+        some = has & (counts > 0)
+        low = torch.where(some, torch.minimum(low, reply["min"][own]), low)
+        high = torch.where(some, torch.maximum(high, reply["max"][own]), high)
+    payload = {"columns": plain(columns), "mean": total / filled.clamp_min(1)}
+    lengths = count_lengths(columns)
+    expected = {"squares": (width,), "counts": (sum(lengths),)}
+    answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
+    added = {name: torch.stack([answers[client][name] for client in sorted(answers)]).sum(0) for name in expected}
+    samples = sum(reply["count"] for reply in replies.values())
+    counts_by_column = list(added["counts"].split(lengths))
+    return ColumnSums(samples, filled, total, added["squares"], counts_by_column, low, high)

@@ -1,0 +1,181 @@
+"""One schema for all clients' tables, made of what they report of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.table import Kind
+from fedkin.data.preparing.column_reports import ColumnReport
+from fedkin.data.reading.dataset import in_order
+
+AUTO, NO_ID = "auto", "none"
+
+Reports = Mapping[int, Mapping[str, ColumnReport]]
+"""By client, what it reports of each of its columns, by name."""
+
+
+@dataclass(frozen=True)
+class SchemaColumn:
+    """A column as all clients have it.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "boolean", "ordinal", "category", "date"}
+    categories : tuple of str
+        Values of a boolean, ordinal or category column, in order; what is none of a category column's is *other*.
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns that all clients' tables are encoded by.
+
+    Attributes
+    ----------
+    columns : tuple of SchemaColumn
+        In the order of the first client that has each.
+    id : str or None
+        The column that names rows, which is carried to the outputs.
+    notes : list of str
+        What a user should know: columns that are left out, and why.
+    """
+
+    columns: tuple[SchemaColumn, ...]
+    id: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:
+    """The schema of all clients.
+
+    Parameters
+    ----------
+    reports : mapping
+    id_column : str
+        The name of the column that names rows; "auto" to recognise it, "none" if there is none.
+    lacking : {"drop", "impute"}
+        What happens to a column that a client lacks, or of which all its cells are empty.
+    client_names : mapping of int to str
+        For sentences.
+
+    Raises
+    ------
+    FedkinError
+        If a column holds something else at one client than at another, the named id does not exist, or no column is
+        left; one line for each problem.
+    """
+    names = list(dict.fromkeys(name for own in reports.values() for name in own))
+    columns: list[SchemaColumn] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    if id_column not in (AUTO, NO_ID) and id_column not in names:
+        problems.append(str(unknown_name("id column", id_column, names)))
+    found = id_column if id_column not in (AUTO, NO_ID) else None
+    for name in names:
+        own = {client: columns_[name] for client, columns_ in reports.items() if name in columns_}
+        filled = {client: report for client, report in own.items() if report.filled}
+        if name == id_column:
+            continue
+        if filled and id_column != NO_ID and all(report.unique for report in filled.values()):
+            found = found or name
+            notes.append(_identifies(name, found))
+        elif not filled:
+            notes.append(f"Column '{name}' is empty at all clients, so it is left out.")
+        elif len(filled) < len(reports) and lacking == "drop":
+            without = [client for client in reports if client not in filled]
+            where = _listed(without, client_names, len(reports))
+            notes.append(
+                f"Column '{name}' is empty or absent at {where}, so it is left out; lacking = 'impute' keeps it."
+            )
+        else:
+            column = _united(name, filled, client_names, problems, notes)
+            if column is None:
+                continue
+            if column.kind == "category" and not column.categories:
+                notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
+            else:
+                columns.append(column)
+    if not columns and not problems:
+        problems.append("No column is left to compare samples by: " + " ".join(notes))
+    if problems:
+        raise FedkinError("\n".join(problems))
+    return Schema(tuple(columns), found, notes)
+
+
+def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
+    """A schema without some columns, by name with the reason as a note.
+
+    Raises
+    ------
+    FedkinError
+        If no column is left.
+    """
+    columns = tuple(column for column in schema.columns if column.name not in gone)
+    if not columns:
+        raise FedkinError("No column is left to compare samples by: " + " ".join(gone.values()))
+    return Schema(columns, schema.id, [*schema.notes, *gone.values()])
+
+
+def _identifies(name: str, id_column: str) -> str:
+    if name == id_column:
+        return f"Column '{name}' names the rows, so it is no feature; id = 'none' keeps it."
+    return f"Column '{name}' is different in nearly every row, so it is left out; id = 'none' keeps it."
+
+
+def _united(
+    name: str,
+    reports: Mapping[int, ColumnReport],
+    client_names: Mapping[int, str],
+    problems: list[str],
+    notes: list[str],
+) -> SchemaColumn | None:
+    """The column that all reports are of; if they disagree, ``None`` and a sentence more in `problems`."""
+    kinds = {report.kind for report in reports.values()}
+    said = "; ".join(
+        f"{kind} at {_listed([i for i, own in reports.items() if own.kind == kind], client_names)}"
+        for kind in sorted(kinds)
+    )
+    if kinds == {"boolean", "category"}:
+        kinds = {"category"}
+    if kinds == {"boolean", "number"}:
+        kinds = {"number"}
+        notes.append(f"Column '{name}' differs in kind: {said}. It is taken as a number, with 1 for true.")
+    if len(kinds) > 1:
+        problems.append(f"Column '{name}' differs in kind: {said}. Name it in categorical, or in drop.")
+        return None
+    kind = kinds.pop()
+    levels = [report.categories for report in reports.values()]
+    if kind in ("number", "date"):
+        return SchemaColumn(name, kind)
+    if kind == "ordinal" and len(set(levels)) > 1:
+        problems.append(
+            f"Column '{name}' has levels {', '.join(levels[0])} at one client and "
+            f"{', '.join(next(own for own in levels if own != levels[0]))} at another; name them in ordinal."
+        )
+        return None
+    if kind == "category":
+        return SchemaColumn(name, kind, tuple(in_order(level for own in levels for level in own)))
+    return SchemaColumn(name, kind, levels[0])
+
+
+def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:
+    """Clients by name, of which a few are named."""
+    called = [names.get(client, str(client)) for client in clients]
+    shown = ", ".join(called[:most]) + (f" and {len(called) - most} more" if len(called) > most else "")
+    plural = "client" if len(called) == 1 else "clients"
+    return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"
+
+
+def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
+    """A client's reply, see `fedkin.data.preparing.column_reports.report_of`, by column."""
+    return {
+        name: ColumnReport.from_plain(fields) for name, fields in zip(reply["names"], reply["columns"], strict=True)
+    }

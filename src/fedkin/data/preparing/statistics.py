@@ -1,0 +1,199 @@
+"""Sums over clients that tables are encoded by: means, variances, frequencies of categories, and medians.
+
+Everything is a sum over samples, so secure sums carry it. Sums of numbers of any size are split for them, see
+`fedkin.data.preparing.fixed_point`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, task
+from fedkin.core.errors import FedkinError
+from fedkin.core.replies import is_count
+from fedkin.data.preparing.encoding import aligned
+from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.secure.sum_tasks import Term
+from fedkin.secure.sums import sums_of_all
+
+_BINS = 256
+"""Of the histograms that medians are read from."""
+_SPREADS = 4.0
+"""Standard deviations on either side of the mean that a histogram spans where minimum and maximum are not known."""
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """Sums over all samples of all clients, by column.
+
+    Attributes
+    ----------
+    samples : int
+    filled : Tensor
+        float64 ``(columns,)``: cells that are not empty.
+    sum, squares : Tensor
+        float64 ``(columns,)``: of values, and of their squared distances from the mean; 0 for categories.
+    counts : list of Tensor
+        By column, float64 ``(categories + 1,)``, the last of other categories; of length 0 where it is no category.
+    low, high : Tensor or None
+        float64 ``(columns,)``: minimum and maximum, where clients send these.
+    """
+
+    samples: int
+    filled: Tensor
+    sum: Tensor
+    squares: Tensor
+    counts: list[Tensor]
+    low: Tensor | None = None
+    high: Tensor | None = None
+
+    def of(self, positions: Sequence[int]) -> Self:
+        """The sums of some of the columns."""
+        at = torch.tensor(positions, dtype=torch.int64)
+        low, high = (None if end is None else end[at] for end in (self.low, self.high))
+        counts = [self.counts[position] for position in positions]
+        return type(self)(self.samples, self.filled[at], self.sum[at], self.squares[at], counts, low, high)
+
+    @property
+    def mean(self) -> Tensor:
+        """float64 ``(columns,)``."""
+        return self.sum / self.filled.clamp_min(1)
+
+    @property
+    def spread(self) -> Tensor:
+        """The standard deviation, float64 ``(columns,)``."""
+        return (self.squares / self.filled.clamp_min(1)).sqrt()
+
+
+def plain(columns: Sequence[SchemaColumn]) -> list[list[Any]]:
+    """Columns as they cross."""
+    return [[column.name, column.kind, list(column.categories)] for column in columns]
+
+
+def _columns(payload: Payload) -> list[SchemaColumn]:
+    return [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
+
+
+def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
+    if client.table is None:
+        raise FedkinError(f"Client {client.id} has no table.")
+    return aligned(client.table, columns, f"Client {client.id}", imputes=True)
+
+
+def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
+    """How many frequencies each column has."""
+    return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
+
+
+@task(holds={"filled": ("columns",), "sum": ("columns",), "counts": (None,), "samples": is_count})
+def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the filled cells and the sum of each column, and the frequencies of categories."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        columns = _columns(payload)
+        values = _aligned(client, columns)
+        numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
+        reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
+        replies.append({**reply, "counts": _frequencies(values, columns), "samples": len(values)})
+    return replies
+
+
+@task(holds={"squares": ("columns",), "counts": (None,)})
+def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report each column's sum of squared distances from the common mean, and the frequencies of categories."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        columns = _columns(payload)
+        values = _aligned(client, columns)
+        numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
+        squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
+        replies.append({"squares": squares, "counts": _frequencies(values, columns)})
+    return replies
+
+
+@task(holds={"histograms": ("columns", _BINS)})
+def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        values = _aligned(client, _columns(payload))
+        width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
+        bins = ((values - payload["low"]) / width * _BINS).clamp(0, _BINS - 1)
+        counts = [own[~own.isnan()].long().bincount(minlength=_BINS) for own in bins.T]
+        replies.append({"histograms": torch.stack(counts).double()})
+    return replies
+
+
+@task
+def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`column_sums` for a secure sum."""
+    return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
+
+
+@task
+def hidden_column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`column_squares` for a secure sum."""
+    return [{"squares": to_digits(reply["squares"])} for reply in column_squares.run(clients, payloads)]
+
+
+def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
+    """Sums over all clients of which the server sees no client's part."""
+    width, lengths = len(columns), count_lengths(columns)
+    digits = (len(UNITS), width)
+    payload = {"columns": plain(columns)}
+    terms = [Term("filled", (width,)), Term("sum", digits), Term("samples")]
+    terms += [Term("counts", (sum(lengths),))] if sum(lengths) else []
+    sums = sums_of_all(fed, hidden_column_sums, payload, terms)
+    total = of_digits(sums["sum"])
+    mean = total / sums["filled"].clamp_min(1)
+    squares = sums_of_all(fed, hidden_column_squares, {**payload, "mean": mean}, [Term("squares", digits)])
+    counts = sums.get("counts", torch.zeros(0, dtype=torch.float64)).split(lengths)
+    return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(squares["squares"]), list(counts))
+
+
+def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, wanted: Sequence[int]) -> Tensor:
+    """The median of each `wanted` column, read from a histogram of 256 bins, float64 ``(wanted,)``.
+
+    Parameters
+    ----------
+    fed : Federation
+    columns : sequence of SchemaColumn
+    sums : ColumnSums
+        Theirs.
+    wanted : sequence of int
+        Positions of columns that are no categories.
+    """
+    chosen = [columns[at] for at in wanted]
+    at = torch.tensor(wanted)
+    if sums.low is None or sums.high is None:
+        low, high = sums.mean - _SPREADS * sums.spread, sums.mean + _SPREADS * sums.spread
+    else:
+        low, high = sums.low, sums.high
+    payload = {"columns": plain(chosen), "low": low[at], "high": high[at]}
+    shape = (len(chosen), _BINS)
+    if fed.secure_sums:
+        found = sums_of_all(fed, cell_histograms, payload, [Term("histograms", shape)])["histograms"]
+    else:
+        replies = fed.ask_until_all_reply(cell_histograms, payload, expected={"histograms": shape})
+        found = torch.stack([replies[client]["histograms"] for client in sorted(replies)]).sum(0)
+    below = found.cumsum(1)
+    half = below[:, -1:] / 2
+    bins = (below < half).sum(1, keepdim=True).clamp_max(_BINS - 1)
+    inside = (half - (below - found).gather(1, bins)) / found.gather(1, bins).clamp_min(1)
+    return low[at] + (bins + inside)[:, 0] / _BINS * (high - low)[at]
+
+
+def _frequencies(values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
+    """How often each category occurs, the last of a column being all others: float64, one column after the other."""
+    parts = [torch.zeros(0, dtype=torch.float64)]
+    for at, length in enumerate(count_lengths(columns)):
+        if length:
+            own = values[:, at]
+            parts.append(own[~own.isnan()].long().bincount(minlength=length).double())
+    return torch.cat(parts)
