@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,13 +12,14 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Column
 
 
-class SampleScaling(Protocol):
-    """What brings samples to the scale a model was trained on, such as `fedkin.data.preparing.scaling.Scaling`."""
+class SamplePreparation(Protocol):
+    """What makes of samples what a model was trained on, such as `fedkin.data.preparing.preparation.Preparation`."""
 
-    def apply(self, x: Tensor) -> Tensor:
-        """Samples ``(n, ...)`` on the model's scale; `x` itself is not changed."""
+    def apply(self, x: Tensor, columns: Sequence[Column] | None = None, where: str = ...) -> Tensor:
+        """Prepared samples, of a table under `columns`; `x` itself is not changed."""
         ...
 
 
@@ -116,8 +117,12 @@ class Population:
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
         return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))
 
-    def scaled(self, scaling: SampleScaling) -> Population:
-        """The same population with `tests` and `common_test` scaled; clients scale their own data themselves."""
-        tests = [(scaling.apply(x), y) for x, y in self.tests]
-        common = self.common_test and (scaling.apply(self.common_test[0]), self.common_test[1])
+    def prepared(self, preparation: SamplePreparation) -> Population:
+        """The same population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
+        columns = [None if client.table is None else client.table.columns for client in self.clients]
+        tests = [
+            (preparation.apply(x, own, f"The test part of client {i}"), y)
+            for i, ((x, y), own) in enumerate(zip(self.tests, columns, strict=False))
+        ]
+        common = self.common_test and (preparation.apply(self.common_test[0], columns[0]), self.common_test[1])
         return dataclasses.replace(self, tests=tests, common_test=common)

@@ -161,6 +161,6 @@ def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
     return {
         "method": run.config.method_name,
         "result": own,
-        "scaling": run.scaling.tree(),
+        "preparation": run.preparation.tree(),
         "classes": run.population.classes,
     }

@@ -29,7 +29,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
-    from fedkin.data.preparing.scaling import Scaling
+    from fedkin.data.preparing.preparation import Preparation
     from fedkin.experiment.outputs import csv_of_clusters, write_result
 
     folder = site.folder / RESULTS / request.run
@@ -39,7 +39,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         write_atomically(folder / LABELS, csv_of_clusters(clusters))
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
-        write_result(folder, payload["method"], payload["result"], Scaling.from_tree(payload["scaling"]), alone)
+        preparation = Preparation.from_tree(payload["preparation"])
+        write_result(folder, payload["method"], payload["result"], preparation, alone)
 
 
 def _site_of(context: Context) -> Site:

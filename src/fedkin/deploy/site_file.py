@@ -13,7 +13,7 @@ from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
-from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.hub import HUB
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
@@ -92,7 +92,7 @@ class SiteFile:
             None if unlabelled else read.y,
             [] if unlabelled else read.classes,
             read.features,
-            prepare=restore_scaling,
+            prepare=restore_preparation,
             table=read.table,
             packages=self.packages,
             device=self.device,

@@ -194,7 +194,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     return Config(
         seed=checked.seed,
         data=checked.data,
-        scenario=_build(scenario, checked.scenario, data=checked.data.source, label=checked.data.label),
+        scenario=_build(scenario, checked.scenario, **_from_data(scenario, checked.data)),
         method=_build(method, checked.method),
         engine=checked.engine,
         evaluation=checked.evaluation,
@@ -274,6 +274,13 @@ def _options(made: type[Any], name: str) -> type[BaseModel]:
 
 def _build(made: type[Any], options: BaseModel, **more: Any) -> Any:
     return made(**{**{name: value for name, value in options if name != "name"}, **more})
+
+
+def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:
+    """Fields of a scenario that ``[data]`` gives; one of a user's own may have no use for a table's columns."""
+    given = dict(zip(FROM_DATA, (data.source, data.label, data.table), strict=True))
+    known = {field.name for field in dataclasses.fields(scenario)}
+    return {name: value for name, value in given.items() if name in known}
 
 
 def _with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
-from fedkin.data.preparing.scaling import Scaling
-from fedkin.data.reading.arrays import plain_numbers
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
@@ -53,7 +52,9 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> No
     write_atomically(folder / "clients.csv", _csv(zip(*columns, strict=True)))
 
 
-def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Scaling, population: Population) -> None:
+def write_result(
+    folder: Path, method: str, result: dict[str, Any], preparation: Preparation, population: Population
+) -> None:
     """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
 
     ``result.json`` also names the clients, in order of id, and the classes, where there are names.
@@ -61,7 +62,7 @@ def write_result(folder: Path, method: str, result: dict[str, Any], scaling: Sca
     tree = {
         "format": FORMAT,
         "method": method,
-        "scaling": scaling.tree(),
+        "preparation": preparation.tree(),
         "result": result,
         "clients": population.names,
         "classes": population.classes,
@@ -90,8 +91,8 @@ class SavedResult:
         Its class, whose static functions take `result`.
     result : dict
         What `Method.result` returned.
-    scaling : Scaling
-        How samples were scaled.
+    preparation : Preparation
+        How samples were prepared.
     classes : list of str
         Names of the classes; may be empty.
     """
@@ -100,8 +101,17 @@ class SavedResult:
     name: str
     method: type[Any]
     result: dict[str, Any]
-    scaling: Scaling
+    preparation: Preparation
     classes: list[str]
+
+    def read(self, source: str, label: str | None) -> Dataset:
+        """New samples, with columns of the kinds that the clients' had."""
+        return load(source, label, options=self.preparation.reading)
+
+    def prepared(self, data: Dataset, source: str) -> Tensor:
+        """New samples, read from `source`, as the method sees them."""
+        columns = None if data.table is None else data.table.columns
+        return self.preparation.apply(data.x, columns, f"'{source}'")
 
 
 def load_found(folder: Path) -> SavedResult:
@@ -114,11 +124,12 @@ def load_found(folder: Path) -> SavedResult:
     """
     try:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
-        name, result, scaling, classes = (tree[key] for key in ("method", "result", "scaling", "classes"))
+        name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
     check_format(folder, tree)
-    return SavedResult(folder, name, registry.resolve("method", name), result, Scaling.from_tree(scaling), classes)
+    method = registry.resolve("method", name)
+    return SavedResult(folder, name, method, result, Preparation.from_tree(prepared), classes)
 
 
 def predict(
@@ -161,18 +172,14 @@ def predict(
         )
         if None not in (client, cluster):
             raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
-        predicted = found.method.predict(
-            found.result, found.scaling.apply(_numbers(load(source, label), source)), **whose
-        )
+        predicted = found.method.predict(found.result, found.prepared(found.read(source, label), source), **whose)
         return _csv_of_classes(predicted, found.classes)
     for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
             raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
-    return csv_of_clusters(
-        found.method.predict(found.result, found.scaling.apply(_numbers(load(source, label), source)))
-    )
+    return csv_of_clusters(found.method.predict(found.result, found.prepared(found.read(source, label), source)))
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
@@ -193,14 +200,10 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
         raise FedkinError(
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
-    data = load(source, label)
+    data = found.read(source, label)
     y = _labels(found, data, source) if found.method.assigns_by_labels(found.result) else None
-    newcomer = Client.newcomer(found.scaling.apply(_numbers(data, source)), y, derive_generator(0, "assign"))
+    newcomer = Client.newcomer(found.prepared(data, source), y, derive_generator(0, "assign"))
     return int(found.method.assign(found.result, newcomer))
-
-
-def _numbers(data: Dataset, source: str) -> Tensor:
-    return data.x if data.table is None else plain_numbers(data.table, f"'{source}'")
 
 
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:

@@ -187,7 +187,9 @@ def prepare(
 
     files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
-    return Run(config, folder, population.prepared(preparation), fed, preparation, checkpoint, Callbacks(ordered), began)
+    return Run(
+        config, folder, population.prepared(preparation), fed, preparation, checkpoint, Callbacks(ordered), began
+    )
 
 
 class TargetStop(Callback):

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
 
+from fedkin.data.preparing.prepare import PreparingOptions
+from fedkin.data.reading.table_options import TableOptions
+
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
@@ -13,17 +16,38 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class DataSection(BaseModel):
-    """Section ``[data]``: what is read, which column is the hidden label, and how values are scaled.
+    """Section ``[data]``: what is read, which column is the hidden label, and how values are prepared.
 
-    `seed` is that of who holds what and of who is absent; without it, the run's. Runs that differ only in the latter
-    are of the same clients.
+    Of tables, columns in `drop` are left out, `id` names rows, `categorical` columns hold names even where they look
+    like numbers, and `ordinal` ones have levels, from the lowest; `decimal` is what stands before the decimals of
+    numbers. For `scaling`, `lacking`, `indicator` and `least_members` see
+    `fedkin.data.preparing.prepare.PreparingOptions`. `seed` is that of who holds what and of who is absent; without it,
+    the run's. Runs that differ only in the latter are of the same clients.
     """
 
     model_config = STRICT
     source: str = "digits"
     label: str | None = None
     scaling: Literal["auto", "standard", "none"] = "auto"
+    drop: list[_Name] = []
+    id: _Name = "auto"
+    categorical: list[_Name] = []
+    ordinal: dict[_Name, list[_Name]] = {}
+    decimal: Literal[".", ","] = "."
+    lacking: Literal["drop", "impute"] = "drop"
+    indicator: bool = False
+    least_members: Annotated[int, Field(ge=5)] = 5
     seed: NonNegativeInt | None = None
+
+    @property
+    def table(self) -> TableOptions:
+        """How the columns of tables are read."""
+        return TableOptions(self.drop, self.id, self.categorical, self.ordinal, self.decimal)
+
+    @property
+    def preparing(self) -> PreparingOptions:
+        """How the clients' data are prepared."""
+        return PreparingOptions(self.scaling, self.id, self.lacking, self.indicator, self.least_members)
 
 
 class EngineSection(BaseModel):

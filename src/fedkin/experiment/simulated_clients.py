@@ -14,7 +14,7 @@ import torch
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.device import device_named
 from fedkin.data.population import Population
-from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.local import cores
 from fedkin.engines.site import Request, Site, WatchedSites
 from fedkin.experiment.config import Config, config_of
@@ -105,7 +105,7 @@ class _Clients:
             population.classes,
             population.features,
             client.state,
-            restore_scaling,
+            restore_preparation,
             simulated=True,
             packages=None,
             device=device_named(config.engine.device, "'engine.device'"),
@@ -127,7 +127,7 @@ def _population(config: Config) -> Population:
 
 def _watched(population: Population, folder: Path) -> WatchedSites:
     memories = {client.id: _folder(folder, client.id) / _RUN for client in population.clients}
-    return WatchedSites({client.id: client for client in population.clients}, memories, restore_scaling)
+    return WatchedSites({client.id: client for client in population.clients}, memories, restore_preparation)
 
 
 def _folder(run: Path, client: int) -> Path:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.data.preparing.scaling import scale
-from fedkin.data.reading.arrays import plain_numbers
+from fedkin.data.preparing.prepare import prepare
 from fedkin.data.reading.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import Descent, descend
@@ -97,11 +96,10 @@ def pretrain(
 def _samples(source: str, label: str | None, samples: int | None, seed: int) -> tuple[Tensor, str]:
     """Samples on the scale of a model, and the output that suits them."""
     data = load(source, label)
-    x = data.x if data.table is None else plain_numbers(data.table, f"'{source}'")
-    if samples is not None and samples < len(x):
-        x = x[torch.randperm(len(x), generator=derive_generator(seed, "samples"))[:samples]]
-    client = Client(0, x)
-    mode = scale(LocalFederation([client], seed)).mode
+    if samples is not None and samples < len(data):
+        data = data.rows(torch.randperm(len(data), generator=derive_generator(seed, "samples"))[:samples])
+    client = Client(0, data.x, table=data.table)
+    mode = prepare(LocalFederation([client], seed)).mode
     return client.x, "sigmoid" if mode == "unit" else "linear"
 
 

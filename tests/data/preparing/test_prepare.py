@@ -70,7 +70,7 @@ def test_prepared_in_parts_is_prepared_as_a_whole(seed, clients, levels, empty):
     options = PreparingOptions(scaling="standard")
     one, many = federation(whole), federation(*parts)
     alone, together = prepare(one, options).encoding, prepare(many, options).encoding
-    assert dict((name, end - start) for name, start, end in alone.blocks) == {"length": 1, "kind": levels, "weight": 1}
+    assert {name: end - start for name, start, end in alone.blocks} == {"length": 1, "kind": levels, "weight": 1}
     for name, start, end in alone.blocks:
         own = next((start, end) for other, start, end in together.blocks if other == name)
         np.testing.assert_allclose(pooled(many)[:, slice(*own)], pooled(one)[:, start:end], atol=1e-5)

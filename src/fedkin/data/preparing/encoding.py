@@ -84,6 +84,20 @@ class TableEncoding:
             start = end
         return found
 
+    @property
+    def names(self) -> list[str]:
+        """What the encoded columns are called, such as ``town = Ulm`` for the indicator of a category."""
+        found = []
+        for column, other, indicated in zip(
+            self.schema.columns, self.other.tolist(), self.indicated.tolist(), strict=True
+        ):
+            if column.kind == "category":
+                found += [f"{column.name} = {level}" for level in (*column.categories, *([OTHER] if other else []))]
+            else:
+                found.append(column.name)
+            found += [f"{column.name} is empty"] if indicated else []
+        return found
+
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""
         columns = [[column.name, column.kind, list(column.categories)] for column in self.schema.columns]

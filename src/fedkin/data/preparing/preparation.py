@@ -14,6 +14,7 @@ from fedkin.core.table import Column, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.encoding import TableEncoding
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
+from fedkin.data.reading.table_options import TableOptions
 
 STATE = "preparation"
 """Where a client's state has the encoding of its table, uint8."""
@@ -51,6 +52,11 @@ class Preparation:
     def id(self) -> str | None:
         """The column of tables that names rows, if there is one."""
         return None if self.encoding is None else self.encoding.schema.id
+
+    @property
+    def reading(self) -> TableOptions:
+        """How a new table is read so that its columns are of the same kinds."""
+        return TableOptions() if self.encoding is None else self.encoding.schema.reading
 
     @property
     def _one(self) -> Scaling | TableEncoding:

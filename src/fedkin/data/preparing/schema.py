@@ -10,6 +10,7 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import ColumnReport
 from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.table_options import TableOptions
 
 AUTO, NO_ID = "auto", "none"
 
@@ -51,6 +52,13 @@ class Schema:
     columns: tuple[SchemaColumn, ...]
     id: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def reading(self) -> TableOptions:
+        """How a new table is read so that its columns are of the same kinds."""
+        categorical = [column.name for column in self.columns if column.kind == "category"]
+        ordinal = {column.name: column.categories for column in self.columns if column.kind == "ordinal"}
+        return TableOptions(categorical=categorical, ordinal=ordinal)
 
 
 def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:

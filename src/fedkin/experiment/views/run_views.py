@@ -81,7 +81,9 @@ def view_of(
         clients=clustered,
         table=cluster_table(clients, clusters, population.names) if clusters else None,
         pictures=cluster_pictures(clients, clusters, preparation.scaling) if is_image and preparation.scaling else (),
-        profiles=cluster_profiles(clients, clusters, population.features) if clusters and not is_image else None,
+        profiles=cluster_profiles(clients, clusters, preparation.encoding.names if preparation.encoding else ())
+        if clusters and not is_image
+        else None,
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=_notes(records, unit, clustered is not None),
         findings=findings,

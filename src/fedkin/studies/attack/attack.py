@@ -124,7 +124,7 @@ def _material(folder: Path) -> Material:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )
-    population = config.scenario.build(config.data_seed).scaled(found.scaling)
+    population = config.scenario.build(config.data_seed).prepared(found.preparation)
     if not any(len(y) for _, y in population.tests):
         hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
         raise FedkinError(
@@ -132,7 +132,7 @@ def _material(folder: Path) -> Material:
             f"with{hint}."
         )
     for client in population.clients:
-        client.x = found.scaling.apply(client.x)
+        client.x = found.preparation.of(client)
     flips = sorted(set(config.method.flips or [found.result["flip"]]))
     return Material(found, Encoder.of(found.result["encoder"]), population, config.seed, flips)
 
@@ -182,8 +182,8 @@ def _samples(material: Material) -> tuple[Tensor, list[int]]:
 
 def _visible(material: Material, rows: Sequence[tuple[str, float, Tensor]]) -> list[PictureRow]:
     """Rows of images as the data came, black being the least of the originals and white the greatest."""
-    scaling = material.found.scaling
-    around = (1, -1, 1, 1)
+    scaling, around = material.found.preparation.scaling, (1, -1, 1, 1)
+    assert scaling is not None  # tables have no pictures
     seen = [(name, error, x * scaling.scale.view(around) + scaling.mean.view(around)) for name, error, x in rows]
     least, greatest = (0.0, 1.0) if scaling.mode == "unit" else map(float, seen[0][2].aminmax())
     made = []

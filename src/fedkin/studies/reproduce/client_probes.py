@@ -157,7 +157,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     bits = []
     for client in population.clients:
         rng = derive_generator(config.seed, "filling", client.id)
-        asked = Client.newcomer(found.scaling.apply(client.x), client.y, rng)
+        asked = Client.newcomer(found.preparation.of(client), client.y, rng)
         bits.append(true_bits(asked, found.result)[0])
     return bits, population.clusters
 

@@ -9,7 +9,7 @@ from statistics import mean
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
-from fedkin.data.preparing.scaling import scale
+from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import one_thread
 from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
@@ -33,7 +33,7 @@ def initial(folder: Path) -> dict[str, float]:
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to judge its first clusters by.")
-        scale(fed, config.data.scaling)
+        prepare(fed, config.data.preparing)
         config.method.init(fed)
         clients = [fed.clients[i] for i in fed.ids]
         first = mean(clustering_accuracy(population.truth[client.id], client.state["labels"]) for client in clients)
