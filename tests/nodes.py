@@ -11,7 +11,7 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from app_nodes import Fleet
 from fedkin.core import Client, Payload
-from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.flower.grid import FlowerFederation
 from fedkin.engines.flower.node_app import client_app
 from fedkin.engines.flower.roster import Roster
@@ -43,7 +43,7 @@ def sites_of(clients: Sequence[Client], folder: Path, **more: Any) -> list[Site]
             client.x,
             client.y,
             begins_with=client.state,
-            prepare=restore_scaling,
+            prepare=restore_preparation,
             simulated=True,
             packages=None,
             **more,

@@ -4,17 +4,19 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import Config
 from fedkin.experiment.views import view_of
 from fedkin.report import RunView
 
 
-def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Scaling:
-    return Scaling(mode, shape, torch.full(shape[:1], mean).double(), torch.full(shape[:1], scale).double())
+def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Preparation:
+    ends = (torch.full(shape[:1], value).double() for value in (mean, scale))
+    return Preparation(Scaling(mode, shape, *ends))
 
 
-def view(config: Config, x: torch.Tensor, scaled: Scaling, *records: dict) -> RunView:
+def view(config: Config, x: torch.Tensor, scaled: Preparation, *records: dict) -> RunView:
     clusters = torch.tensor([0, 2, 2, 2])
     clients = [
         Client(0, x, state={"clusters": clusters}),

@@ -7,17 +7,17 @@ from fedkin.data.population import Population
 
 
 class Tenfold:
-    def apply(self, x):
+    def apply(self, x, columns=None, where=""):
         return 10 * x
 
 
-def test_scaling_reaches_all_tests_and_nothing_else():
+def test_preparing_reaches_all_tests_and_nothing_else():
     client = Client(0, torch.ones(2, 3), torch.zeros(2, dtype=torch.int64))
     labels = torch.tensor([1, 0])
     before = Population(
         [client], [client.y], ["a", "b"], tests=[(torch.ones(2, 3), labels)], common_test=(torch.ones(2, 3), labels)
     )
-    after = before.scaled(Tenfold())
+    after = before.prepared(Tenfold())
     assert torch.equal(after.tests[0][0], torch.full((2, 3), 10.0))
     assert torch.equal(after.common_test[0], torch.full((2, 3), 10.0))
     assert after.tests[0][1] is labels
@@ -26,8 +26,8 @@ def test_scaling_reaches_all_tests_and_nothing_else():
     assert torch.equal(before.tests[0][0], torch.ones(2, 3))
 
 
-def test_without_tests_there_is_nothing_to_scale():
-    after = Population([Client(0, torch.ones(2, 1, 4, 5))], None, []).scaled(Tenfold())
+def test_without_tests_there_is_nothing_to_prepare():
+    after = Population([Client(0, torch.ones(2, 1, 4, 5))], None, []).prepared(Tenfold())
     assert after.tests == []
     assert after.common_test is None
     assert after.kind == "image"

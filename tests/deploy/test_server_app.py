@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 import planted
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
-from fedkin.data.preparing.scaling import restore_scaling
+from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.server_app import LEDGER, serve
 from fedkin.deploy.site_app import _site_of, keep
@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 def grid(data: Path, folder: Path) -> Nodes:
     """The sites as nodes; each keeps what is its own in its folder."""
     made = [
-        Site(f"site-{i}", folder / f"site-{i}", one.x, one.y, one.classes, prepare=restore_scaling)
+        Site(f"site-{i}", folder / f"site-{i}", one.x, one.y, one.classes, prepare=restore_preparation)
         for i, one in enumerate(load_clients(str(data)))
     ]
     return nodes_of(made, keep)

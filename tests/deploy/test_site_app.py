@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.preparing.scaling import moments, restore_scaling
+from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.preparing.scaling import moments
 from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
@@ -81,7 +82,12 @@ def test_where_its_files_are_is_the_sites_own_affair(
     (run / "memory-1.safetensors").unlink()
 
     scaling = {"mode": "none", "shape": [1], "mean": torch.zeros(1), "scale": torch.ones(1)}
-    share = {"method": "fedavg", "result": {"cluster": 0}, "scaling": scaling, "classes": []}
+    share = {
+        "method": "fedavg",
+        "result": {"cluster": 0},
+        "preparation": {"scaling": scaling, "notes": []},
+        "classes": [],
+    }
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -128,8 +134,8 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     outcome = execute(config, tmp_path / "run")
     found = outputs.load_found(tmp_path / "run")
     population = SimpleNamespace(classes=found.classes)
-    run = SimpleNamespace(method=config.method, config=config, scaling=found.scaling, population=population)
-    site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_scaling)
+    run = SimpleNamespace(method=config.method, config=config, preparation=found.preparation, population=population)
+    site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_preparation)
     keep(site, Request("ab12", 1, 0, 9, 8, ""), _part(run, found.result, 1))
     digits = load("digits")
     np.savez(tmp_path / "new.npz", x=digits.x[:20].numpy(), y=np.array(digits.classes)[digits.y[:20].numpy()])

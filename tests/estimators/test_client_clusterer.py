@@ -1,6 +1,7 @@
 """Estimators of clustered federated learning as a user meets them: digits, two planted clusters of three clients."""
 
 import copy
+import dataclasses
 import inspect
 import pickle
 from typing import Any
@@ -18,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import ClientClusterer, SampleClusterer, client_clusterer
+from fedkin.estimators.estimator import EstimatorOptions
 from fedkin.methods.clients import ocfl
 
 X, Y = load_digits(return_X_y=True)
@@ -73,7 +75,7 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     assert model.history_[-1]["sent"] > model.history_[0]["sent"] > 0
     assert model.classes_.tolist() == list(range(10))
     assert model.n_features_in_ == 64
-    assert model.scaling_.mode == "standard"
+    assert model.preparation_.mode == "standard"
 
 
 @pytest.mark.parametrize("name", GROUPING)
@@ -107,7 +109,7 @@ def test_all_estimators_are_told_of() -> None:
 def test_the_signature_is_the_methods() -> None:
     parameters = inspect.signature(fedkin.OCFL).parameters
     method = inspect.signature(ocfl.OCFLMethod).parameters
-    assert set(parameters) == set(method) | {"scaling", "random_state", "device", "verbose"}
+    assert set(parameters) == set(method) | {field.name for field in dataclasses.fields(EstimatorOptions)}
     assert all(parameters[name].default == method[name].default for name in method)
     assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
 
@@ -117,7 +119,7 @@ def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -
     cluster = int(model.client_labels_[4])
     assert not model.models_[cluster].training
     with torch.no_grad():
-        logits = model.models_[cluster](model.scaling_.apply(torch.from_numpy(x).float()))
+        logits = model.models_[cluster](model.preparation_.apply(torch.from_numpy(x).float()))
     probabilities = model.predict_proba(x, client=4)
     assert probabilities.shape == (100, 10)
     np.testing.assert_allclose(probabilities.sum(1), 1)
@@ -171,10 +173,12 @@ def test_pairs_may_be_lists_and_frames_and_images(model: ClientClusterer) -> Non
     other = quick().fit(tuple(frames))
     assert same(other, model)
     assert other.feature_names_in_.tolist() == columns
-    with pytest.raises(FedkinError, match="The data given has column 'p63' where the clients in fit had 'p0'; give"):
-        other.predict(frames[0][0][columns[::-1]], client=0)
+    turned = other.predict(frames[0][0][columns[::-1]], client=0)
+    assert np.array_equal(turned, model.predict(CLIENTS[0][0], client=0))
+    with pytest.raises(FedkinError, match="The data given has no column 'p3'"):
+        other.predict(frames[0][0].drop(columns="p3"), client=0)
     images = quick("FedAvg", module="auto", rounds=1).fit([(x.reshape(-1, 8, 8) / 16, y) for x, y in CLIENTS])
-    assert (images.result_["module"]["name"], images.scaling_.mode) == ("lenet5", "unit")
+    assert (images.result_["module"]["name"], images.preparation_.mode) == ("lenet5", "unit")
     assert quick("FedAvg", module="auto", rounds=1).fit(CLIENTS).result_["module"]["name"] == "perceptron"
 
 

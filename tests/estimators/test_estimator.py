@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import LatentClusterer, SampleClusterer
+from fedkin.estimators.estimator import EstimatorOptions
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
@@ -56,7 +57,9 @@ def test_every_estimator_is_held_to_them() -> None:
 def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
     fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle"}
-    own = {"scaling", "random_state", "verbose"} | ({"device"} if made._method.has_device else set())
+    own = {field.name for field in dataclasses.fields(EstimatorOptions)} - (
+        set() if made._method.has_device else {"device"}
+    )
     parameters, plain = inspect.signature(made).parameters, made._method()
     assert set(parameters) == fields | own == set(made().get_params())
     assert all(parameters[field].default == getattr(plain, field) for field in fields)

@@ -386,7 +386,7 @@ def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
 def test_making_a_run_asks_no_client(tmp_path: Path) -> None:
     config = load_config("toy", OPTIONS)
     with open_federation(config, tmp_path, Progress()) as (population, fed):
-        scaling = prepare(config, tmp_path, population, fed, Progress()).scaling
+        preparation = prepare(config, tmp_path, population, fed, Progress()).preparation
         before = fed.exchange
-        Run(config, tmp_path, population, fed, scaling, None, Callbacks([]), 0.0)
+        Run(config, tmp_path, population, fed, preparation, None, Callbacks([]), 0.0)
         assert before == fed.exchange > 0

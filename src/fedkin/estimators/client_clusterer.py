@@ -12,9 +12,8 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.data.reading.arrays import as_tensor
 from fedkin.engines.local import one_thread
-from fedkin.estimators.estimator import Estimator, FitOutcome, common_columns
+from fedkin.estimators.estimator import Estimator, FitOutcome
 from fedkin.estimators.labelled_clients import check_kind, clients_of, encoded, pairs_of, read_labels
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
 from fedkin.nn.classifier import Classifier
@@ -36,7 +35,7 @@ class ClientClusterer(Estimator):
     client_labels_ : ndarray of int64, (n_clients,)
         Cluster of each client; -1 where it was never asked, or not since its cluster was divided.
     models_ : list of nn.Module
-        One per cluster, in evaluation mode; from samples on the model's scale, ``scaling_.apply(x)``, to logits.
+        One per cluster, in evaluation mode; from samples on the model's scale, ``preparation_.apply(x)``, to logits.
         They are copies: changes to them do not change what `predict` returns.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
@@ -44,28 +43,27 @@ class ClientClusterer(Estimator):
         Number of clusters; where it is given, clusters that no client chose are included.
     history_ : list of dict
         One entry per round: loss, clusters, labels and so on, with bytes sent and received so far.
-    scaling_ : Scaling
-        How samples were scaled.
+    preparation_ : Preparation
+        How samples were prepared; its ``notes`` say what was done to tables.
     result_ : dict
         All that the method found.
     n_features_in_ : int
         Numbers per sample.
     feature_names_in_ : ndarray of str
-        Columns, if samples are DataFrames whose column names are strings.
+        Columns, if samples are DataFrames.
     """
 
-    _members = "clients"
     _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName}
 
-    def fit(self, clients: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+    def fit(self, clients: Sequence[tuple[ArrayLike, ArrayLike]] | Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Self:
         """Find the clusters, and train their models.
 
         Parameters
         ----------
-        clients : sequence of (x, y)
-            One pair per client. `x` is an array, tensor or DataFrame, ``(n, features)`` or images
-            ``(n, height, width)`` or ``(n, channels, height, width)``, all numbers finite; `y` holds one label per
-            sample: integers, which may leave gaps, booleans or strings.
+        clients : sequence or dict of (x, y)
+            One pair per client, in a list or by the client's name. `x` is an array, tensor or DataFrame,
+            ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, as for estimators
+            that cluster samples; `y` holds one label per sample: integers, which may leave gaps, booleans or strings.
 
         Returns
         -------
@@ -76,15 +74,15 @@ class ClientClusterer(Estimator):
         FedkinError
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
-        pairs = self._pairs(clients)
-        columns = common_columns({f"Client {i}": x for i, (x, _) in enumerate(pairs)})
-        made, classes = clients_of(pairs)
+        given = list(clients) if isinstance(clients, Mapping) else []
+        pairs = self._pairs(list(clients.values()) if isinstance(clients, Mapping) else clients)
+        made, classes, names = clients_of(pairs, self._table_options(), given)
         architecture = architecture_of(self.module)
         options = self._hyper_parameters()
         if architecture is not None:
             options["module"] = architecture.name
-        outcome = self._run(made, options)
-        self._remember(outcome, made, columns)
+        outcome = self._run(made, names, options)
+        self._remember(outcome, made, names)
         self._architecture, self._seed = architecture, outcome.seed
         self.classes_ = classes
         self.client_labels_ = self.result_["labels"].numpy().copy()
@@ -176,8 +174,7 @@ class ClientClusterer(Estimator):
         return Classifier.of(self.result_["module"])
 
     def _samples(self, x: Any) -> Tensor:
-        self._check_known_columns(x, _NEW)
-        return self.scaling_.apply(as_tensor(x, _NEW))
+        return self._prepared(x, _NEW)
 
     def _logits(self, x: Any, client: int | None, cluster: int | None) -> Tensor:
         model, samples = self._model(client, cluster), self._samples(x)

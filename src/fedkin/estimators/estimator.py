@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core import Client, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.options import Option, options_of
-from fedkin.data.preparing.scaling import Scaling, scale
+from fedkin.data.preparing.preparation import Preparation
+from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.reading.arrays import as_dataset
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet
@@ -32,7 +36,20 @@ class EstimatorOptions:
     Attributes
     ----------
     scaling : {"auto", "standard", "none"}
-        "auto" leaves data in [0, 1] alone and standardises others with statistics that clients send.
+        "auto" leaves data in [0, 1] alone, divides columns in one unit, such as pixels, by one scale, and standardises
+        others, with statistics that clients send.
+    drop : list of str
+        Columns of DataFrames that are left out.
+    id : str
+        The column of DataFrames that names rows and is no feature; "auto" to recognise it, "none" if there is none.
+    categorical : list of str
+        Columns whose values are names, also where they are numbers.
+    ordinal : dict of str to list of str, or None
+        By column, its levels in order, from the lowest.
+    lacking : {"drop", "impute"}
+        What happens to a column that a client lacks or that is mostly empty.
+    indicator : bool
+        Whether a column with empty cells gets an indicator of these.
     random_state : int, RandomState or None
         Same number, same result.
     device : str
@@ -42,6 +59,12 @@ class EstimatorOptions:
     """
 
     scaling: Literal["auto", "standard", "none"] = "auto"
+    drop: Sequence[str] = ()
+    id: str = "auto"
+    categorical: Sequence[str] = ()
+    ordinal: Mapping[str, Sequence[str]] | None = None
+    lacking: Literal["drop", "impute"] = "drop"
+    indicator: bool = False
     random_state: int | np.random.RandomState | None = None
     device: str = "cpu"
     verbose: bool = False
@@ -63,8 +86,8 @@ class FitOutcome:
         The method's last.
     history : list of dict
         One entry per step: the record's values, with the bytes sent and received so far.
-    scaling : Scaling
-        How the clients' data were scaled.
+    preparation : Preparation
+        How the clients' data were prepared.
     seed : int
         Of the run.
     """
@@ -72,7 +95,7 @@ class FitOutcome:
     result: dict[str, Any]
     state: State
     history: list[dict[str, Any]]
-    scaling: Scaling
+    preparation: Preparation
     seed: int
 
 
@@ -80,8 +103,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """Base of all estimators: a method's hyper-parameters as scikit-learn's parameters, and the loop of its steps."""
 
     _method: ClassVar[type[Any]]
-    _members: ClassVar[str] = "clients"
-    """What `fit` takes a list of, for sentences."""
     _kinds: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
 
@@ -106,14 +127,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Within it, networks compute where the estimator says."""
         return on(device_named(getattr(self, "device", "cpu"), "'device'"))
 
-    def _run(self, clients: Sequence[Client], options: dict[str, Any]) -> FitOutcome:
-        """Scale the clients' data and take the method, with `options` for its fields, to its end."""
+    def _table_options(self) -> TableOptions:
+        """How the columns of DataFrames are read."""
+        return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {})
+
+    def _run(self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any]) -> FitOutcome:
+        """Prepare the clients' data and take the method, with `options` for its fields, to its end."""
         method: Method[Any] = checked_method(self._method, options)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         history: list[dict[str, Any]] = []
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
-            scaling = scale(fed, self.scaling)
+            preparation = prepare(fed, self._preparing(), names)
             state = method.init(fed)
             while not state.finished:
                 progress.phase(f"Step {state.steps + 1}")
@@ -123,24 +148,30 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 history.append({"step": state.steps, **record.values, **traffic})
                 line = {"step": state.steps, "values": record.values, "metrics": {}}
                 progress.step(line, {"step": state.steps, "seconds": time.perf_counter() - began})
-        return FitOutcome(method.result(state), state, history, scaling, seed)
+        return FitOutcome(method.result(state), state, history, preparation, seed)
 
-    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], columns: list[str]) -> None:
+    def _preparing(self) -> PreparingOptions:
+        """How the clients' data are prepared."""
+        identity = "none" if self.id is None else self.id
+        return PreparingOptions(self.scaling, identity, self.lacking, self.indicator)
+
+    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
         """Set the attributes that every fitted estimator has."""
         self.history_ = outcome.history
-        self.scaling_ = outcome.scaling
+        self.preparation_ = outcome.preparation
+        self.client_names_ = list(names)
         self.result_ = outcome.result
         self.n_clusters_ = int(outcome.result["n_clusters"])
-        self.n_features_in_ = clients[0].x[0].numel()
         self.__dict__.pop("feature_names_in_", None)
+        columns = list(dict.fromkeys(name for one in clients if one.table is not None for name in one.table.names))
+        self.n_features_in_ = len(columns) or clients[0].x[0].numel()
         if columns:
             self.feature_names_in_ = np.array(columns, dtype=object)
 
-    def _check_known_columns(self, x: Any, where: str) -> None:
-        """Refuse a DataFrame whose columns are not those of `fit`."""
-        known, given = getattr(self, "feature_names_in_", None), column_names(x)
-        if known is not None and given:
-            check_columns(given, list(known), where, f"the {self._members} in fit")
+    def _prepared(self, x: Any, where: str) -> Tensor:
+        """New samples as the method sees them."""
+        data = as_dataset(x, where, where, options=self.preparation_.reading)
+        return self.preparation_.apply(data.x, None if data.table is None else data.table.columns, where)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -181,26 +212,3 @@ def _with_parameters(text: str, options: Sequence[Option]) -> str:
     section = "Parameters\n----------\n" + "".join(entries) + "\n"
     summary, *rest = _FIRST_SECTION.split(inspect.cleandoc(text), maxsplit=1)
     return "".join([summary.rstrip() + "\n\n", section, *rest])
-
-
-def common_columns(tables: Mapping[str, Any]) -> list[str]:
-    """The columns that all DataFrames among `tables`, named as the beginning of a sentence, share; or an empty list."""
-    named = [(where, names) for where, table in tables.items() if (names := column_names(table))]
-    for where, names in named:
-        check_columns(names, named[0][1], where, named[0][0])
-    return named[0][1] if named else []
-
-
-def column_names(x: Any) -> list[str]:
-    """Names of a DataFrame's columns if all are strings; else an empty list."""
-    names = list(getattr(x, "columns", []))
-    return names if all(isinstance(name, str) for name in names) else []
-
-
-def check_columns(names: list[str], expected: list[str], where: str, others: str) -> None:
-    """Refuse columns of another name or order; the check of shapes refuses another number of them."""
-    for name, other in zip(names, expected, strict=False):
-        if name != other:
-            raise FedkinError(
-                f"{where} has column '{name}' where {others} had '{other}'; give the same columns in the same order."
-            )

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.reading.client_files import load_clients
-from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of
 
@@ -71,24 +70,28 @@ def _check_listed(clients: Any, wanted: str) -> None:
 
 
 def clients_of(
-    pairs: Sequence[tuple[Any, Any]], options: TableOptions | None = None
-) -> tuple[list[Client], ClassLabels]:
-    """Clients whose `y` are positions in the sorted labels of all, and these labels; none where every `y` is ``None``.
+    pairs: Sequence[tuple[Any, Any]], options: TableOptions, names: Sequence[str] = ()
+) -> tuple[list[Client], ClassLabels, list[str]]:
+    """Clients whose `y` are positions in the sorted labels of all, these labels, and the clients' names.
+
+    There are no labels where every `y` is ``None``.
 
     Raises
     ------
     FedkinError
         If a client's samples or labels cannot be used, or clients differ in the shape of a sample.
     """
-    read: list[Dataset] = load_clients([x for x, _ in pairs], options=options)
+    samples = [x for x, _ in pairs]
+    read = load_clients(dict(zip(names, samples, strict=True)) if names else samples, options=options)
+    called = [data.name for data in read]
     clients = [client_of(i, data) for i, data in enumerate(read)]
     if all(y is None for _, y in pairs):
-        return clients, np.array([], dtype=np.int64)
+        return clients, np.array([], dtype=np.int64), called
     labels = [read_labels(y, len(data), data.name) for (_, y), data in zip(pairs, read, strict=True)]
     classes = classes_of(labels)
     for client, own, data in zip(clients, labels, read, strict=True):
         client.y = encoded(own, classes, data.name)
-    return clients, classes
+    return clients, classes, called
 
 
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:

@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.reading.arrays import as_tensor
 from fedkin.data.scenarios.label_skew import ClientFiles
-from fedkin.estimators.estimator import Estimator, common_columns
+from fedkin.estimators.estimator import Estimator
 
 LabelArray = NDArray[np.int64]
 LatentArray = NDArray[np.float32]
@@ -37,9 +36,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     preparation_ : Preparation
         How samples were prepared; its ``notes`` say what was done to tables.
     n_features_in_ : int
-        Numbers per sample.
+        Columns of DataFrames, or numbers per sample.
+    client_names_ : list of str
+        What the clients are called.
     feature_names_in_ : ndarray of str
-        Columns, if the clients are DataFrames whose column names are strings.
+        Columns, if the clients are DataFrames.
     """
 
     def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
@@ -50,6 +51,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         X : sequence or mapping of array-like
             One DataFrame, file, array or tensor per client, in a list or by the client's name; rows are samples. Arrays
             are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, all finite.
+            Tables may hold numbers, text, categories, booleans and dates, and empty cells; columns are matched by name.
         y : ignored
 
         Returns
@@ -61,18 +63,17 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         FedkinError
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
-        clients, columns = self._clients(X)
-        return self._fitted(clients, columns, self._hyper_parameters())
+        clients, names = self._clients(X)
+        return self._fitted(clients, names, self._hyper_parameters())
 
     def _clients(self, data: Any) -> tuple[list[Client], list[str]]:
-        """The clients, and their common columns."""
-        given = data if isinstance(data, Mapping) else _listed(data)
-        named = given if isinstance(given, Mapping) else {f"Client {i}": x for i, x in enumerate(given)}
-        return ClientFiles(given).build().clients, common_columns(named)
+        """The clients, and their names."""
+        population = ClientFiles(_listed(data), table=self._table_options()).build()
+        return population.clients, population.names
 
-    def _fitted(self, clients: list[Client], columns: list[str], options: dict[str, Any]) -> Self:
-        outcome = self._run(clients, options)
-        self._remember(outcome, clients, columns)
+    def _fitted(self, clients: list[Client], names: list[str], options: dict[str, Any]) -> Self:
+        outcome = self._run(clients, names, options)
+        self._remember(outcome, clients, names)
         self.labels_ = [client.state["clusters"].numpy() for client in clients]
         return self
 
@@ -82,7 +83,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         FedkinError
-            If the samples cannot be used or differ in shape or columns from those of `fit`.
+            If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
         clusters: LabelArray | list[LabelArray] = self._of_each(X, self._method.predict, "The data to predict")
         return clusters
@@ -90,13 +91,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _of_each(self, given: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> Any:
         """What `function` makes of the result and samples, or of each client's samples."""
         check_is_fitted(self, "result_")
+        if isinstance(given, Mapping):
+            return {name: self._of_client(x, function, f"Client '{name}'") for name, x in given.items()}
         if isinstance(given, list | tuple) and len(given) and _dimensions(given[0]) > 1:
             return [self._of_client(x, function, f"Client {i}") for i, x in enumerate(given)]
         return self._of_client(given, function, where)
 
     def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
-        self._check_known_columns(x, where)
-        samples = self.scaling_.apply(as_tensor(x, where))
+        samples = self._prepared(x, where)
         with self._on_device():
             return function(self.result_, samples).numpy()
 
@@ -117,14 +119,16 @@ class LatentClusterer(SampleClusterer):
         Raises
         ------
         FedkinError
-            If the samples cannot be used or differ in shape or columns from those of `fit`.
+            If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
         latents: LatentArray | list[LatentArray] = self._of_each(X, self._method.embed, "The data to transform")
         return latents
 
 
-def _listed(data: Any) -> list[Any]:
-    """`data` as a list of one array per client; a single table is an easy mistake and gets a sentence of its own."""
+def _listed(data: Any) -> list[Any] | dict[str, Any]:
+    """`data` as one array per client, in a list or by name; for a single table there is a sentence of its own."""
+    if isinstance(data, Mapping):
+        return dict(data)
     is_list = isinstance(data, list | tuple)
     if (not is_list and _dimensions(data) <= 2) or any(
         not isinstance(x, str | Path) and _dimensions(x) < 2 for x in data

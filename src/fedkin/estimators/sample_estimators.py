@@ -66,14 +66,14 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
         FedkinError
             A `ValueError`: if a client's data or a parameter cannot be used.
         """
-        clients, columns = self._clients(X)
+        clients, names = self._clients(X)
         options = self._hyper_parameters()
         if labels is not None:
             _bring(clients, labels, options["initial"])
         if isinstance(options["n_clusters"], list | tuple | np.ndarray):
             _bring_counts(clients, options["n_clusters"])
             options["n_clusters"] = "given"
-        self._fitted(clients, columns, options)
+        self._fitted(clients, names, options)
         self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
         return self
 
@@ -110,12 +110,12 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
 
     def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:  # noqa: N803
         """As of all estimators; warns (`UserWarning`) if there are too few micro-clusters to find clusters."""
-        clients, columns = self._clients(X)
+        clients, names = self._clients(X)
         extractor = extractor_of(self.features)
         options = self._hyper_parameters()
         if extractor is not None:
             options["features"] = extractor.name
-        self._fitted(clients, columns, options)
+        self._fitted(clients, names, options)
         self._extractor = extractor
         for entry in self.history_:
             if "warning" in entry:

@@ -4,8 +4,8 @@ The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per ste
 after every step), and at the end ``labels/client-<id>.csv``, ``result.json`` with ``models.safetensors``, and
 ``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
 file except ``timing.jsonl``: the seconds of each step, and those all clients together computed in it; its step 0 is
-preparing the data and the method's init. With the engine ``flower`` a client's private files are in ``clients/<id>``, where
-``identity`` is random, too. While a process works in the folder, ``.fedkin.lock`` is there.
+preparing the data and the method's init. With the engine ``flower`` a client's private files are in ``clients/<id>``,
+where ``identity`` is random, too. While a process works in the folder, ``.fedkin.lock`` is there.
 """
 
 from __future__ import annotations
@@ -187,9 +187,8 @@ def prepare(
 
     files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
-    return Run(
-        config, folder, population.prepared(preparation), fed, preparation, checkpoint, Callbacks(ordered), began
-    )
+    population = population.prepared(preparation)
+    return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
 class TargetStop(Callback):

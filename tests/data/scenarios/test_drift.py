@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.preparing.scaling import scale, standardise
+from fedkin.data.preparing.prepare import PreparingOptions, prepare
+from fedkin.data.preparing.scaling import standardise
 from fedkin.data.scenarios.drift import Arrivals, DriftSwap, population_at, welcome
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
@@ -134,20 +135,20 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
     assert fed.away == {7, 8, 9, 10, 11}
-    scaling = scale(fed, "standard")
+    prepared = prepare(fed, PreparingOptions("standard"))
     assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
     exchange, sent = fed.exchange, fed.traffic.sent
     for step in range(5):
-        welcome(fed, population, step, scaling)
+        welcome(fed, population, step, prepared)
         assert (len(fed.away), fed.exchange, fed.traffic.sent) == (5, exchange, sent)
     assert all(torch.equal(fed.clients[i].x, raw[i]) for i in range(7, 12))
-    welcome(fed, population, 5, scaling)
+    welcome(fed, population, 5, prepared)
     assert fed.away == set()
     assert fed.exchange == exchange + 1
     assert fed.traffic.sent > sent
-    assert all(torch.equal(fed.clients[i].x, scaling.apply(raw[i])) for i in range(12))
-    welcome(fed, population, 6, scaling)
-    assert all(torch.equal(fed.clients[i].x, scaling.apply(raw[i])) for i in range(12))
+    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
+    welcome(fed, population, 6, prepared)
+    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
     assert fed.exchange == exchange + 1
 
 
@@ -155,24 +156,24 @@ def test_newcomers_that_remember_are_not_told_again():
     population = Arrivals(clients=8, step=2).partition(labelled(), 0)
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
-    scaling = scale(fed, "standard")
+    prepared = prepare(fed, PreparingOptions("standard"))
     raw = population.clients[7].x
     for i in fed.away:  # as after a checkpoint
         population.clients[i].state = dict(population.clients[0].state)
     exchange = fed.exchange
-    welcome(fed, population, 2, scaling)
+    welcome(fed, population, 2, prepared)
     assert fed.exchange == exchange
-    assert torch.equal(population.clients[7].x, scaling.apply(raw))
+    assert torch.equal(population.clients[7].x, prepared.apply(raw))
 
 
 def test_data_that_stay_as_they_are_need_no_word():
     population = Arrivals(clients=8, step=2).partition(labelled(), 0)
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)
-    scaling, raw = scale(fed), population.clients[7].x
-    assert scaling.mode == "unit"
+    prepared, raw = prepare(fed), population.clients[7].x
+    assert prepared.mode == "unit"
     exchange = fed.exchange
-    welcome(fed, population, 2, scaling)
+    welcome(fed, population, 2, prepared)
     assert (fed.away, fed.exchange) == (set(), exchange)
     assert population.clients[7].x is raw
 

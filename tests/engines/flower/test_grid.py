@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.payload import pack
-from fedkin.data.preparing.scaling import scale
+from fedkin.data.preparing.prepare import PreparingOptions, prepare
 from fedkin.data.reading.dataset import in_order
 from fedkin.engines.flower import grid as grid_module
 from fedkin.engines.flower.grid import FlowerFederation
@@ -60,7 +60,7 @@ def fail(clients, payloads):
 
 
 def finish(method: Any, fed: Any) -> dict[str, Any]:
-    scale(fed)
+    prepare(fed)
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
@@ -124,7 +124,7 @@ def test_stopped_after_any_step_a_method_goes_on_as_if_nothing_had_been(tmp_path
     method = checked_method(registry.resolve("method", "ccfc"), METHODS["ccfc"])
     grid = nodes_of(sites_of(clients(), tmp_path))
     fed = federation(grid)
-    scale(fed)
+    prepare(fed)
     state, lost = method.init(fed), True
     while not state.finished:
         kept = snapshot(fed, state)
@@ -297,7 +297,7 @@ def test_secure_sums_need_nothing_of_the_engine(tmp_path: Path) -> None:
         nodes = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
         fed = made or federation(nodes, classes=["a", "b", "c"])
         secure(fed, method)
-        scale(fed, "none")
+        prepare(fed, PreparingOptions("none"))
         state = method.init(fed)
         while not state.finished:
             state, _ = method.step(fed, state)

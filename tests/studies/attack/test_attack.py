@@ -11,6 +11,7 @@ import torch
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
@@ -141,7 +142,7 @@ def test_scaled_pictures_are_shown_as_they_came(tmp_path: Path) -> None:
     scaling = Scaling(
         "standard", (1, 8, 8), torch.tensor([0.3], dtype=torch.float64), torch.tensor([0.2], dtype=torch.float64)
     )
-    scaled = dataclasses.replace(material, found=dataclasses.replace(material.found, scaling=scaling))
+    scaled = dataclasses.replace(material, found=dataclasses.replace(material.found, preparation=Preparation(scaling)))
     ((_, _, shown),) = _visible(scaled, [("originals", 0.0, scaling.apply(plain))])
     np.testing.assert_allclose(shown, plain[:, 0].numpy(), atol=1e-6)
 

@@ -109,8 +109,9 @@ class TableEncoding:
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """The inverse of `tree`."""
         columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
-        tensors = (tree[name] for name in ("fill", "mean", "scale", "other", "indicated"))
-        return cls(Schema(columns, tree["id"], list(tree["notes"])), tree["mode"], *tensors, tree["imputes"])
+        fill, mean, scale, other, indicated = (tree[name] for name in ("fill", "mean", "scale", "other", "indicated"))
+        schema = Schema(columns, tree["id"], list(tree["notes"]))
+        return cls(schema, tree["mode"], fill, mean, scale, other, indicated, tree["imputes"])
 
 
 def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: bool) -> Tensor:

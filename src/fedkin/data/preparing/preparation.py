@@ -14,6 +14,7 @@ from fedkin.core.table import Column, Table
 from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.encoding import TableEncoding
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
+from fedkin.data.reading.arrays import plain_numbers
 from fedkin.data.reading.table_options import TableOptions
 
 STATE = "preparation"
@@ -54,6 +55,11 @@ class Preparation:
         return None if self.encoding is None else self.encoding.schema.id
 
     @property
+    def columns(self) -> list[str]:
+        """What the columns of prepared tables are called; empty for arrays."""
+        return [] if self.encoding is None else self.encoding.names
+
+    @property
     def reading(self) -> TableOptions:
         """How a new table is read so that its columns are of the same kinds."""
         return TableOptions() if self.encoding is None else self.encoding.schema.reading
@@ -83,7 +89,8 @@ class Preparation:
         """
         if self.encoding is None:
             assert self.scaling is not None
-            return self.scaling.apply(x.float())
+            numbers = x.float() if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
+            return self.scaling.apply(numbers)
         if columns is None:
             columns = self._as_numbers(x)
         return self.encoding.apply(Table(tuple(columns), x.double()), where)

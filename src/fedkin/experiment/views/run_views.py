@@ -66,7 +66,7 @@ def view_of(
     """
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
-    is_image = len(preparation.shape) == 3
+    is_image, names = len(preparation.shape) == 3, preparation.columns or population.features
     # Where a run has phases, its steps are not all rounds.
     unit = "round" if has_client_clusters(records) and not phases(records) else "step"
     clustered = client_clusters(records, population, unit)
@@ -81,9 +81,7 @@ def view_of(
         clients=clustered,
         table=cluster_table(clients, clusters, population.names) if clusters else None,
         pictures=cluster_pictures(clients, clusters, preparation.scaling) if is_image and preparation.scaling else (),
-        profiles=cluster_profiles(clients, clusters, preparation.encoding.names if preparation.encoding else ())
-        if clusters and not is_image
-        else None,
+        profiles=cluster_profiles(clients, clusters, names) if clusters and not is_image else None,
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=_notes(records, unit, clustered is not None),
         findings=findings,
