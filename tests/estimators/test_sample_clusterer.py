@@ -152,7 +152,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None
         np.asfortranarray,
         torch.from_numpy,
         lambda x: torch.from_numpy(x).requires_grad_(),
-        pd.DataFrame,
+        lambda x: pd.DataFrame(x.astype(np.float32)),
         lambda x: x.astype(np.float32),
     ],
 )
