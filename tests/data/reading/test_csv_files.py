@@ -15,7 +15,7 @@ def write(path, text, encoding="utf-8"):
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_separators_byte_order_marks_and_line_ends(tmp_path, separator, encoding, end):
     rows = [["größe", "b b", "c"], ["1", "x", "2.5"], ["-3", '"y, z; w\t| v"', "4"]]
     path = write(tmp_path / "t.csv", end.join(separator.join(row) for row in rows) + end, encoding)
@@ -39,6 +39,11 @@ def test_separators_byte_order_marks_and_line_ends(tmp_path, separator, encoding
 )
 def test_the_separator_is_the_one_by_which_rows_fit_the_header(tmp_path, text, columns):
     assert list(read_csv(write(tmp_path / "t.csv", text), "It").columns) == columns
+
+
+def test_very_long_cells_are_read(tmp_path):
+    assert read_csv(write(tmp_path / "t.csv", f"a,b\n1,{'x' * 200_000}\n"), "It").shape == (1, 2)
+    assert read_csv(write(tmp_path / "t.csv", f"{'a' * 300_000},b\n1,2\n"), "It").shape == (1, 2)
 
 
 def test_decimal_commas(tmp_path):

@@ -71,7 +71,8 @@ def _text(path: Path, where: str) -> str:
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({error.strerror}).") from error
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return content.decode("utf-16" if wide else "utf-8-sig")
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+        return text if "\n" in text else text.replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         code = "UTF-16" if wide else "UTF-8"
@@ -84,7 +85,7 @@ def _text(path: Path, where: str) -> str:
 def _header(text: str) -> tuple[list[str], str]:
     """Names in the first line, and the separator by which most rows have as many cells as it."""
     best: tuple[float, int] = (-1.0, 0)
-    found, chosen = next(csv.reader(io.StringIO(text[:_PROBE])), []), ","
+    found, chosen = next(iter(_rows(text, ",")), []), ","
     for separator in _SEPARATORS:
         rows = _rows(text, separator)
         if not rows or len(rows[0]) < 2:
