@@ -59,7 +59,7 @@ def reports_of(table: Table, least_members: int) -> dict[str, Any]:
     """A client's columns: their ``names``, and ``columns``, the plain form of a `ColumnReport` of each."""
     filled = (~table.values.isnan()).sum(0).tolist()
     columns = [
-        _report(column, table.values[:, at], filled[at], least_members).plain()
+        _report(column, table.values[:, at], filled[at], least_members, table.id).plain()
         for at, column in enumerate(table.columns)
     ]
     return {"names": table.names, "columns": columns}
@@ -81,8 +81,9 @@ def moments_of(table: Table) -> dict[str, Any]:
     }
 
 
-def _report(column: Column, values: Tensor, filled: int, least_members: int) -> ColumnReport:
-    unique = _names_rows(column, values, filled)
+def _report(column: Column, values: Tensor, filled: int, least_members: int, own_id: str) -> ColumnReport:
+    """The report of a column; `own_id` is what the client itself says names its rows, see `Table.id`."""
+    unique = own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
     if column.kind != "category":
         return ColumnReport(column.kind, filled > 0, unique, column.categories)
     counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
