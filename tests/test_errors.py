@@ -189,7 +189,7 @@ def test_data_to_predict_that_do_not_fit_are_refused(capsys: pytest.CaptureFixtu
     before = files(tmp_path)
     capsys.readouterr()
     for command, sentence in (
-        ("predict run few.npz", "The samples have shape (2,), but the model was made for (13,)."),
+        ("predict run few.npz", "The samples have shape (4, 2) and no names of columns, but the model was made for "),
         (
             "predict run nan.npz",
             "'nan.npz' has missing or infinite values in 1 of 1 samples; all must be finite float32.",
