@@ -20,7 +20,7 @@ class DataSection(BaseModel):
 
     Of tables, columns in `drop` are left out, `id` names rows, `categorical` columns hold names even where they look
     like numbers, and `ordinal` ones have levels, from the lowest; `decimal` is what stands before the decimals of
-    numbers. For `scaling`, `lacking`, `indicator` and `least_members` see
+    numbers. For `scaling`, `lacking`, `indicator` and `min_members` see
     `fedkin.data.preparing.prepare.PreparingOptions`. `seed` is that of who holds what and of who is absent; without it,
     the run's. Runs that differ only in the latter are of the same clients.
     """
@@ -36,7 +36,7 @@ class DataSection(BaseModel):
     decimal: Literal[".", ","] = "."
     lacking: Literal["drop", "impute"] = "drop"
     indicator: bool = False
-    least_members: Annotated[int, Field(ge=5)] = 5
+    min_members: Annotated[int, Field(ge=5)] = 5
     seed: NonNegativeInt | None = None
 
     @property
@@ -47,7 +47,7 @@ class DataSection(BaseModel):
     @property
     def preparing(self) -> PreparingOptions:
         """How the clients' data are prepared."""
-        return PreparingOptions(self.scaling, self.id, self.lacking, self.indicator, self.least_members)
+        return PreparingOptions(self.scaling, self.id, self.lacking, self.indicator, self.min_members)
 
 
 class EngineSection(BaseModel):

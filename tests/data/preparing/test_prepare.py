@@ -114,7 +114,7 @@ def test_names_of_rare_categories_stay_at_the_client():
     rare, common = ["hepatitis"] * 4, ["flu"] * 6
     own = table(category("illness", *common, *rare), number("age", *range(10)))
     for task in (moments, table_columns):
-        [reply] = task.run([Client(0, own.values, table=own)], [{"least_members": 1}])
+        [reply] = task.run([Client(0, own.values, table=own)], [{"min_members": 1}])
         assert "hepatitis" not in str(reply)
         assert "flu" in str(reply)
     fed = federation(own, table(category("illness", *["flu"] * 3, *["cold"] * 7), number("age", *range(10))))

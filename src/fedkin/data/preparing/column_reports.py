@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core.table import Column, Kind, Table
 
-LEAST_MEMBERS = 5
+MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
 
 _MAX_TEXT, _MAX_CATEGORIES = 500, 10_000
@@ -55,11 +55,11 @@ class ColumnReport:
         return cls(kind, filled, unique, tuple(categories))
 
 
-def reports_of(table: Table, least_members: int) -> dict[str, Any]:
+def reports_of(table: Table, min_members: int) -> dict[str, Any]:
     """A client's columns: their ``names``, and ``columns``, the plain form of a `ColumnReport` of each."""
     filled = (~table.values.isnan()).sum(0).tolist()
     columns = [
-        _report(column, table.values[:, at], filled[at], least_members, table.id).plain()
+        _report(column, table.values[:, at], filled[at], min_members, table.id).plain()
         for at, column in enumerate(table.columns)
     ]
     return {"names": table.names, "columns": columns}
@@ -81,13 +81,13 @@ def moments_of(table: Table) -> dict[str, Any]:
     }
 
 
-def _report(column: Column, values: Tensor, filled: int, least_members: int, own_id: str) -> ColumnReport:
+def _report(column: Column, values: Tensor, filled: int, min_members: int, own_id: str) -> ColumnReport:
     """The report of a column; `own_id` is what the client itself says names its rows, see `Table.id`."""
     unique = own_id == column.name or (own_id == "auto" and _names_rows(column, values, filled))
     if column.kind != "category":
         return ColumnReport(column.kind, filled > 0, unique, column.categories)
     counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
-    known = [name for name, count in zip(column.categories, counts.tolist(), strict=True) if count >= least_members]
+    known = [name for name, count in zip(column.categories, counts.tolist(), strict=True) if count >= min_members]
     return ColumnReport("category", filled > 0, unique, () if unique else tuple(known))
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import unknown_name
-from fedkin.data.preparing.column_reports import LEAST_MEMBERS
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
 from fedkin.data.preparing.preparation import STATE, Preparation, remember, restore_preparation
@@ -54,7 +54,7 @@ class PreparingOptions:
         clients' cells.
     indicator : bool
         Whether a column with empty cells gets an indicator of these. It shares the column's weight.
-    least_members : int
+    min_members : int
         Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
     """
 
@@ -62,7 +62,7 @@ class PreparingOptions:
     id: str = AUTO
     lacking: Literal["drop", "impute"] = "drop"
     indicator: bool = False
-    least_members: int = LEAST_MEMBERS
+    min_members: int = MIN_MEMBERS
 
 
 def prepare(fed: Federation, options: PreparingOptions | None = None, names: Sequence[str] = ()) -> Preparation:
@@ -95,7 +95,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
         raise FedkinError(
             "Scaling 'auto' takes least and greatest values; with secure sums it should be 'standard' or 'none'."
         )
-    question: Payload = {} if options.least_members == LEAST_MEMBERS else {"least_members": options.least_members}
+    question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing = options.scaling == "none" or fed.secure_sums
     replies = fed.ask_until_all_reply(shapes if sparing else moments, {} if sparing else question)
     if any(reply["scaled"] for reply in replies.values()):

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError
 from fedkin.core.replies import is_count, is_flag, is_shape
-from fedkin.data.preparing.column_reports import LEAST_MEMBERS, are_names, are_reports, moments_of, reports_of
+from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure.sum_tasks import Term
@@ -170,7 +170,7 @@ def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
             x = _by_feature(client.x)
             replies.append({"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts})
         else:
-            facts |= moments_of(client.table) | reports_of(client.table, _least_members(payload))
+            facts |= moments_of(client.table) | reports_of(client.table, _min_members(payload))
             replies.append({"count": len(client), **facts})
     return replies
 
@@ -179,7 +179,7 @@ def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
 def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the columns of a table, and nothing of its samples but the names of frequent categories."""
     return [
-        {"names": [], "columns": []} if client.table is None else reports_of(client.table, _least_members(payload))
+        {"names": [], "columns": []} if client.table is None else reports_of(client.table, _min_members(payload))
         for client, payload in zip(clients, payloads, strict=True)
     ]
 
@@ -214,10 +214,10 @@ def is_prepared(client: Client) -> bool:
     return "scaling_mean" in client.state or "preparation" in client.state
 
 
-def _least_members(payload: Payload) -> int:
+def _min_members(payload: Payload) -> int:
     """Samples that a category needs for its name to leave the client; a server may ask for more, never for fewer."""
-    wanted = payload.get("least_members", LEAST_MEMBERS)
-    return max(wanted, LEAST_MEMBERS) if is_count(wanted) else LEAST_MEMBERS
+    wanted = payload.get("min_members", MIN_MEMBERS)
+    return max(wanted, MIN_MEMBERS) if is_count(wanted) else MIN_MEMBERS
 
 
 @task
