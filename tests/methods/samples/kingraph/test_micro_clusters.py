@@ -96,3 +96,18 @@ def test_a_few_at_a_time_are_assigned_as_all_at_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(nearest, "PAIRS", 50)
     assert torch.equal(nearest.assign_to_nearest(x, centres), expected)
     assert nearest.assign_to_nearest(x[:0], centres).shape == (0,)
+
+
+@pytest.mark.parametrize("least", [2, 5, 9])
+def test_few_points_are_not_wasted(least: int):
+    found = summarise(points(100), 100 // least, least, generator())
+    assert least <= found.counts.min()
+    assert found.counts.double().mean() < 1.6 * least
+
+
+def test_the_same_points_stay_together():
+    x = torch.tensor([[3.0, 1.0], [9.0, 1.0]]).repeat(20, 1)
+    found = summarise(x, 8, 5, generator())
+    assert found.counts.tolist() == [20, 20]
+    assert found.centroids.sort(0).values.tolist() == [[3.0, 1.0], [9.0, 1.0]]
+    assert summarise(x[:0].new_ones(30, 2), 6, 5, generator()).counts.tolist() == [30]

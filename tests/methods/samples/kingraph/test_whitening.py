@@ -10,7 +10,7 @@ from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph import whitening
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.whitening import local_scatter, whitened
+from fedkin.methods.samples.kingraph.whitening import have_few_values, local_scatter, table_scatter, whitened
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -84,3 +84,39 @@ def test_clients_with_few_samples_have_no_say(samples: int, least: int, whitened
         if state.whitened and not before.whitened:
             assert torch.equal(state.directions, before.directions) is not whitened
     assert state.counts.sum() == 12 * samples
+
+
+def test_columns_of_few_values_are_known():
+    x = torch.arange(5000.0)
+    columns = torch.stack([x, x % 2, x % 5, x % 6, torch.ones(5000)], dim=1)
+    assert have_few_values(columns).tolist() == [False, True, True, False, True]
+    assert have_few_values(columns[:64]).tolist() == [False, True, True, False, True]
+
+
+def test_a_column_of_few_values_differs_among_neighbours_as_any_column_does_among_all():
+    numbers = torch.randn(300, 2, generator=generator())
+    levels = (torch.rand(300, generator=generator(1)) < 0.5).float() - 0.5
+    x, mean = torch.column_stack([numbers, 10 * levels]), torch.zeros(3)
+    scatter = table_scatter(x, mean, torch.eye(3), generator())
+    torch.testing.assert_close(scatter[:2, :2], local_scatter(numbers, generator()))
+    assert float(scatter[2, 2]) == pytest.approx(2 * float(numbers.square().mean()), rel=1e-5)
+    assert not scatter[2, :2].any()
+    assert torch.equal(table_scatter(numbers, mean[:2], torch.eye(2), generator()), local_scatter(numbers, generator()))
+    assert torch.equal(table_scatter(levels[:, None], mean[:1], torch.eye(1), generator()), torch.eye(1).double())
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+def test_random_categories_hide_no_clusters(levels: int):
+    rng = generator()
+    truth = torch.arange(900) % 3
+    clusters = 8 * torch.eye(3)[truth] + torch.randn(900, 3, generator=rng)
+    categories = torch.eye(levels)[torch.randint(levels, (900,), generator=rng)]
+    categories = (categories - 1 / levels) * 4 / (1 - 1 / levels) ** 0.5  # the block varies as much as a column
+    x = torch.cat([clusters, categories], dim=1)
+    clients = [Client(i, x[i::3]) for i in range(3)]
+    method, fed = KinGraphMethod(), LocalFederation(clients, 0)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
+    assert found > 0.95

@@ -135,13 +135,15 @@ class KinGraphMethod(SampleMethod):
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
-        Whether features are first divided by their standard deviations; "auto" does so for tables.
+        Whether features are first divided by their standard deviations; "auto" does so for features of tables other
+        than their columns, which are prepared already.
     whitening : float
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
         All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
-        neighbours at the same client, see `whitening`: these differences do not separate clusters. Clients with fewer
-        than 64 samples do not contribute. With 0, or with an epsilon, there is no such step.
+        neighbours at the same client, see `whitening`: these differences do not separate clusters. Columns of a table
+        with at most five different values are taken to differ as much as any. Clients with fewer than 64 samples do
+        not contribute. With 0, or with an epsilon, there is no such step.
     smoothing : int or "auto"
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client;
         at most an eighth of the root of the client's samples, and none with fewer than 256 samples. With 0 points stay.
@@ -205,7 +207,7 @@ class KinGraphMethod(SampleMethod):
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.width_of(name, shape)
         if self.epsilon is None:
-            bound, standardise = None, table if self.standardise == "auto" else self.standardise
+            bound, standardise = None, table and name != "raw" if self.standardise == "auto" else self.standardise
         else:
             bound, standardise = math.sqrt(min(width, PROJECTED)) if table else _UNIT, False
         return KinGraphState(

@@ -15,7 +15,7 @@ from fedkin.core.replies import are_counts, is_count, is_number
 from fedkin.features.extractors import extract
 from fedkin.features.pca import PROJECTED, moments, random_projection
 from fedkin.methods.samples.kingraph.micro_clusters import smoothed, summarise
-from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, local_scatter
+from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, local_scatter, table_scatter
 
 _BATCH = 2048
 _VOTERS = 5
@@ -48,7 +48,11 @@ def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
         if len(client) < max(payload["least"], MIN_SAMPLES):
             replies.append({})
             continue
-        scatter = local_scatter(client_points(client, payload["space"]), client.rng)
+        space = payload["space"]
+        if space["features"] == "raw" and client.x.ndim == 2:
+            scatter = table_scatter(client_features(client, space), space["mean"], space["directions"], client.rng)
+        else:
+            scatter = local_scatter(client_points(client, space), client.rng)
         replies.append({"scatter": scatter, "samples": len(client)})
     return replies
 

@@ -11,9 +11,12 @@ from torch import Tensor
 from fedkin.clustering.k_means import weighted_lloyd
 from fedkin.clustering.nearest import assign_to_nearest, nearest_neighbours
 
-_ITERATIONS, _FEW_ITERATIONS = 12, 5
+_ITERATIONS, _FEW_ITERATIONS, _MOVES = 12, 5, 2
 _FITTED = 100
 """Samples per micro-cluster that centres are fitted to; other samples are only assigned."""
+
+_SAME = 1e-12
+"""Scatter of points along a direction, relative to their squared lengths, that is rounding."""
 
 SEARCHED = 10_000
 """Maximum number of points among which neighbours are searched."""
@@ -70,8 +73,10 @@ def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator)
 def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -> Summary:
     """At most `clusters` micro-clusters of a client's points, with at least `least` points each.
 
-    Lloyd's algorithm runs for twelve iterations from random points; micro-clusters need not be stable, only small. Then
-    the smallest one below `least` joins the one with the nearest mean, until none is left.
+    Of many points, Lloyd's algorithm runs for twelve iterations from random ones; micro-clusters need not be stable,
+    only small. Then the smallest one below `least` joins the one with the nearest mean, until none is left. Where
+    points are so few that `least` alone decides, that would waste many: there all points are halved, and each half
+    again while both halves have `least` points. Points then move to nearer means while they leave enough behind.
 
     Parameters
     ----------
@@ -82,11 +87,66 @@ def summarise(points: Tensor, clusters: int, least: int, rng: torch.Generator) -
     rng : torch.Generator
         Draws the first centres.
     """
+    if clusters >= len(points) // least:
+        return merged(points, _moved(points, _halved(points, least), least), least)
     order = torch.randperm(len(points), generator=rng)
     fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
     centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
     labels = assign_to_nearest(points, centres)
     return merged(points, labels, least)
+
+
+def _halved(points: Tensor, least: int) -> Tensor:
+    """Halves of halves of points, all with at least `least` of them where there are so many: int64 ``(n,)``."""
+    labels = torch.zeros(len(points), dtype=torch.int64)
+    waiting, cells = [torch.arange(len(points))], 0
+    while waiting:
+        cell = waiting.pop()
+        order, size = _leading_order(points[cell], least)
+        if size:
+            waiting += [cell[order[size:]], cell[order[:size]]]
+        else:
+            labels[cell] = cells
+            cells += 1
+    return labels
+
+
+def _leading_order(points: Tensor, least: int) -> tuple[Tensor, int]:
+    """Order of points along their leading direction, and the size of the first of the two halves with least scatter.
+
+    The size is 0 if there are too few points for two halves, or all are the same.
+    """
+    order, count = torch.arange(len(points)), len(points)
+    if count < 2 * least:
+        return order, 0
+    centred = (points - points.mean(0)).double()
+    values, directions = torch.linalg.eigh(centred.T @ centred)
+    if values[-1] <= _SAME * points.double().square().sum():
+        return order, 0
+    along, order = (centred @ directions[:, -1]).sort(stable=True)
+    sums, before = along.cumsum(0)[:-1], torch.arange(1, count)
+    between = sums.square() / before + (sums[-1] + along[-1] - sums).square() / (count - before)
+    return order, least + int(between[least - 1 : count - least].argmax())
+
+
+def _moved(points: Tensor, labels: Tensor, least: int) -> Tensor:
+    """Labels after two rounds in which points move to nearer means.
+
+    A micro-cluster keeps `least` points, but for those more than twice as far from its mean as from another.
+    """
+    for _ in range(_MOVES):
+        counts = labels.bincount()
+        means = points.new_zeros(len(counts), points.shape[1]).index_add_(0, labels, points) / counts[:, None]
+        nearest = assign_to_nearest(points, means)
+        misplaced = (points - means[labels]).norm(dim=1) > 2 * (points - means[nearest]).norm(dim=1)
+        left, labels = counts.tolist(), labels.clone()
+        for point in (nearest != labels).nonzero()[:, 0].tolist():
+            own = int(labels[point])
+            if left[own] > least or misplaced[point]:
+                left[own] -= 1
+                labels[point] = nearest[point]
+        labels = labels.unique(return_inverse=True)[1]
+    return labels
 
 
 def merged(points: Tensor, labels: Tensor, least: int) -> Summary:
