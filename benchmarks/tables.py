@@ -1,0 +1,253 @@
+"""Clusters of tables: kin-graph and other methods over clients, beside methods that see all rows together.
+
+    python benchmarks/tables.py run CSV --tables wine heart --variants plain category-1 --seeds 0 1 2
+    python benchmarks/tables.py run CSV --quick
+    python benchmarks/tables.py show CSV [--markdown]
+
+`run` appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
+A cell is a table's variant, a seed, for federated methods a partition, and a method, with the number of clusters given
+or found. What fails is a line, too. `show` prints mean and standard deviation of the adjusted Rand index by variant,
+and where kin-graph is farthest behind the best of all rows together that is given as much as it is.
+
+Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.cluster import HDBSCAN, AgglomerativeClustering, KMeans
+from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.mixture import GaussianMixture
+
+import fedkin
+from fedkin.data.preparing.prepare import prepare
+from fedkin.data.scenarios.label_skew import ClientFiles
+from fedkin.engines.local import LocalFederation
+from table_sources import VARIANTS, Labels, generator, partition, sources, table
+
+Rows = NDArray[np.float64]
+
+TOGETHER = "together"
+"""The place of methods that see all rows."""
+
+FEDERATED: dict[tuple[str, bool], Callable[[int, int], fedkin.KinGraph | fedkin.KFed | fedkin.FFCM]] = {
+    ("kin-graph", False): lambda k, seed: fedkin.KinGraph(random_state=seed),
+    ("kin-graph", True): lambda k, seed: fedkin.KinGraph(n_clusters=k, random_state=seed),
+    ("k-FED", True): lambda k, seed: fedkin.KFed(n_clusters=k, random_state=seed),
+    ("ffcm", True): lambda k, seed: fedkin.FFCM(n_clusters=k, random_state=seed),
+}
+"""Methods over clients by name and whether the number of clusters is given."""
+
+NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50)
+"""Numbers of clusters among which silhouette and BIC choose."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run cells, or print what is known."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("csv", type=Path)
+    parser.add_argument("--tables", nargs="+", default=list(sources()), choices=list(sources()), metavar="TABLE")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, metavar="VARIANT")
+    parser.add_argument("--clients", nargs="+", type=int, default=[3, 10])
+    parser.add_argument("--partitions", nargs="+", default=["random", "skew"], choices=["random", "skew"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
+    parser.add_argument("--quick", action="store_true", help="seven tables, four variants, one seed")
+    parser.add_argument("--markdown", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.what == "show":
+        print(summary(pd.read_csv(given.csv), given.markdown))
+        return
+    if given.quick:
+        quick = ["iris", "wine", "breast-cancer", "unequal-blobs", "heart", "lsun", "aggregation"]
+        given.tables = [name for name in quick if name in sources()]
+        given.variants, given.seeds = ["plain", "number-4", "category-1", "missing"], [0]
+    run(given)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A line of the file; `clients` is 0 and `partition` "together" for a method that sees all rows."""
+
+    table: str
+    variant: str
+    seed: int
+    clients: int
+    partition: str
+    method: str
+    k_given: bool
+    ari: float = float("nan")
+    clusters: int = 0
+    classes: int = 0
+    seconds: float = 0.0
+    failure: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(str(getattr(self, name)) for name in KEYS)
+
+
+KEYS = [field.name for field in fields(Cell)][:7]
+
+
+def run(given: argparse.Namespace) -> None:
+    """Compute all cells that the file lacks."""
+    known = set()
+    if given.csv.exists():
+        known = {tuple(line) for line in pd.read_csv(given.csv, dtype=str)[KEYS].itertuples(index=False)}
+    with given.csv.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Cell)])
+        if file.tell() == 0:
+            writer.writeheader()
+        for seed in given.seeds:
+            for variant in given.variants:
+                for name in given.tables:
+                    for cell in cells(name, variant, seed, given.clients, given.partitions, given.methods, known):
+                        writer.writerow(asdict(cell))
+                        file.flush()
+
+
+def cells(
+    name: str, variant: str, seed: int, clients: Sequence[int], partitions: Sequence[str],
+    methods: Sequence[str] | None, known: set[tuple[str, ...]],
+) -> Iterator[Cell]:  # fmt: skip
+    """All cells of one table that are not `known`."""
+    frame, labels = table(name, variant, seed)
+    classes = len(np.unique(labels[labels >= 0]))
+    wanted = [key for key in [*FEDERATED, *POOLED] if not methods or key[0] in methods]
+    for number, how in [(0, TOGETHER), *((number, how) for number in clients for how in partitions)]:
+        of_place = POOLED if number == 0 else FEDERATED
+        todo = [Cell(name, variant, seed, number, how, *key) for key in wanted if key in of_place]
+        todo = [cell for cell in todo if cell.key not in known]
+        if todo and number == 0:
+            x = prepared(frame)
+            for cell in todo:
+                yield scored(cell, partial(POOLED[cell.method, cell.k_given], x, classes, seed), labels)
+        elif todo:
+            parts = partition(labels, number, how, generator(seed, name, number, how))
+            frames, order = [frame.iloc[part] for part in parts], np.concatenate(parts)
+            for cell in todo:
+                model = FEDERATED[cell.method, cell.k_given](classes, seed)
+                yield scored(cell, partial(fitted, model, frames), labels[order])
+
+
+def prepared(frame: pd.DataFrame) -> Rows:
+    """A table as methods see it: encoded, filled and scaled as fedkin does for clients."""
+    clients = ClientFiles([frame]).build().clients
+    prepare(LocalFederation(clients, seed=0))
+    return np.asarray(clients[0].x, dtype=np.float64)
+
+
+def fitted(model: fedkin.KinGraph | fedkin.KFed | fedkin.FFCM, frames: list[pd.DataFrame]) -> Labels:
+    """Clusters of all clients' rows, in order of client."""
+    return np.concatenate(model.fit(frames).labels_)
+
+
+def scored(cell: Cell, find: Callable[[], Labels], labels: Labels) -> Cell:
+    """The cell with the score of what is found for rows with these classes, noise left out, or why there is none."""
+    began = time.perf_counter()
+    known = {**asdict(cell), "classes": len(np.unique(labels[labels >= 0]))}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clusters = find()
+    except ValueError as error:
+        return Cell(**{**known, "failure": str(error).replace("\n", " ")})
+    is_scored = labels >= 0
+    ari = adjusted_rand_score(labels[is_scored], clusters[is_scored])
+    seconds = round(time.perf_counter() - began, 2)
+    return Cell(**{**known, "ari": round(ari, 4), "clusters": len(np.unique(clusters)), "seconds": seconds})
+
+
+def by_silhouette(x: Rows, classes: int, seed: int) -> Labels:
+    """k-means with the number of clusters of the greatest silhouette."""
+    found = [KMeans(k, n_init=3, random_state=seed).fit_predict(x) for k in NUMBERS if k < len(np.unique(x, axis=0))]
+    return max(found, key=lambda labels: silhouette_score(x, labels))
+
+
+def by_bic(x: Rows, classes: int, seed: int) -> Labels:
+    """A Gaussian mixture with the number of components of the lowest BIC, in which each has a sample per column."""
+    numbers = [k for k in (1, *NUMBERS) if k * (x.shape[1] + 1) <= len(x)]
+    models = [GaussianMixture(k, reg_covar=1e-4, random_state=seed).fit(x) for k in numbers]
+    return min(models, key=lambda model: model.bic(x)).predict(x)
+
+
+POOLED: dict[tuple[str, bool], Callable[[Rows, int, int], Labels]] = {
+    ("k-means", True): lambda x, k, seed: KMeans(k, n_init=10, random_state=seed).fit_predict(x),
+    ("Gaussian mixture", True): lambda x, k, seed: GaussianMixture(
+        k, reg_covar=1e-4, n_init=3, random_state=seed
+    ).fit_predict(x),
+    ("Ward", True): lambda x, k, seed: AgglomerativeClustering(k).fit_predict(x),
+    ("HDBSCAN", False): lambda x, k, seed: HDBSCAN(copy=True).fit_predict(x),
+    ("k-means, silhouette", False): by_silhouette,
+    ("Gaussian mixture, BIC", False): by_bic,
+}
+"""Methods of all rows together."""
+
+
+def summary(lines: pd.DataFrame, markdown: bool = False) -> str:
+    """Mean and standard deviation over tables and seeds by variant, the worst gaps, and failures."""
+    lines = lines.assign(
+        place=np.where(lines.clients == 0, TOGETHER, lines.clients.astype(str) + " " + lines.partition),
+        k=np.where(lines.k_given, "given", "found"),
+        failure=lines.failure.astype(object).fillna(""),
+    )
+    scored_lines = lines[lines.failure == ""]
+    by_seed = scored_lines.groupby(["k", "method", "place", "variant", "seed"]).ari.mean()
+    spread = by_seed.groupby(level=[0, 1, 2, 3]).agg(["mean", "std"])
+    text = spread.apply(lambda row: f"{row['mean']:.2f} ± {0 if np.isnan(row['std']) else row['std']:.2f}", axis=1)
+    main = text.unstack("variant")
+    main = main[[name for name in VARIANTS if name in main]].fillna("–").reset_index()
+    gaps = gap_table(scored_lines)
+    parts = [
+        f"ARI, mean over {scored_lines.table.nunique()} tables ± standard deviation over "
+        f"{scored_lines.seed.nunique()} seeds", shown(main, markdown),
+        "kin-graph behind the best of all rows together that is given as much", shown(gaps_by_variant(gaps), markdown),
+        "Widest gaps", shown(gaps.head(15).round(2), markdown),
+    ]  # fmt: skip
+    failed = lines[lines.failure != ""]
+    if len(failed):
+        counts = failed.groupby(["method", "k", "place", "failure"]).size().rename("cells").reset_index()
+        parts += [f"Failures: {len(failed)} of {len(lines)} cells", shown(counts, markdown)]
+    return "\n\n".join(parts)
+
+
+def gap_table(lines: pd.DataFrame) -> pd.DataFrame:
+    """By table, variant and place: mean ARI of kin-graph, of the best of all rows together, and the difference."""
+    means = lines.groupby(["k", "table", "variant", "place", "method"]).ari.mean().reset_index()
+    own = means[means.method == "kin-graph"].drop(columns="method").rename(columns={"ari": "kin-graph"})
+    pooled = means[means.place == TOGETHER].drop(columns="place").sort_values("ari", ascending=False)
+    best = pooled.drop_duplicates(["k", "table", "variant"]).rename(columns={"method": "best", "ari": "its ARI"})
+    both = own.merge(best, on=["k", "table", "variant"])
+    return both.assign(gap=both["its ARI"] - both["kin-graph"]).sort_values("gap", ascending=False)
+
+
+def gaps_by_variant(gaps: pd.DataFrame) -> pd.DataFrame:
+    """Mean and greatest gap, and how many are above 0.1."""
+    grouped = gaps.groupby(["k", "place", "variant"]).gap
+    found = grouped.agg(mean="mean", greatest="max", tables="size", above=lambda gap: int((gap > 0.1).sum()))
+    return found.rename(columns={"above": "above 0.1"}).round(2).reset_index()
+
+
+def shown(frame: pd.DataFrame, markdown: bool) -> str:
+    """A table as text."""
+    if not markdown:
+        return str(frame.to_string(index=False))
+    head = f"| {' | '.join(frame.columns)} |\n{'|---' * len(frame.columns)}|"
+    return "\n".join([head, *(f"| {' | '.join(map(str, row))} |" for row in frame.itertuples(index=False))])
+
+
+if __name__ == "__main__":
+    main()
