@@ -6,6 +6,7 @@ from torch import nn
 
 from fedkin.core import FedkinError
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
+from fedkin.nn.contrastive_training import Contrastive
 
 
 def test_the_network_for_mnist_is_that_of_the_authors_code():
@@ -27,7 +28,7 @@ def test_the_network_for_mnist_is_that_of_the_authors_code():
 def test_a_network_is_chosen_by_the_samples(shape, backbone, normalization):
     design = Design(shape, latent=6, normalization=normalization).decided()
     assert design.backbone == backbone
-    assert Design.of(design.spec()) == design
+    assert Contrastive.of(design.spec()).design == design
     network = ContrastiveNetwork(design)
     assert network(torch.rand(3, *shape)).shape == (3, 6)
     assert any(isinstance(part, nn.GroupNorm) for part in network.modules()) == (normalization == "group")

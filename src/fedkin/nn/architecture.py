@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import lru_cache
+from inspect import signature
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -66,9 +68,16 @@ class Architecture(ABC):
     def targets(self, x: Tensor) -> Tensor:
         """Something to learn from samples `x`, of the right shape and type, to try the module with."""
 
-    @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this architecture from."""
+        """Plain values that `of` makes this architecture from: the arguments of its constructor, which it keeps."""
+        values = {name: getattr(self, name) for name in signature(type(self)).parameters}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Self:
+        """The architecture of a message's plain values, see `spec`; always the same object."""
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
+        return cast(Self, _shared(cls, tuple(sorted(values.items()))))
 
     def initial(self, rng: torch.Generator) -> Tensor:
         """A new model, initialised as its module initialises itself."""
@@ -100,6 +109,14 @@ class Architecture(ABC):
         finally:
             idle.append(resident)
 
+    @contextmanager
+    def loaded(self, vector: Tensor, rng: torch.Generator | None = None, training: bool = False) -> Iterator[Resident]:
+        """`resident` with the model of `vector`, see `Resident.load`; in evaluation mode or in training mode."""
+        with self.resident() as resident:
+            resident.load(vector, rng)
+            resident.module.train(training)
+            yield resident
+
     def _new_resident(self) -> Resident:
         return Resident(self._prototype, self._channels_last, self.criterion)
 
@@ -119,3 +136,8 @@ class Architecture(ABC):
         except RuntimeError:
             return False
         return True
+
+
+@lru_cache(maxsize=32)
+def _shared(kind: type[Architecture], values: tuple[tuple[str, Any], ...]) -> Architecture:
+    return kind(**dict(values))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -38,15 +34,6 @@ class Classifier(Architecture):
         self.classes = classes
         super().__init__(name, shape)
 
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> Classifier:
-        """The classifier of a message's plain values ``{"name", "shape", "classes"}``; always the same object."""
-        return _shared(spec["name"], tuple(spec["shape"]), spec["classes"])
-
-    def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this classifier from."""
-        return {"name": self.name, "shape": list(self.shape), "classes": self.classes}
-
     def build(self) -> nn.Module:
         """A new module."""
         return build(self.name, self.shape, self.classes)
@@ -58,9 +45,7 @@ class Classifier(Architecture):
     @torch.no_grad()
     def logits(self, vector: Tensor, x: Tensor) -> Tensor:
         """``(n, classes)`` of the model `vector` for samples ``(n, *shape)``, in evaluation mode."""
-        with self.resident() as resident:
-            resident.load(vector)
-            resident.module.eval()
+        with self.loaded(vector) as resident:
             parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
@@ -72,8 +57,3 @@ class Classifier(Architecture):
         if device().type == "cpu" and is_perceptron(self._prototype):
             return PerceptronResident(self._prototype)
         return super()._new_resident()
-
-
-@lru_cache(maxsize=32)
-def _shared(name: str, shape: tuple[int, ...], classes: int) -> Classifier:
-    return Classifier(name, shape, classes)

@@ -8,7 +8,6 @@ ResNet-18 (section 4.1). The networks for vectors and for images with a side bel
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, cast
@@ -57,13 +56,8 @@ class Design:
     predictor_units: int = 16
     normalization: Normalization = "batch"
 
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> Design:
-        """The inverse of `spec`."""
-        return Design(**{**spec, "shape": tuple(spec["shape"])})
-
     def spec(self) -> dict[str, Any]:
-        """As a payload."""
+        """As a payload, which `fedkin.nn.contrastive_training.Contrastive.of` makes a network from."""
         return asdict(self) | {"shape": list(self.shape)}
 
     def decided(self) -> Design:

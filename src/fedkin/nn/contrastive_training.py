@@ -6,10 +6,9 @@ near the common one. Both are computed within a batch; clusters with a single sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, cast
 
 import torch
@@ -72,20 +71,15 @@ class Contrastive(Architecture):
 
     Parameters
     ----------
-    design : Design
-        With a backbone that is named.
+    design
+        The fields of a `Design` with a backbone that is named.
     """
 
     criterion = staticmethod(negative_cosine)
 
-    def __init__(self, design: Design) -> None:
-        self.design = design
-        super().__init__(design.backbone, design.shape)
-
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> Contrastive:
-        """That of a design's plain values; always the same object."""
-        return _shared(Design.of(spec))
+    def __init__(self, **design: Any) -> None:
+        self.design = Design(**design)
+        super().__init__(self.design.backbone, self.design.shape)
 
     def spec(self) -> dict[str, Any]:
         """Of the design."""
@@ -151,9 +145,7 @@ class Contrastive(Architecture):
         loss : float or None
             Mean over the samples of all batches; None if there was no batch of two samples or more.
         """
-        with self.resident() as common:
-            common.load(start)
-            common.module.eval()
+        with self.loaded(start) as common:
             samples = common.placed(x)
 
             def loss_of(rows: Tensor, resident: Resident) -> Tensor:
@@ -209,9 +201,7 @@ class Contrastive(Architecture):
         loss_of: Callable[[Tensor, Resident], Tensor],
     ) -> tuple[Tensor, float | None]:  # fmt: skip
         losses, counts = [], []
-        with self.resident() as resident:
-            resident.load(start, rng)
-            resident.module.train()
+        with self.loaded(start, rng, training=True) as resident:
             moments.move(resident.device)
             for _ in range(training.local_epochs):
                 for rows in resident.placed(torch.randperm(n, generator=rng)).split(training.batch_size):
@@ -233,9 +223,7 @@ class Contrastive(Architecture):
     @torch.no_grad()
     def _both(self, vector: Tensor, x: Tensor, with_predictions: bool) -> tuple[Tensor, Tensor]:
         latents, predictions = [torch.zeros(0, self.design.latent)], [torch.zeros(0, self.design.latent)]
-        with self.resident() as resident:
-            resident.load(vector)
-            resident.module.eval()
+        with self.loaded(vector) as resident:
             network = _network(resident)
             for part in x.split(_BATCH) if len(x) else ():
                 z = network.encoder(resident.laid(part))
@@ -301,8 +289,3 @@ def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Fo
 
 def _network(resident: Resident) -> ContrastiveNetwork:
     return cast(ContrastiveNetwork, resident.module)
-
-
-@lru_cache(maxsize=8)
-def _shared(design: Design) -> Contrastive:
-    return Contrastive(design)

@@ -6,11 +6,9 @@ eq. 5). Networks, clusters and centroids take turns batch by batch (their algori
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, prod
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -40,15 +38,6 @@ class DeepEncoder(Encoder):
     def __init__(self, shape: tuple[int, ...], output: Output = "sigmoid", code: int = 10) -> None:
         self.code = min(code, prod(shape))
         super().__init__("deep", shape, output)
-
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> DeepEncoder:
-        """The encoder of plain values ``{"shape", "output", "code"}``; always the same object."""
-        return _shared(tuple(spec["shape"]), spec["output"], spec["code"])
-
-    def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this encoder from."""
-        return {"shape": list(self.shape), "output": self.output, "code": self.code}
 
     def build(self) -> nn.Module:
         """A new module."""
@@ -117,11 +106,9 @@ class DeepClustering:
         model, _ = descend(encoder, encoder.initial(rng), x, x, rng, descent)
         start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()
-        with encoder.resident() as resident:
-            resident.load(model)
+        with encoder.loaded(model, training=True) as resident:
             x = resident.placed(x)
             clusters = _Clusters(*(resident.placed(part) for part in (start.centres, start.labels, sizes)))
-            resident.module.train()
             optimizer = adam_for(resident, self.learning_rate)
             for _ in range(self.epochs * passes):
                 for rows in resident.placed(torch.randperm(len(x), generator=rng)).split(self.batch_size):
@@ -163,8 +150,3 @@ class _Clusters:
         moved = (self.centroids * self.counts[:, None] + sums) / counts.clamp_min(1)[:, None]
         self.centroids = torch.where((counts > self.counts)[:, None], moved, self.centroids)
         self.counts = counts
-
-
-@lru_cache(maxsize=4)
-def _shared(shape: tuple[int, ...], output: Output, code: int) -> DeepEncoder:
-    return DeepEncoder(shape, output, code)

@@ -70,9 +70,7 @@ def descend(
         Mean training loss over the last epoch, or over the last ``n / batch_size`` steps. NaN if there was nothing to
         train on, as for a batch norm and a single sample.
     """
-    with architecture.resident() as resident:
-        resident.load(start, rng)
-        resident.module.train()
+    with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
         optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: architecture.parameters], descent)
         total, per_epoch = _steps(len(x), descent)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -144,15 +143,6 @@ class Encoder(Architecture):
         super().__init__(name, shape)
         self.width = self.codes(torch.zeros(self.size), torch.zeros(1, *shape)).shape[1]
 
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> Encoder:
-        """The encoder of plain values ``{"name", "shape", "output"}``; always the same object."""
-        return _shared(spec["name"], tuple(spec["shape"]), spec["output"])
-
-    def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this encoder from."""
-        return {"name": self.name, "shape": list(self.shape), "output": self.output}
-
     def build(self) -> nn.Module:
         """A new module."""
         return build_autoencoder(self.name, self.shape, self.output)
@@ -175,20 +165,18 @@ class Encoder(Architecture):
         """
         if batch_statistics and len(x) == 1:  # torch refuses a channel of one number; twice the same has its statistics
             return self.codes(vector, torch.cat([x, x]), batch_statistics)[:1]
-        with self.resident() as resident:
-            resident.load(vector)
-            module = cast(Autoencoding, resident.module).train(batch_statistics)
+        with self.loaded(vector, training=batch_statistics) as resident:
+            encoder = cast(Autoencoding, resident.module).encoder
             parts = x.split(len(x) if batch_statistics else _BATCH) if len(x) else []
-            made = [module.encoder(resident.laid(part)).cpu() for part in parts]
+            made = [encoder(resident.laid(part)).cpu() for part in parts]
         return torch.cat(made) if made else torch.zeros(0, self.width)
 
     @torch.no_grad()
     def decoded(self, vector: Tensor, codes: Tensor) -> Tensor:
         """Samples ``(n, *shape)`` that the decoder makes of codes ``(n, width)``."""
-        with self.resident() as resident:
-            resident.load(vector)
-            module = cast(Autoencoding, resident.module).eval()
-            made = [module.decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
+        with self.loaded(vector) as resident:
+            decoder = cast(Autoencoding, resident.module).decoder
+            made = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
         return torch.cat(made).contiguous() if made else torch.zeros(0, *self.shape)
 
     def errors(self, vector: Tensor, x: Tensor) -> Tensor:
@@ -257,8 +245,3 @@ class Pretrained:
                 f"The encoder of '{where}' was trained on samples of shape {trained}; the clients' have {shape}."
             )
         return encoder
-
-
-@lru_cache(maxsize=8)
-def _shared(name: str, shape: tuple[int, ...], output: Output) -> Encoder:
-    return Encoder(name, shape, output)

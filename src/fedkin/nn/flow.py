@@ -8,16 +8,15 @@ inverse and the determinant need no more than what the map itself needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
 from fedkin.nn.architecture import Architecture
+from fedkin.nn.layers import linear_layers
 
 LEVELS = 256
 """Values that a number of an image takes."""
@@ -37,10 +36,7 @@ class Coupling(nn.Module):
 
     def __init__(self, given: int, changed: int, width: int, depth: int) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        for inputs, outputs in pairwise([max(1, given), *[width] * depth]):
-            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        self.conditioner = nn.Sequential(*layers)
+        self.conditioner = nn.Sequential(*linear_layers([max(1, given), *[width] * depth]), nn.ReLU())
         self.scale, self.shift = nn.Linear(width, changed), nn.Linear(width, changed)
 
     def forward(self, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,15 +183,6 @@ class Flow(Architecture):
         """Mean negative log-likelihood, in nats."""
         return -output.mean()
 
-    @staticmethod
-    def of(spec: Mapping[str, Any]) -> Flow:
-        """The flow of plain values ``{"shape", "width", "depth", "couplings"}``; always the same object."""
-        return _shared(tuple(spec["shape"]), spec["width"], spec["depth"], spec["couplings"])
-
-    def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this flow from."""
-        return {"shape": list(self.shape), "width": self.width, "depth": self.depth, "couplings": self.couplings}
-
     def build(self) -> nn.Module:
         """A new module."""
         return RealNVP(self.shape, self.width, self.depth, self.couplings)
@@ -237,8 +224,3 @@ def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = 
         return x
     noise = 0.5 if rng is None else torch.rand(x.shape, generator=rng)
     return to_logits(x.clamp(0, 1), alpha, noise)[0]
-
-
-@lru_cache(maxsize=8)
-def _shared(shape: tuple[int, ...], width: int, depth: int, couplings: int) -> Flow:
-    return Flow(shape, width, depth, couplings)

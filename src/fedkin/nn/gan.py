@@ -192,10 +192,6 @@ class _Adversary(Architecture):
         self.blueprint = blueprint
         super().__init__(name, shape)
 
-    def spec(self) -> dict[str, Any]:
-        """The blueprint's plain values."""
-        return self.blueprint.spec()
-
 
 class Generator(_Adversary):
     """Makes samples of latents."""
@@ -282,9 +278,10 @@ class Adversaries:
         losses : Tensor, (2,)
             Means over all batches' samples: the generator's, and the discriminator's mean over real and made ones.
         """
-        with self.generator.resident() as maker, self.discriminator.resident() as judge:
-            maker.load(generator)
-            judge.load(discriminator)
+        with (
+            self.generator.loaded(generator, training=True) as maker,
+            self.discriminator.loaded(discriminator, training=True) as judge,
+        ):
             game = _Game(maker, judge, rates)
             x = judge.placed(x)
             losses: list[Tensor] = []
@@ -299,9 +296,7 @@ class Adversaries:
     @torch.no_grad()
     def samples(self, generator: Tensor, count: int, rng: torch.Generator) -> Tensor:
         """So many made samples, float32 ``(count, *shape)``, with the batch norms' remembered statistics."""
-        with self.generator.resident() as maker:
-            maker.load(generator)
-            maker.module.eval()
+        with self.generator.loaded(generator) as maker:
             made = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(_BATCH)]
         return torch.cat(made)
 
@@ -311,8 +306,6 @@ class _Game:
 
     def __init__(self, maker: Resident, judge: Resident, rates: Rates) -> None:
         self.maker, self.judge = maker, judge
-        maker.module.train()
-        judge.module.train()
         self.making = adam_for(maker, rates.generator, _BETAS)
         self.judging = adam_for(judge, rates.discriminator, _BETAS)
 
@@ -322,20 +315,17 @@ class _Game:
         with torch.no_grad():
             shown = self.judge.laid(self.maker.output(to_judge))
         self.judge.grad.zero_()
-        doubt = self._loss(self.judge.laid(real), yes) + self._loss(shown, no)
+        doubt = self.judge.criterion(self.judge.output(real), yes) + self.judge.criterion(self.judge.module(shown), no)
         doubt.backward()
         self.judging.step()
         made = self.maker.output(to_make)
         shown = self.judge.laid(made.detach()).requires_grad_()
-        loss = self._loss(shown, yes)
+        loss = self.judge.criterion(self.judge.module(shown), yes)
         (towards,) = torch.autograd.grad(loss, shown)
         self.maker.grad.zero_()
         made.backward(towards)
         self.making.step()
         return torch.stack([loss.detach(), doubt.detach() / 2])
-
-    def _loss(self, x: Tensor, target: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(self.judge.module(x), target)
 
 
 @lru_cache(maxsize=4)
