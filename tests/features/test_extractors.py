@@ -38,7 +38,7 @@ def test_a_dotted_path_leads_to_a_module_or_function(tmp_path, monkeypatch):
     assert torch.equal(extract("own_features:dropped", x), x)
     for name, words in {
         "short": "it must be", "nothing": "type int", "infinite": "not finite", "failing": "fail on samples",
-        "absent": "cannot be made",
+        "absent": "has no 'absent'",
     }.items():  # fmt: skip
         with pytest.raises(FedkinError, match=words):
             extract(f"own_features:{name}", x)

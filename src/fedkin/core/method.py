@@ -79,6 +79,9 @@ class Method(ABC, Generic[S]):
         Whether its networks compute on `fedkin.core.device.device`.
     has_local_clusters : bool
         Whether clients keep local clusters, as ``state["labels"]``, that the server associates.
+    sends_bits : bool
+        Whether clients send bits, some of them flipped, which can be attacked; ``true_bits(client, result)`` are those
+        ``(segments, width)`` of a client before any flip.
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None
@@ -96,6 +99,7 @@ class Method(ABC, Generic[S]):
     cost: ClassVar[Literal["cheap", "costly"]] = "costly"
     has_device: ClassVar[bool] = False
     has_local_clusters: ClassVar[bool] = False
+    sends_bits: ClassVar[bool] = False
     scenario: ClassVar[str] = "label-skew"
     sums_suffice: ClassVar[Mapping[str, Any] | None] = None
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.trusted_packages import named_module
+from fedkin.core.trusted_packages import named_object
 from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog
 
@@ -106,11 +106,8 @@ known = frozenset(_FEATURES)
 @lru_cache(maxsize=8)
 def _made(path: str, shape: tuple[int, ...]) -> Extractor:
     """What the factory at a dotted path returns; a module in evaluation mode."""
-    module, _, attribute = path.partition(":")
-    if not module or not attribute:
-        raise FedkinError(f"Features '{path}' are no dotted path; write it as 'package.module:factory'.")
+    factory = named_object(path, "Features")
     try:
-        factory = getattr(named_module(module), attribute)
         made = factory(shape)
     except FedkinError:
         raise

@@ -30,23 +30,12 @@ _RESNET18 = (2, 2, 2, 2)
 
 @dataclass(frozen=True)
 class Design:
-    """What a network is made from; plain values.
+    """What a network is made from, as plain values: the `shape` of a sample, and options of CCFC.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of one sample.
-    backbone : {"auto", "convolutions", "resnet18", "perceptron"}
-        "auto" is "convolutions" for images with one channel, "resnet18" for others, and "perceptron" for vectors and
-        for images with a side below 8.
-    latent : int
-        Numbers in a representation.
-    projector_units, predictor_units : int
-        Hidden units of the projector, which ends the encoder, and of the predictor. A predictor that is narrow beside
-        its input is what the authors use.
-    normalization : {"batch", "group"}
-        Of the backbone's layers. Group normalisation keeps no statistics that averaging could spoil. Projector and
-        predictor normalise by batch in any case: without that SimSiam learns far less (Chen and He 2021, table 3).
+    `fedkin.methods.samples.ccfc.ccfc.CCFCMethod` describes them. The projector ends the encoder. A predictor that is
+    narrow beside its input is what the authors use. Group normalisation keeps no statistics that averaging could spoil.
+    Projector and predictor normalise by batch in any case: without that SimSiam learns far less (Chen and He 2021,
+    table 3).
     """
 
     shape: tuple[int, ...]

@@ -30,23 +30,11 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class ContrastiveTraining:
-    """How a client trains in one round.
+    """How a client trains in one round; the options are those of `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`.
 
-    Attributes
-    ----------
-    local_epochs : int
-        Passes over the data.
-    batch_size : int
-        2 or more. A last batch of a single sample is left out, for a batch norm cannot learn from it.
-    learning_rate : float
-        Of Adam.
-    model_weight : float
-        lambda of eq. 4; with 0 the common network is not computed in rounds by views.
-    form : {"paper", "code"}
-        See `cluster_contrast` and `model_contrast`.
-    precision : {"float32", "bfloat16"}
-        Of products in the network. Parameters, statistics, losses and Adam's moments are float32 in any case.
-        "bfloat16" is faster on some processors that have instructions for it, and much slower where there are none.
+    A last batch of a single sample is left out, for a batch norm cannot learn from it. With a `model_weight` of 0 the
+    common network is not computed in rounds by views. Whatever the `precision` of products, parameters, statistics,
+    losses and Adam's moments are float32; "bfloat16" is much slower where a processor has no instructions for it.
     """
 
     local_epochs: int = 1

@@ -62,35 +62,13 @@ class DeepClusters:
 
 @dataclass(frozen=True)
 class DeepEmbeddedClustering:
-    """Hyper-parameters of DEC; the defaults are the paper's, except for how the autoencoder is pre-trained.
+    """DEC with the options of `fedkin.methods.samples.dec.DECMethod`, of which `batch` is called `batch_size` there.
 
-    The paper pre-trains layer by layer with dropout and then end to end, 150,000 steps of SGD in all, on data scaled
-    but not centred and from weights drawn with standard deviation 0.01. Here Adam trains all layers at once on centred
-    data, from He-scaled weights, in some hundred steps; from the paper's weights so few steps give a useless code.
-
-    Attributes
-    ----------
-    hidden : tuple of int, optional
-        Widths of the encoder's hidden layers, mirrored in the decoder; by default the paper's 500-500-2000 for 256
-        features or more, and in proportion for fewer.
-    code : int
-        Length of the code, at most the number of features.
-    pretrain_steps : int
-        Steps of reconstruction.
-    pretrain_learning_rate : float
-        Adam's, in reconstruction.
-    learning_rate, momentum : float
-        SGD's, in self-training.
-    batch : int
-        Samples per step, in both.
-    refresh : int, optional
-        Steps of self-training on one target distribution; by default 20, or an epoch where that is more.
-    max_refreshes : int
-        Bound on the number of targets.
-    tolerance : float
-        Self-training ends when a smaller fraction of samples than this has changed cluster since the last refresh.
-    restarts : int
-        k-means runs on the code, of which the best is kept.
+    The defaults are the paper's, except for how the autoencoder is pre-trained. The paper pre-trains layer by layer
+    with dropout and then end to end, 150,000 steps of SGD in all, on data scaled but not centred and from weights drawn
+    with standard deviation 0.01. Here Adam trains all layers at once on centred data, from He-scaled weights, in some
+    hundred steps; from the paper's weights so few steps give a useless code. The hidden layers are mirrored in the
+    decoder. A code is no longer than the number of features.
     """
 
     hidden: tuple[int, ...] | None = None
@@ -127,8 +105,7 @@ class DeepEmbeddedClustering:
         FedkinError
             If `n_clusters` is not in ``1..n``.
         """
-        _check_possible(n_clusters, len(x))
-        if n_clusters == 1:
+        if n_clusters == 1 and len(x):
             return torch.zeros(len(x), dtype=torch.int64)
         return self.train(x, n_clusters, rng).assign(x)
 
@@ -140,23 +117,20 @@ class DeepEmbeddedClustering:
         FedkinError
             As in `fit`.
         """
-        _check_possible(n_clusters, len(x))
+        if not 1 <= n_clusters <= len(x):
+            raise FedkinError(
+                f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."
+            )
         centre, spread = _scale(x)
         x = (x - centre) / spread
-        encoder, decoder = self._networks(x.shape[1], rng)
+        widths = (x.shape[1], *(self.hidden or hidden_widths(x.shape[1])), min(self.code, x.shape[1]))
+        encoder, decoder = _mlp(widths, rng), _mlp(widths[::-1], rng)
         self._reconstruct(encoder, decoder, x, rng)
         with torch.no_grad():
             first = k_means(encoder(x), n_clusters, rng, self.restarts).centres
         centroids = self._self_train(encoder, first, x, rng)
         vector = nn.utils.parameters_to_vector(encoder.parameters()).detach()
-        return DeepClusters(self._widths(x.shape[1]), centre, spread, vector, centroids)
-
-    def _widths(self, features: int) -> tuple[int, ...]:
-        return (features, *(self.hidden or hidden_widths(features)), min(self.code, features))
-
-    def _networks(self, features: int, rng: torch.Generator) -> tuple[nn.Sequential, nn.Sequential]:
-        widths = self._widths(features)
-        return _mlp(widths, rng), _mlp(widths[::-1], rng)
+        return DeepClusters(widths, centre, spread, vector, centroids)
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
         parameters = [*encoder.parameters(), *decoder.parameters()]
@@ -215,11 +189,6 @@ def sharpened(soft: Tensor) -> Tensor:
     """Target distribution (P) of a soft assignment: squared, divided by cluster frequency, normalised by row."""
     weight = soft.square() / soft.sum(dim=0)
     return weight / weight.sum(dim=1, keepdim=True)
-
-
-def _check_possible(n_clusters: int, samples: int) -> None:
-    if not 1 <= n_clusters <= samples:
-        raise FedkinError(f"DEC was asked for {n_clusters} clusters of {samples} samples; 1 to {samples} are possible.")
 
 
 def hidden_widths(features: int) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ def descend(
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        optimizer = _OPTIMIZERS[descent.optimizer](resident, start[: architecture.parameters], descent)
+        optimizer = _Optimizer(resident, start[: architecture.parameters], descent)
         total, per_epoch = _steps(len(x), descent)
         epochs = [
             optimizer.through(x, y, order, descent.batch_size)
@@ -95,14 +95,18 @@ def _orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterat
         yield torch.randperm(n, generator=rng)[: (total - done) * batch_size]
 
 
-class _SGD:
-    """Gradient descent on the trainable part of a resident's vector."""
+class _Optimizer:
+    """Gradient descent, or Adam (Kingma and Ba 2015), on the trainable part of a resident's vector."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
         self.start = resident.placed(start)
         self.velocity = torch.zeros_like(self.grad) if descent.momentum else None
-        self.plain = not (descent.momentum or descent.weight_decay or descent.proximal or resident.frozen)
+        self.moments = AdamMoments.new(len(self.grad)) if descent.optimizer == "adam" else None
+        if self.moments is not None:
+            self.moments.move(self.grad.device)
+        changed = self.moments or descent.momentum or descent.weight_decay or descent.proximal
+        self.plain = not (changed or resident.frozen)
 
     def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
         """One step for every batch of `order`, see `Resident.descend`."""
@@ -113,6 +117,9 @@ class _SGD:
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """One step on a batch; its loss before the step."""
         loss = self.regularised(x, y)
+        if self.moments is not None:
+            self.moments.step(self.params, self.grad, self.descent.learning_rate)
+            return loss
         direction = self.grad
         if self.velocity is not None:
             direction = self.velocity.mul_(self.descent.momentum).add_(self.grad)
@@ -129,21 +136,3 @@ class _SGD:
         for place in self.resident.frozen:
             self.grad[place] = 0.0
         return loss
-
-
-class _Adam(_SGD):
-    """Adam (Kingma and Ba 2015)."""
-
-    def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
-        super().__init__(resident, start, descent)
-        self.plain = False
-        self.moments = AdamMoments.new(len(self.grad))
-        self.moments.move(self.grad.device)
-
-    def step(self, x: Tensor, y: Tensor) -> Tensor:
-        loss = self.regularised(x, y)
-        self.moments.step(self.params, self.grad, self.descent.learning_rate)
-        return loss
-
-
-_OPTIMIZERS = {"sgd": _SGD, "adam": _Adam}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -60,7 +60,5 @@ class LocalMethod(FedAvgMethod):
 
     def init(self, fed: Federation) -> ClientMethodState:
         """One new model, copied for each client."""
-        state = super().init(fed)
-        return ClientMethodState(
-            module=state.module, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids))
-        )
+        state: ClientMethodState = super().init(fed)
+        return replace(state, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -64,18 +64,11 @@ class FedOptMethod(FedAvgMethod):
         """FedAvg's state, with moments at their first values."""
         state = super().init(fed)
         moments = torch.zeros(1, Classifier.of(state.module).parameters)
-        return FedOptState(
-            module=state.module,
-            models=state.models,
-            labels=state.labels,
-            mean=moments,
-            square=moments + self.adaptivity**2,
-        )
+        first: FedOptState = replace(state, mean=moments, square=moments + self.adaptivity**2)
+        return first
 
-    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+    def step(self, fed: Federation, state: Any) -> tuple[FedOptState, Record]:
         """As FedAvg's, with the mean update passed through the server's optimiser; running statistics are averaged."""
-        if not isinstance(state, FedOptState):
-            raise TypeError("FedOpt continues from its own state only.")
         heard, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]

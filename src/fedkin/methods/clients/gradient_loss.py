@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -87,10 +87,8 @@ class GradientLossMethod(ClientMethod):
             moves=torch.zeros_like(models),
         )
 
-    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
+    def step(self, fed: Federation, state: Any) -> tuple[GradientLossState, Record]:
         """Have clients choose a model and take one step; each model becomes the mean over the clients that chose it."""
-        if not isinstance(state, GradientLossState):
-            raise TypeError("GradientLoss continues from its own state only.")
         asked = self.participants(fed, state)
         stand_ins = self._stand_ins(fed, state, asked)
         common = self._payload(state)

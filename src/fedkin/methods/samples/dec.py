@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -22,6 +22,8 @@ from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import is_count
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, broadcast, describe_clients, repeat_step
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
+
+_SHARED_OPTIONS = [option.name for option in fields(DeepEmbeddedClustering) if option.name != "batch"]
 
 
 @dataclass(frozen=True)
@@ -182,19 +184,7 @@ class DECMethod(SampleMethod):
         return state.next(finished=True), Record(answered=list(payloads))
 
     def _search(self) -> DeepEmbeddedClustering:
-        return DeepEmbeddedClustering(
-            self.hidden,
-            self.code,
-            self.pretrain_steps,
-            self.pretrain_learning_rate,
-            self.learning_rate,
-            self.momentum,
-            self.batch_size,
-            self.refresh,
-            self.max_refreshes,
-            self.tolerance,
-            self.restarts,
-        )
+        return DeepEmbeddedClustering(batch=self.batch_size, **{name: getattr(self, name) for name in _SHARED_OPTIONS})
 
 
 @task(holds={"x": (None, None)}, moves_data=True)

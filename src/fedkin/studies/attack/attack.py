@@ -23,8 +23,6 @@ from fedkin.data.population import Population
 from fedkin.engines.local import one_thread
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import SavedResult, load_found
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.embedding.embedding_tasks import true_bits
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import delta_of, statement
 from fedkin.privacy.randomised_response import normalised
@@ -119,11 +117,12 @@ def attack(folder: Path, out: Path | None = None) -> str:
 
 
 def _material(folder: Path) -> Material:
-    found, config = load_found(folder), load_config(folder / "config.toml")
-    if not isinstance(config.method, EmbeddingMethod):
+    found = load_found(folder)
+    if not found.method.sends_bits:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )
+    config = load_config(folder / "config.toml")
     population = config.scenario.build(config.data_seed).prepared(found.preparation)
     if not any(len(y) for _, y in population.tests):
         hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
@@ -205,7 +204,7 @@ def _sent(material: Material) -> list[Sent]:
         client, (x, y) = population.clients[at], population.tests[at]
         asked = Client.newcomer(client.x, client.y, material.rng("client", client.id))
         places = (client.y, y) if result["form"] == "classes" and client.y is not None else None
-        messages.append(Sent(true_bits(asked, result)[0], client.x, x, places, clusters[at]))
+        messages.append(Sent(material.found.method.true_bits(asked, result), client.x, x, places, clusters[at]))
     return messages
 
 

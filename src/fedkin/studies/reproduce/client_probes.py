@@ -7,19 +7,16 @@ from statistics import mean
 from typing import Any
 
 import torch
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
-from fedkin.core.seeds import derive_generator, draw_seed
+from fedkin.core.seeds import derive_generator
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.experiment.words import TRAINING, phase_of
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
-from fedkin.methods.clients.embedding.embedding_tasks import true_bits
 from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
 from fedkin.privacy.randomised_response import flipped
 from fedkin.studies.costs import CostTarget, costs_of
@@ -150,7 +147,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
     found = load_found(folder)
     population = config.scenario.build(config.data_seed)
-    if not isinstance(config.method, EmbeddingMethod) or population.clusters is None:
+    if not found.method.sends_bits or population.clusters is None:
         raise FedkinError(
             f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
         )
@@ -158,7 +155,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     for client in population.clients:
         rng = derive_generator(config.seed, "filling", client.id)
         asked = Client.newcomer(found.preparation.of(client), client.y, rng)
-        bits.append(true_bits(asked, found.result)[0])
+        bits.append(found.method.true_bits(asked, found.result))
     return bits, population.clusters
 
 
@@ -168,11 +165,8 @@ def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed
     def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
         return cluster(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels
 
-    random_state = draw_seed(derive_generator(seed, "told", at))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
-        given = KMeans(clusters, n_init=10, random_state=random_state).fit_predict(points.double().numpy())
     return {
         "exact": cut("exact", min_size, flips=rate),
         "bayes": cut("bayes", _PAIR),
-        "given": torch.from_numpy(given).long(),
+        "given": k_means(points.double(), clusters, derive_generator(seed, "told", at)).labels,
     }

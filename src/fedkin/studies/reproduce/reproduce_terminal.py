@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedkin.report.text_tables import aligned
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
@@ -26,14 +27,9 @@ def listing(out: Path) -> str:
         there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
         done = f"  [{', '.join(there)}: {out / name}]" if there else ""
         rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
-    widths = [max(len(row[place]) for row in rows) for place in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
-    ]
-    end = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
-    return "\n".join(
-        [*lines, "", end, "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."]
-    )
+    times = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
+    usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
+    return "\n".join([aligned(rows, left=range(4)), "", times, usage])
 
 
 def reproduced(

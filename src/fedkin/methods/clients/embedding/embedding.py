@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, round_record
-from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder
+from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder, true_bits
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
@@ -117,6 +117,7 @@ class EmbeddingMethod(OneShotMethod):
     clustering: Mode = "exact"
 
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
+    sends_bits = True
 
     def __post_init__(self) -> None:
         if self.epsilon is not None and self.flips:
@@ -200,6 +201,11 @@ class EmbeddingMethod(OneShotMethod):
         message, _ = message_of(newcomer, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_cluster(result["centroids"], bits)
+
+    @staticmethod
+    def true_bits(client: Client, result: Mapping[str, Any]) -> Tensor:
+        """Return a client's bits ``(segments, width)`` before any flip."""
+        return true_bits(client, result)[0]
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

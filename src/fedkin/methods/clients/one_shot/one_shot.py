@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, FedkinError, Record
+from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, positions, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -29,7 +30,6 @@ from fedkin.nn.classifier import Classifier
 
 _SMALLEST, _SMALLEST_SHARE = 2, 0.1
 _FAR = 4.0
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ class OneShotMethod(FedAvgMethod):
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Retry in the next step, a limited number of times."""
         attempts = state.attempts + 1
-        if attempts == _ATTEMPTS or not fed.missing:
+        if attempts == MAX_ATTEMPTS or not fed.missing:
             reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
             raise FedkinError(
                 f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its clusters, but "
-                f"had fewer, attempt {attempts} of {_ATTEMPTS} ({reasons})."
+                f"had fewer, attempt {attempts} of {MAX_ATTEMPTS} ({reasons})."
             )
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
@@ -278,5 +278,4 @@ def _changes(clients: Sequence[int], before: Sequence[int], after: Sequence[int]
     every = list(zip(clients, before, after, strict=True))
     moved = [[client, old, new] for client, old, new in every if UNKNOWN != old != new]
     newcomers = [[client, new] for client, old, new in every if old == UNKNOWN]
-    changes: Mapping[str, Any] = {"moved": moved, "newcomers": newcomers}
-    return {name: value for name, value in changes.items() if value}
+    return {name: value for name, value in (("moved", moved), ("newcomers", newcomers)) if value}

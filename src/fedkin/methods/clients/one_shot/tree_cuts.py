@@ -22,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -117,19 +118,14 @@ def cluster(
         If points are not a matrix of at least one row and column of finite numbers, or an argument is out of range.
     """
     _check(points, mode, min_size, objective, flips, bounds, limit, sample)
-    if len(points) <= limit:
-        return _by_tree(points, mode, min_size, rng, objective, flips, bounds)
-
-    def clustered(some: Tensor, minimum: int) -> Clustering:
-        return _by_tree(some, mode, minimum, rng, objective, flips, bounds)
-
-    return _by_sample(points, sample, min_size, rng, clustered)
+    by_tree = partial(_by_tree, mode=mode, rng=rng, objective=objective, flips=flips, bounds=bounds)
+    return by_tree(points, min_size) if len(points) <= limit else _by_sample(points, sample, min_size, rng, by_tree)
 
 
 def _by_tree(
     points: Tensor,
-    mode: Mode,
     min_size: int,
+    mode: Mode,
     rng: torch.Generator,
     objective: Objective,
     flips: float | None,
@@ -155,11 +151,11 @@ def _by_sample(
     sample: int,
     min_size: int,
     rng: torch.Generator,
-    clustered: Callable[[Tensor, int], Clustering],
+    by_tree: Callable[[Tensor, int], Clustering],
 ) -> Clustering:
     """Clusters of a sample of the points, which all others join."""
     rows = torch.randperm(len(points), generator=rng)[:sample]
-    found = clustered(points[rows], max(2, min_size * sample // len(points)))
+    found = by_tree(points[rows], max(2, min_size * sample // len(points)))
     if not found.separable:
         return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
     x = points.detach().cpu().numpy().astype(np.float32)
@@ -177,7 +173,7 @@ def _finest(tree: Tree, min_size: int) -> Clustering:
     score = admissible(tree, min_size)
     shown = [_candidate(tree, done, score[done]) for done in range(tree.leaves - 1, -1, -1)][:_MAX_REPORTED]
     if np.isnan(score).all():
-        return _one_cluster(tree, candidates=shown)
+        return _clustering(tree, None, candidates=shown)
     done = int(np.nanargmax(score))
     upper = tree.heights[done]
     lower = tree.heights[done - 1] if done else 0.0
@@ -204,7 +200,7 @@ def _searched(tree: Tree, min_size: int, low: float, high: float) -> Clustering:
     shown = [_candidate(tree, done_at(threshold), score[done_at(threshold)], threshold) for threshold in tried]
     scores = [score[done_at(threshold)] for threshold in tried]
     if np.isnan(scores).all():
-        return _one_cluster(tree, candidates=shown)
+        return _clustering(tree, None, candidates=shown)
     best = tried[int(np.nanargmax(scores))]
     return _clustering(tree, tree.labels(done_at(best)), best, candidates=shown)
 
@@ -241,10 +237,10 @@ def _above_noise(
         for at, height in enumerate(heights[:_MAX_REPORTED])
     ]
     if not count:
-        return _one_cluster(tree, level, candidates)
+        return _clustering(tree, None, noise=level, candidates=candidates)
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, divided(count), (upper + lower) / 2, level, candidates)
+    return _clustering(tree, divided(count), (upper + lower) / 2, level, candidates=candidates)
 
 
 def _gaps(heights: Floats, level: float) -> Floats:
@@ -287,19 +283,17 @@ def _refined(x: Any, labels: Integers, min_size: int) -> Integers:
 
 
 def _clustering(
-    tree: Tree, labels: Integers, cut: float, noise: float | None = None, candidates: list[dict[str, Any]] | None = None
+    tree: Tree,
+    labels: Integers | None,
+    cut: float | None = None,
+    noise: float | None = None,
+    *,
+    candidates: list[dict[str, Any]],
 ) -> Clustering:
-    numbers = torch.tensor(renumbered(labels.tolist()), dtype=torch.int64)
-    return Clustering(numbers, True, cut, _greatest(tree), noise, candidates or [])
-
-
-def _one_cluster(tree: Tree, noise: float | None = None, candidates: list[dict[str, Any]] | None = None) -> Clustering:
-    labels = torch.zeros(tree.leaves, dtype=torch.int64)
-    return Clustering(labels, False, None, _greatest(tree), noise, candidates or [])
-
-
-def _greatest(tree: Tree) -> list[float]:
-    return [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
+    """The clustering of these labels; without them, one cluster."""
+    numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
+    heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
+    return Clustering(torch.tensor(numbers), labels is not None, cut, heights, noise, candidates)
 
 
 def _candidate(tree: Tree, done: int, score: float, height: float | None = None) -> dict[str, Any]:
