@@ -132,7 +132,8 @@ def _material(folder: Path) -> Material:
         )
     for client in population.clients:
         client.x = found.preparation.of(client)
-    flips = sorted(set(config.method.flips or [found.result["flip"]]))
+    method: Any = config.method
+    flips = sorted(set(method.flips or [found.result["flip"]]))
     return Material(found, Encoder.of(found.result["encoder"]), population, config.seed, flips)
 
 

@@ -57,11 +57,25 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
     pictures : sequence of PictureRow
         Originals, then reconstructions by level; may be empty.
     """
+    found = tree["reconstruction"]
+    guarantees = _figure(
+        "Guarantees", "The smaller ε, the less a message reveals about the samples it was made from; see the notes.",
+        "bound", *_guarantees(tree),
+    )  # fmt: skip
+    errors = _figure(
+        f"Reconstruction of {found['samples']} samples, and of {found['segments']} segments as sent",
+        "Mean squared errors: the larger, the less is revealed; compare them with that of a guess.",
+        "level of noise", *_errors(tree),
+    )  # fmt: skip
+    members = _figure(
+        "Advantage of membership inference", "0 is chance, 1 is certainty; noise and more samples per client lower it.",
+        "level of noise", *_members(tree),
+    )  # fmt: skip
     sections = [
-        Section("privacy", "Privacy guarantees", result_table(_guarantee_table(tree))),
-        Section("reconstruction", "Reconstruction", result_table(_error_table(tree))),
+        Section("privacy", "Privacy guarantees", guarantees),
+        Section("reconstruction", "Reconstruction", errors),
         *([Section("pictures", "Reconstructed samples", _grid(pictures))] if pictures else []),
-        Section("membership", "Membership inference", result_table(_member_table(tree))),
+        Section("membership", "Membership inference", members),
         Section("notes", "Notes", sentences(_NOTES)),
     ]
     lead = "What the bits that clients send reveal, by the probability P with which each is flipped."
@@ -77,30 +91,11 @@ def as_text(tree: Mapping[str, Any]) -> str:
     return f"Reconstruction\n{first}\n\nMembership (advantage)\n{aligned([heading, *rows])}"
 
 
-def _guarantee_table(tree: Mapping[str, Any]) -> ResultTable:
-    caption = "The smaller ε, the less a message reveals about the samples it was made from; see the notes."
-    heading, rows = _guarantees(tree)
-    return ResultTable("Guarantees", caption, "bound", heading[1:], _cells(rows))
-
-
-def _error_table(tree: Mapping[str, Any]) -> ResultTable:
-    found = tree["reconstruction"]
-    title = f"Reconstruction of {found['samples']} samples, and of {found['segments']} segments as sent"
-    caption = "Mean squared errors: the larger, the less is revealed; compare them with that of a guess."
-    heading, rows = _errors(tree)
-    return ResultTable(title, caption, "level of noise", heading[1:], _cells(rows))
-
-
-def _member_table(tree: Mapping[str, Any]) -> ResultTable:
-    caption = "0 is chance, 1 is certainty; noise and more samples per client lower it."
-    heading, rows = _members(tree)
-    return ResultTable("Advantage of membership inference", caption, "level of noise", heading[1:], _cells(rows))
-
-
-def _cells(rows: Sequence[Sequence[str]]) -> list[tuple[str, list[TableCell]]]:
-    """Rows of cells; text in brackets at the end of a cell is set beside it."""
+def _figure(title: str, caption: str, corner: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; text in brackets at the end of a cell is set beside it."""
     parted = ((row[0], [each.removesuffix(")").partition(" (") for each in row[1:]]) for row in rows)
-    return [(name, [TableCell(number, beside) for number, _, beside in row]) for name, row in parted]
+    cells = [(name, [TableCell(number, beside) for number, _, beside in row]) for name, row in parted]
+    return result_table(ResultTable(title, caption, corner, heading[1:], cells))
 
 
 def _errors(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

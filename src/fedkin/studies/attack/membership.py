@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +28,7 @@ _SURE = 0.02
 """No bit is taken for more certain than this, however seldom it was seen."""
 
 
-@dataclass(frozen=True)
-class Cases:
+class Cases(NamedTuple):
     """Questions to the attacker: a segment, and a sample that may or may not be behind it.
 
     Attributes
@@ -192,13 +192,7 @@ def as_sent(
             )
     if not made:
         raise FedkinError("No client has samples of a segment both in its data and held out, so nothing can be tried.")
-    return Cases(
-        torch.cat([cases.segments for cases in made]),
-        torch.cat([cases.codes for cases in made]),
-        torch.cat([cases.members for cases in made]),
-        torch.cat([cases.kinds for cases in made]),
-        torch.cat([cases.blocks for cases in made]),
-    )
+    return Cases(*(torch.cat(parts) for parts in zip(*made, strict=True)))
 
 
 def likeliest(bits: Tensor, codes: Tensor) -> Tensor:

@@ -208,28 +208,24 @@ class CCFCMethod(SampleMethod):
         FedkinError
             If there are none, and no client answers in 20 attempts.
         """
+        clients = [i for i in fed.present if self._name(i) not in state.centroids]
+        if state.centroids and not clients:
+            return state
+        payloads, expected = self._payloads(fed, state, clients), {"centroids": (None, self.latent)}
         last = state.steps >= self.pretrain_rounds + self.cluster_rounds
-        for attempt in range(MAX_ATTEMPTS):
-            clients = [i for i in fed.present if self._name(i) not in state.centroids]
-            if not clients or (state.centroids and attempt >= (FINAL_ATTEMPTS if last else 1)):
-                break
-            if attempt:
-                fed.pause(attempt)
-            payloads = self._payloads(fed, state, clients)
-            replies = fed.ask(ccfc_tasks.locate, payloads, {"centroids": (None, self.latent)})
-            missing.update(fed.missing)
-            models = dict(state.models)
-            for i in replies:
-                if self._name(i) not in models:
-                    models[self._name(i)] = ccfc_tasks.initial_model(payloads[i])
-            found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
-            centroids = state.centroids | self._averaged_centroids(fed, state, found)
-            state = dataclasses.replace(state, models=models, centroids=centroids)
-        if not state.centroids:
+        attempts = FINAL_ATTEMPTS if last else 1
+        replies = fed.ask_again(ccfc_tasks.locate, payloads, attempts, expected)
+        if not (replies or state.centroids):  # nothing can go on without any
+            replies = fed.ask_again(ccfc_tasks.locate, payloads, MAX_ATTEMPTS - attempts, expected)
+        missing.update(fed.missing)
+        found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
+        if not (found or state.centroids):
             raise FedkinError(
                 f"No client has sent centroids in {MAX_ATTEMPTS} attempts; there are no clusters without them."
             )
-        return state
+        models = {self._name(i): ccfc_tasks.initial_model(payloads[i]) for i in replies} | state.models
+        centroids = state.centroids | self._averaged_centroids(fed, state, found)
+        return dataclasses.replace(state, models=models, centroids=centroids)
 
     def _averaged_centroids(
         self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]
