@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
+from fedkin.core.progress import RecordLine
 from fedkin.report.numbers import shown
 from fedkin.report.run_view import Unit
-
-RecordLine = Mapping[str, Any]
 
 TRAINING = "training"
 
@@ -51,6 +50,9 @@ class Measure:
         return self.title if keeps_case else self.title[:1].lower() + self.title[1:]
 
 
+_charted = partial(Measure, headline=False)
+_plain = partial(Measure, headline=False, chart=False)
+
 MEASURES = {
     "personal_accuracy": Measure(
         "Accuracy on each client's own test set", "of its cluster's model, mean over clients", "share"
@@ -68,53 +70,44 @@ MEASURES = {
     "newcomers_right": Measure(
         "Newcomers in the right cluster", "with most of the clients that have the same data distribution", "percent"
     ),
-    "drifted_accuracy": Measure(
+    "drifted_accuracy": _charted(
         "Accuracy of drifted clients", "on each one's own test set, mean over the clients whose data drift", "share",
-        beside="personal_accuracy", headline=False,
+        beside="personal_accuracy",
     ),
-    "newcomers_accuracy": Measure(
+    "newcomers_accuracy": _charted(
         "Accuracy of newcomers", "on each one's own test set, mean over the clients that joined late", "share",
-        beside="personal_accuracy", headline=False,
+        beside="personal_accuracy",
     ),
-    "purity": Measure(
-        "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share",
-        headline=False,
+    "purity": _charted(
+        "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share"
     ),
     "clusters": Measure("Clusters found", "over all clients together", "count", beside="target", chart=False),
-    "communities": Measure(
-        "Communities", "sets of matched local clusters of different clients", "count", beside="target", headline=False
+    "communities": _charted(
+        "Communities", "sets of matched local clusters of different clients", "count", beside="target"
     ),
-    "temperature": Measure(
+    "temperature": _charted(
         "Clustering temperature",
         "how far the directions of the clients' updates differ (OCFL); clients are clustered once it rises",
-        headline=False,
     ),
-    "splits": Measure("Splits", "times that a cluster was divided", "count", headline=False, chart=False),
-    "loss": Measure("Training loss", "mean over the clients that took part", headline=False),
-    "reconstruction": Measure(
-        "Reconstruction error", "mean squared error of the clients' autoencoder in pre-training", headline=False
+    "splits": _plain("Splits", "times that a cluster was divided", "count"),
+    "loss": _charted("Training loss", "mean over the clients that took part"),
+    "reconstruction": _charted(
+        "Reconstruction error", "mean squared error of the clients' autoencoder in pre-training"
     ),
-    "personal_f1": Measure(
+    "personal_f1": _charted(
         "Macro-F1 on each client's own test set", "mean over clients, beside that on the shared test set", "share",
-        beside="global_f1", headline=False,
+        beside="global_f1",
     ),
-    "global_f1": Measure(
-        "Macro-F1 on the shared test set", "mean over clients", "share", headline=False, chart=False
+    "global_f1": _plain("Macro-F1 on the shared test set", "mean over clients", "share"),
+    "learning_gap": _charted(
+        "Learning gap", "absolute difference of macro-F1 on clients' own test sets and on the shared one", "share"
     ),
-    "learning_gap": Measure(
-        "Learning gap", "absolute difference of macro-F1 on clients' own test sets and on the shared one", "share",
-        headline=False,
+    "homogeneity": _charted(
+        "Homogeneity", "how far each cluster found holds one true cluster only", "share", beside="completeness"
     ),
-    "homogeneity": Measure(
-        "Homogeneity", "how far each cluster found holds one true cluster only", "share",
-        beside="completeness", headline=False,
-    ),
-    "completeness": Measure(
-        "Completeness", "how far each true cluster lies in one cluster only", "share", headline=False, chart=False
-    ),
-    "ami": Measure(
-        "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share",
-        headline=False,
+    "completeness": _plain("Completeness", "how far each true cluster lies in one cluster only", "share"),
+    "ami": _charted(
+        "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
     ),
     "unmatched": Measure(
         "Unmatched local clusters", "local clusters associated with none of another client", "count",
@@ -129,60 +122,42 @@ MEASURES = {
     "synthetic_samples": Measure(
         "Synthetic samples", "made by the clients' generative networks, and sent to the server", "count", chart=False
     ),
-    "generator_loss": Measure(
-        "Generator loss", "mean over clients, beside the discriminator's", beside="discriminator_loss", headline=False
+    "generator_loss": _charted(
+        "Generator loss", "mean over clients, beside the discriminator's", beside="discriminator_loss"
     ),
-    "discriminator_loss": Measure("Discriminator loss", "mean over clients", headline=False, chart=False),
-    "components": Measure(
-        "Components", "principal components of the features that samples are compared by", "count", headline=False,
-        chart=False,
-    ),
-    "start": Measure(
-        "First client", "whose local centroids the server began with", "count", headline=False, chart=False
-    ),
+    "discriminator_loss": _plain("Discriminator loss", "mean over clients"),
+    "components": _plain("Components", "principal components of the features that samples are compared by", "count"),
+    "start": _plain("First client", "whose local centroids the server began with", "count"),
     "largest_client_share": Measure(
         "Largest client's share",
         "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes",
         "percent", chart=False,
     ),
-    "nodes": Measure("Nodes", "micro-clusters in the server's graph", "count", headline=False, chart=False),
-    "edges": Measure("Edges", "between nodes of the server's graph", "count", headline=False, chart=False),
-    "micro_clusters": Measure("Micro-clusters", "sent by all clients together", "count", headline=False, chart=False),
-    "resolution": Measure(
-        "Resolution", "of the graph's clusters: the higher, the more of them", headline=False, chart=False
+    "nodes": _plain("Nodes", "micro-clusters in the server's graph", "count"),
+    "edges": _plain("Edges", "between nodes of the server's graph", "count"),
+    "micro_clusters": _plain("Micro-clusters", "sent by all clients together", "count"),
+    "resolution": _plain("Resolution", "of the graph's clusters: the higher, the more of them"),
+    "stability": _plain(
+        "Stability", "ARI of the clusters with those found without some of the nodes, 1 for equal", "share"
     ),
-    "stability": Measure(
-        "Stability", "ARI of the clusters with those found without some of the nodes, 1 for equal", "share",
-        headline=False, chart=False,
-    ),
-    "modularity": Measure(
-        "Modularity", "fraction of the graph's edges within clusters, above chance", "share", headline=False,
-        chart=False,
-    ),
-    "explained": Measure(
-        "Variance kept", "by the principal components, of that of the features", "percent", headline=False,
-        chart=False,
-    ),
-    "active": Measure("Active clients", "clients whose local clusters still change", "count", headline=False),
-    "unchanged": Measure(
-        "Unchanged samples", "samples of the active clients that kept their local cluster", "percent", headline=False
+    "modularity": _plain("Modularity", "fraction of the graph's edges within clusters, above chance", "share"),
+    "explained": _plain("Variance kept", "by the principal components, of that of the features", "percent"),
+    "active": _charted("Active clients", "clients whose local clusters still change", "count"),
+    "unchanged": _charted(
+        "Unchanged samples", "samples of the active clients that kept their local cluster", "percent"
     ),
     "nmi": Measure(
         "NMI", "normalised mutual information of the clusters found and the true ones: 1 is equal", "share",
         beside="kappa",
     ),
-    "kappa": Measure(
-        "Cohen's kappa", "accuracy above chance, each cluster standing for a class", "share", headline=False,
-        chart=False,
+    "kappa": _plain("Cohen's kappa", "accuracy above chance, each cluster standing for a class", "share"),
+    "pooled_accuracy": _plain(
+        "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share"
     ),
-    "pooled_accuracy": Measure(
-        "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share",
-        headline=False, chart=False,
-    ),
-    "target": Measure("True classes", "classes that two or more clients have", "count", headline=False, chart=False),
-    "local_clusters": Measure("Local clusters", "of all clients together", "count", headline=False, chart=False),
-    "associations": Measure("Associations", "pairs of matched local clusters", "count", headline=False, chart=False),
-    "cut": Measure("Cut", "height at which the dendrogram of local clusters is cut", headline=False, chart=False),
+    "target": _plain("True classes", "classes that two or more clients have", "count"),
+    "local_clusters": _plain("Local clusters", "of all clients together", "count"),
+    "associations": _plain("Associations", "pairs of matched local clusters", "count"),
+    "cut": _plain("Cut", "height at which the dendrogram of local clusters is cut"),
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedkin.report.markup import element, folded, sheet, short, table, text
+from fedkin.report.markup import drawing, element, folded, sheet, short, table, text
 from fedkin.report.numbers import nice_ticks, plain, shown, tick_labels
 from fedkin.report.run_view import Bars
 
@@ -53,12 +53,7 @@ class _BarFrame:
 def _drawing(bars: Bars) -> str:
     frame = _BarFrame(bars)
     content = (_axes(bars, frame), *(_bar(bars, frame, at) for at in range(len(bars.values))), _line(bars, frame))
-    return _svg(bars, HEIGHT, *content)
-
-
-def _svg(bars: Bars, height: float, *content: str) -> str:
-    box = f"0 0 {WIDTH:g} {short(height)}"
-    return element("svg", *content, class_="bars", viewBox=box, role="img", tabindex=0, aria_label=_in_words(bars))
+    return drawing("bars", HEIGHT, _in_words(bars), *content)
 
 
 def _axes(bars: Bars, frame: _BarFrame) -> str:
@@ -121,7 +116,7 @@ def _lying(bars: Bars) -> str:
             element("text", text(values[at]), x=beside, y=base, class_=side),
             element("rect", x=0, y=top, width=WIDTH, height=ROW, class_="row", data_tip=_tip(bars, at)),
         ]
-    return _svg(bars, bottom + (20 if bars.line is not None else 4), *parts)
+    return drawing("bars", bottom + (20 if bars.line is not None else 4), _in_words(bars), *parts)
 
 
 def _line(bars: Bars, frame: _BarFrame) -> str:

@@ -17,7 +17,7 @@ from fedkin.report.chart_numbers import (
     series,
     tip_lines,
 )
-from fedkin.report.markup import element, short, text
+from fedkin.report.markup import drawing, element, short, text
 from fedkin.report.numbers import nice_ticks, plain, tick_labels
 from fedkin.report.run_view import NO_EVENTS, Band, Curve, Timeline
 
@@ -82,10 +82,9 @@ def _drawing(curve: Curve, timeline: Timeline) -> str:
     beneath = "".join(_sure(curve, frame, colours[name], intervals(curve, name)) for name, _ in series(curve))
     compared = "".join(_reference(curve, frame, colours[name], values) for name, values in references(curve))
     lines = "".join(_line(curve, frame, index, values) for index, (_, values) in enumerate(series(curve)))
-    return element(
-        "svg", _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline), beneath, lines, compared,
-        _stops(curve, frame, timeline),
-        class_="chart", viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", tabindex=0, aria_label=in_words(curve),
+    return drawing(
+        "chart", HEIGHT, in_words(curve), _bands(frame, timeline), _axes(curve, frame), _marks(frame, timeline),
+        beneath, lines, compared, _stops(curve, frame, timeline),
     )  # fmt: skip
 
 

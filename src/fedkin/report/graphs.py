@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, folded, sheet, short, table, text
+from fedkin.report.markup import cluster_class, cluster_mark, drawing, element, folded, sheet, short, table, text
 from fedkin.report.rings import WIDTH, RingLayout, arrange
 from fedkin.report.run_view import GraphNode, GraphView
 
@@ -16,8 +16,8 @@ MOST_TAGS = 120
 def draw_graph(graph: GraphView) -> str:
     """A figure with the graph; nodes' areas follow their samples, clusters are named, not only coloured."""
     heading = element("h3", text(graph.title)) + element("p", text(graph.caption))
-    drawing = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
-    return element("figure", element("figcaption", heading), drawing, _members(graph), class_="card")
+    drawn = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
+    return element("figure", element("figcaption", heading), drawn, _members(graph), class_="card")
 
 
 def _drawing(graph: GraphView) -> str:
@@ -31,14 +31,12 @@ def _drawing(graph: GraphView) -> str:
         count = sum(node.cluster is None for node in graph.nodes)
         parts.append(element("path", d=f"M0 {short(layout.unmatched)}H{WIDTH:g}", class_="grid"))
         parts.append(element("text", f"Unmatched: {count}", x=0, y=layout.unmatched + 17, class_="name"))
-    box = f"0 0 {WIDTH:g} {short(layout.height)}"
     key = "A dot is a local cluster, its area the number of samples, a line an association."
     if tags:
         key += " Beside each dot: its client."
     if any(graph.nodes[a].cluster != graph.nodes[b].cluster for a, b in graph.edges):
         key += " Dashed: between two clusters."
-    drawing = element("svg", *parts, class_="graph", viewBox=box, role="img", tabindex=0, aria_label=_in_words(graph))
-    return drawing + element("p", key, class_="key")
+    return drawing("graph", layout.height, _in_words(graph), *parts) + element("p", key, class_="key")
 
 
 def _nodes(graph: GraphView, layout: RingLayout) -> str:
@@ -106,9 +104,7 @@ def _members(graph: GraphView) -> str:
         names = ", ".join(f"{node.client}/{node.local_cluster}" for node in nodes)
         name = "unmatched" if cluster is None else cluster_mark(cluster, str(cluster))
         rows.append((name, len(nodes), sum(node.size for node in nodes), names))
-    heads = ["cluster", "local clusters", "samples", "client/local cluster"]
-    return (
-        folded("The members", sheet(table(heads, rows, "numbers members"), f"{graph.title}: the members"))
-        if rows
-        else ""
-    )
+    if not rows:
+        return ""
+    members = table(["cluster", "local clusters", "samples", "client/local cluster"], rows, "numbers members")
+    return folded("The members", sheet(members, f"{graph.title}: the members"))

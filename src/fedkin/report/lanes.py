@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, name_ranges, scrolling, sheet, short, table, text
+from fedkin.report.markup import (
+    cluster_class,
+    cluster_mark,
+    drawing,
+    element,
+    name_ranges,
+    scrolling,
+    sheet,
+    short,
+    table,
+    text,
+)
 from fedkin.report.numbers import nice_ticks, plain, shown
 from fedkin.report.run_view import NO_EVENTS, ClientClusters, Timeline
 
@@ -94,10 +105,9 @@ def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
     frame = _LaneFrame(clusters)
     runs = {at: frame.runs(clusters, at) for at in frame.order}
     rows = [_row(clusters, frame, runs[at], at) for at in frame.order]
-    box = f"0 0 {WIDTH:g} {short(frame.bottom + BOTTOM)}"
     look = "lanes dense" if frame.dense else "lanes"
     content = (_heads(clusters, frame), _lanes(frame, runs), _marks(clusters, frame, timeline), *rows)
-    svg = element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=_in_words(clusters))
+    svg = drawing(look, frame.bottom + BOTTOM, _in_words(clusters), *content)
     key = "A lane is a client, its colour and number the cluster it was in."
     if (clusters.clusters < 0).any():
         key += " Grey: in no cluster yet."
@@ -105,9 +115,8 @@ def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
         key += " Vertical lines: see the table of events."
     if len(frame.columns) < len(clusters.steps):
         key += f" Shown are {len(frame.columns)} of {len(clusters.steps)} {clusters.x_label}s."
-    return (scrolling(svg, "Cluster of each client", tall=True) if frame.dense else svg) + element(
-        "p", key, class_="key"
-    )
+    shown_svg = scrolling(svg, "Cluster of each client", tall=True) if frame.dense else svg
+    return shown_svg + element("p", key, class_="key")
 
 
 def _row(clusters: ClientClusters, frame: _LaneFrame, runs: Sequence[_Run], at: int) -> str:

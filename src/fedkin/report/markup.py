@@ -58,6 +58,12 @@ def element(name: str, *content: str, **attributes: object) -> str:
     return f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{''.join(content)}</{name}>"
 
 
+def drawing(look: str, height: float, words: str, *content: str) -> str:
+    """An SVG, 400 wide, of `content` that is already markup; `words` describe it to who cannot see it."""
+    box = f"0 0 400 {short(height)}"
+    return element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=words)
+
+
 def short(number: float) -> str:
     """A coordinate with one decimal at most."""
     return f"{round(number, 1):g}"

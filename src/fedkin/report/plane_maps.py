@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.report.markup import cluster_class, cluster_mark, element, short, text
+from fedkin.report.markup import cluster_class, cluster_mark, drawing, element, short, text
 from fedkin.report.page import gallery
 from fedkin.report.run_view import SampleMap
 
@@ -37,13 +37,10 @@ def _figure(
         for label in present
     )
     counts = ", ".join(f"{name(label)}: {int((labels == label).sum())}" for label in present)
-    drawing = element(
-        "svg", layers,
-        class_="map", viewBox=f"0 0 {SIDE:g} {SIDE:g}", role="img", tabindex=0, aria_label=f"{title}. {counts}.",
-    )  # fmt: skip
+    drawn = drawing("map", SIDE, f"{title}. {counts}.", layers)
     entries = [element("li", cluster_mark(label, name(label))) for label in present]
     heading = element("figcaption", element("h3", text(title)))
-    return element("figure", heading, drawing, element("ul", *entries, class_="legend"), class_="card")
+    return element("figure", heading, drawn, element("ul", *entries, class_="legend"), class_="card")
 
 
 def _dots(places: NDArray[np.float64]) -> list[str]:

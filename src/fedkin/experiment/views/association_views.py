@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from fedkin.core.progress import RecordLine
 from fedkin.report import GraphNode, GraphView
 from fedkin.report.numbers import pluralize
 
-RecordLine = dict[str, Any]
 Number = TypeVar("Number", int, int | None)
 
 

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
 from fedkin.experiment.words import join_words, phase_of
 from fedkin.report import Band, ClientEvent, Mark, Timeline
 from fedkin.report.numbers import pluralize
-
-RecordLine = dict[str, Any]
 
 DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first cluster"
 MOVED, FOUNDED = "moved to another cluster", "founded a cluster"

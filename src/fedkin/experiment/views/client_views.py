@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
 from fedkin.experiment.words import join_words
 from fedkin.report import ClientClusters, Curve
 from fedkin.report.numbers import pluralize
-
-RecordLine = dict[str, Any]
 
 _LISTED_SIZES = 8
 _SPREAD = {"10th percentile": 10, "median": 50, "90th percentile": 90}

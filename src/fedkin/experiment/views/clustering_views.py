@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedkin.core.progress import RecordLine
 from fedkin.report import Bars
 from fedkin.report.numbers import pluralize
-
-RecordLine = dict[str, Any]
 
 _MEANINGFUL = 10.0
 """Largest epsilon called a guarantee: a message may be e^10 = 22,000 times likelier from one client than another."""

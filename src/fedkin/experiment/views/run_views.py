@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedkin.core.method import display_name
+from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.experiment.config import Config
@@ -36,8 +36,6 @@ from fedkin.experiment.words import (
 )
 from fedkin.report import ClientClusters, Curve, RunView
 from fedkin.report.numbers import pluralize
-
-RecordLine = dict[str, Any]
 
 _MAX_NAMES = 12
 
