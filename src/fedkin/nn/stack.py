@@ -94,26 +94,22 @@ def fit(
     return trained, losses
 
 
+@dataclass(eq=False)
 class _Part:
     """A few models in training, longest first; each walks through its own epochs at its own pace."""
 
-    def __init__(
-        self,
-        model: Autoencoder,
-        stack: Tensor,
-        data: list[Tensor],
-        rngs: list[torch.Generator],
-        training: StackTraining,
-    ) -> None:
-        self.stack = stack
-        self.data = data
-        self.rngs = rngs
-        self.training = training
-        self.gradient = Gradient(model, stack, training.batch_size)
-        self.weights = torch.zeros(len(data), training.batch_size, 1)
-        self.filled = [0] * len(data)
-        self.orders = [torch.empty(0, dtype=torch.int64)] * len(data)
-        self.losses = torch.zeros(len(data))
+    model: Autoencoder
+    stack: Tensor
+    data: list[Tensor]
+    rngs: list[torch.Generator]
+    training: StackTraining
+
+    def __post_init__(self) -> None:
+        self.gradient = Gradient(self.model, self.stack, self.training.batch_size)
+        self.weights = torch.zeros(len(self.data), self.training.batch_size, 1)
+        self.filled = [0] * len(self.data)
+        self.orders = [torch.empty(0, dtype=torch.int64)] * len(self.data)
+        self.losses = torch.zeros(len(self.data))
 
     def train(self) -> Tensor:
         """Train to the end; each model's mean error over its last epoch."""

@@ -24,6 +24,8 @@ from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, d
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import Adversaries, Blueprint, Rates
 
+_TRAINING = ("batch_size", "min_steps", "generator_rate", "discriminator_rate", "rate_decay")
+
 WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 
 
@@ -114,15 +116,8 @@ class SyntheticMethod(SampleMethod):
         return Blueprint(tuple(state.shape), state.output, self.noise, self.n_clusters, self.capacity)
 
     def _train(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        payload = fed.all(
-            blueprint=self.blueprint(state).spec(),
-            batch_size=self.batch_size,
-            min_steps=self.min_steps,
-            generator_rate=self.generator_rate,
-            discriminator_rate=self.discriminator_rate,
-            rate_decay=self.rate_decay,
-        )
-        replies = fed.ask(train, payload)
+        training = {name: getattr(self, name) for name in _TRAINING}
+        replies = fed.ask(train, fed.all(blueprint=self.blueprint(state).spec(), **training))
         values: dict[str, Any] = {"phase": "training"}
         weights = [reply["samples"] for reply in replies.values()]
         if sum(weights):
@@ -153,14 +148,8 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     """Train each client's networks for one epoch. They stay at the client; a client with a single sample has none."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        if len(client) < 2:
-            replies.append({"samples": 0, "generator_loss": 0.0, "discriminator_loss": 0.0})
-            continue
-        losses = _epoch(client, payload)
-        generator_loss, discriminator_loss = losses.tolist()
-        replies.append(
-            {"samples": len(client), "generator_loss": generator_loss, "discriminator_loss": discriminator_loss}
-        )
+        samples, losses = (len(client), _epoch(client, payload).tolist()) if len(client) > 1 else (0, [0.0, 0.0])
+        replies.append({"samples": samples, "generator_loss": losses[0], "discriminator_loss": losses[1]})
     return replies
 
 

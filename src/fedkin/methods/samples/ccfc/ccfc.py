@@ -31,6 +31,7 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
+from fedkin.nn.aggregation import Means
 from fedkin.nn.contrastive import Backbone, Design, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
 
@@ -190,14 +191,21 @@ class CCFCMethod(SampleMethod):
     def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> _RoundReplies:
         """Train for a round; in the second phase only clients with centroids."""
         clients = [i for i in fed.present if task is ccfc_tasks.learn_views or self._name(i) in state.centroids]
-        found, size = _RoundReplies(), Contrastive.of(state.network).size
+        size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
+        found, means = _RoundReplies(), Means(len(names), size)
         training = {name: getattr(self, name) for name in _TRAINING}
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
         expected = {"model": (size,)} | ({} if task is ccfc_tasks.learn_views else {"centroids": (None, self.latent)})
         for client, reply in fed.stream(task, asked, expected):
-            found.add(client, self._name(client), reply)
+            name = self._name(client)
+            means.add(names.index(name), reply["model"], reply["samples"])
+            found.answered.append(client)
+            if "centroids" in reply:
+                found.centroids.append((name, reply["centroids"]))
+            if "loss" in reply:
+                found.losses.append((reply["loss"], reply["samples"]))
         missing.update(fed.missing)
-        found.average()
+        found.models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
         return found
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:
@@ -292,34 +300,17 @@ class SCFCMethod(CCFCMethod):
     cluster_rounds: Annotated[int, Ge(0)] = 0
 
 
+@dataclass
 class _RoundReplies:
-    """Sums over the replies of a round of training."""
+    """What came of a round of training; models of one name are averaged, weighted by samples (eq. 8)."""
 
-    def __init__(self) -> None:
-        self.answered: list[int] = []
-        self.models: dict[str, Tensor] = {}
-        self.centroids: list[tuple[str, Tensor]] = []
-        self._samples: dict[str, int] = {}
-        self._losses: list[tuple[float, int]] = []
-
-    def add(self, client: int, name: str, reply: Payload) -> None:
-        """Add a client's reply; models under one name are summed, weighted by samples (eq. 8)."""
-        self.answered.append(client)
-        samples = reply["samples"]
-        if "centroids" in reply:
-            self.centroids.append((name, reply["centroids"]))
-        if "loss" in reply:
-            self._losses.append((reply["loss"], samples))
-        weighted = reply["model"].double() * samples
-        self.models[name] = self.models[name].add_(weighted) if name in self.models else weighted
-        self._samples[name] = self._samples.get(name, 0) + samples
-
-    def average(self) -> None:
-        """Turn the sums in `models` into means."""
-        self.models = {name: (total / self._samples[name]).float() for name, total in self.models.items()}
+    answered: list[int] = field(default_factory=list)
+    models: dict[str, Tensor] = field(default_factory=dict)
+    centroids: list[tuple[str, Tensor]] = field(default_factory=list)
+    losses: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def loss(self) -> float | None:
         """Mean over the clients that trained, weighted by samples; None if there are none."""
-        total = sum(samples for _, samples in self._losses)
-        return sum(loss * samples for loss, samples in self._losses) / total if total else None
+        total = sum(samples for _, samples in self.losses)
+        return sum(loss * samples for loss, samples in self.losses) / total if total else None
