@@ -45,7 +45,7 @@ def test_noise_alone_gives_no_advantage_however_few_the_cases():
 def test_labels_that_say_nothing_give_no_advantage():
     cases = with_clients_of(1)
     shuffled = cases.members[torch.randperm(len(cases.members), generator=derive_generator(9))]
-    found = measured(replace(cases, members=shuffled), 0.0, derive_generator(1))
+    found = measured(cases._replace(members=shuffled), 0.0, derive_generator(1))
     assert abs(found.advantage) < 2 * found.margin
 
 
