@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
+from fedkin.studies.compare.comparison_text import text_lines
 
 RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
@@ -101,3 +103,43 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         fedkin.compare(SITES, [TRUTH[0], TRUTH[1][:7]], out=tmp_path / "new", **OPTIONS)
     with pytest.raises(FedkinError, match="labels were given beside 'blobs', which has its own"):
         fedkin.compare("blobs", TRUTH, **OPTIONS)
+
+
+def test_clients_keep_their_names_and_their_tables_columns_of_all_kinds(tmp_path: Path) -> None:
+    kinds = [np.where(y == 1, "old", "new") for y in TRUTH]
+    frames = {
+        name: pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "kind": kind, "random": RNG.random(40) < 0.5})
+        for name, x, kind in zip(("north", "a south"), SITES, kinds, strict=True)
+    }
+    frames["north"].loc[3, "a"] = np.nan
+    labels = dict(zip(frames, TRUTH, strict=True))
+    found = fedkin.compare(frames, labels, out=tmp_path, **OPTIONS)
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["a south.parquet", "north.parquet"]
+    assert found.truth_gap == 0
+    assert found.table.loc[found.table["recommended"], "ari"].item() > 0.9
+    assert found.confident
+    with pytest.raises(FedkinError, match="labels should be by the same names as clients"):
+        fedkin.compare(frames, TRUTH, out=tmp_path / "new", **OPTIONS)
+    with pytest.raises(FedkinError, match=r"Client '\.\./x' cannot be the name of a file"):
+        fedkin.compare({"../x": SITES[0], "y": SITES[1]}, out=tmp_path / "new", **OPTIONS)
+    assert not (tmp_path / "new").exists()
+
+
+def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path) -> None:
+    noise = [pd.DataFrame(RNG.normal(size=(60, 5))) for _ in range(2)]
+    found = fedkin.compare(noise, out=tmp_path, **OPTIONS)
+    assert not found.confident
+    (warning,) = found.warnings
+    assert warning.startswith("No method's clusters are better than chance: ")
+    assert warning in (tmp_path / "report.html").read_text().replace("&#39;", "'")
+    assert text_lines(found)[0].startswith("Recommended, but without confidence: kfed. ")
+    assert json.loads((tmp_path / "comparison.json").read_text())["warnings"] == [warning]
+
+
+def test_a_column_that_explains_the_clusters_is_named(tmp_path: Path) -> None:
+    tables = [pd.DataFrame(RNG.normal(size=(60, 3)), columns=["a", "b", "c"]) for _ in range(2)]
+    tables = [table.assign(site=np.where(np.arange(60) < 30, 0.0, 40.0)) for table in tables]
+    settings = ["engine.workers=1", "data.scaling=none"]
+    found = fedkin.compare(tables, out=tmp_path, **OPTIONS | {"settings": settings})
+    assert found.warnings[0].startswith("One column explains the clusters: they can be predicted from 'site' alone")
+    assert "Warning: One column explains the clusters" in "\n".join(text_lines(found))

@@ -16,7 +16,8 @@ KFED, KMEANS, KIN, FFCM = Candidate("kfed", 3), Candidate("kmeans", 3), Candidat
 def of_samples(cohesion: float, stability: float | None = 1.0, moved: float = 1000, **more: Any) -> CandidateScore:
     measures = {"cohesion": cohesion} | ({} if stability is None else {"stability": stability})
     labels = (np.array(more.get("labels", [0, 0, 1, 1, 2, 2])),)
-    return CandidateScore(measures, more.get("truth", {}), (), more.get("clusters", (3, 3)), moved, 1.0, labels)
+    spread = more.get("spread")
+    return CandidateScore(measures, more.get("truth", {}), (), more.get("clusters", (3, 3)), moved, 1.0, labels, spread)
 
 
 def of_clients(scores: list[float | None], stability: float = 1.0, moved: float = 1000) -> CandidateScore:
@@ -44,6 +45,21 @@ def test_who_forms_other_clusters_is_no_equal() -> None:
     """However stable it is, and however near its cohesion."""
     verdicts = {KIN: of_samples(0.70, 0.7, 500), FFCM: of_samples(0.695, 1.0, 10, labels=[0, 1, 0, 1, 0, 1])}
     assert chosen(SAMPLES, verdicts) == Choice(KIN, 0, 0, pytest.approx(0.005))
+
+
+def test_those_within_the_standard_errors_are_undecided() -> None:
+    verdicts = {
+        KFED: of_samples(0.60, spread=0.02),
+        KIN: of_samples(0.66, spread=0.01),
+        FFCM: of_samples(0.64, spread=0.03),
+        Candidate("fedcref"): of_samples(0.61, spread=0.03),
+        KMEANS: of_samples(0.66, spread=0.03),
+    }
+    taken = chosen(SAMPLES, verdicts)
+    assert taken is not None
+    assert taken.candidate in (KIN, FFCM)
+    assert taken.undecided == ((FFCM,) if taken.candidate == KIN else (KIN, Candidate("fedcref"), KFED))
+    assert chosen(SAMPLES, {KIN: of_samples(0.66), KFED: of_samples(0.65)}).undecided == ()  # type: ignore[union-attr]
 
 
 def test_a_single_run_is_less_stable_than_any() -> None:

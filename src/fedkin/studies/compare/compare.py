@@ -19,6 +19,7 @@ from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, Comparison
 from fedkin.studies.compare.comparison_page import page_of
 from fedkin.studies.compare.display import shown
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore, Judge
+from fedkin.studies.compare.prepared_samples import prepared_samples
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import able, chosen, chosen_by_truth, score_of, truth_of
 from fedkin.studies.compare.schedule import Schedule, ShowRun
@@ -99,11 +100,12 @@ def compared(
     population = question.population(config)
     if options.by == "truth" and not _has_truth(question, population):
         raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
+    samples = prepared_samples(population, config.data.preparing, question.seed)
     if out.exists() and not out.is_dir():
         raise FedkinError(f"{out} is a file; give another --out.")
     with folder_lock(out), nullcontext(worker) if worker else RunWorker() as at_work:
         _prepare(question, options, out)
-        judge = Judge(question.family, population, question.seed)
+        judge = Judge(question.family, samples, question.seed)
         score = truth_of if options.by == "truth" else score_of
         schedule = Schedule(
             question, selection, judge, options.clusters, options.seeds, out, budget, show, at_work, score
@@ -169,6 +171,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
     choose = chosen_by_truth if options.by == "truth" else chosen
     choice = choose(selection, best)
     take = choice.candidate if choice else None
+    warnings, confident = _warnings(schedule, verdicts, best.get(take) if take else None)
     why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
         why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
@@ -189,7 +192,29 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
         seed=question.seed,
         out=schedule.out,
         settings={key: value for key, value in config.tables.items() if key != "method"},
+        warnings=warnings,
+        confident=confident,
+        as_good=tuple(_called(each) for each in choice.undecided) if choice else (),
     )
+
+
+def _warnings(
+    schedule: Schedule, verdicts: dict[Candidate, CandidateScore], taken: CandidateScore | None
+) -> tuple[tuple[str, ...], bool]:
+    """What to know before the recommended clusters are believed, and whether they are better than chance."""
+    judge = schedule.judge
+    if taken is None or schedule.question.family == "clients":
+        return (), True
+    column = judge.explaining_column(taken)
+    reached = max(score_of("samples", verdict) for verdict in verdicts.values())
+    confident = reached > judge.chance
+    sentences = [comparison_words.one_column(column)] if column is not None else []
+    sentences += [] if confident else [comparison_words.by_chance(reached, judge.chance)]
+    return tuple(sentences), confident
+
+
+def _called(candidate: Candidate) -> str:
+    return candidate.method if candidate.number is None else f"{candidate.method}, {candidate.number} clusters"
 
 
 def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bool, float]:
@@ -230,6 +255,7 @@ def _line(
             role, len(runs), schedule.seeds, steps_of(first), None if runs else refusal, schedule.began(shown_one)
         ),
         folder=str(first) if first.exists() else "",
+        spread=verdict.spread if verdict else None,
     )
 
 

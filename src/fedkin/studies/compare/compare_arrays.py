@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def compare(
-    clients: str | Path | Sequence[Any],
-    labels: Sequence[Any] | None = None,
+    clients: str | Path | Sequence[Any] | Mapping[str, Any],
+    labels: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     methods: str | Sequence[str] = "all",
     budget: str = "10m",
@@ -42,12 +43,13 @@ def compare(
 
     Parameters
     ----------
-    clients : str, Path or sequence of array-like
-        What ``fedkin compare`` takes; or one DataFrame, array or tensor per client, ``(n, features)`` or images
-        ``(n, channels, height, width)``. A DataFrame's column ``label`` is taken for labels, and others as in files.
-    labels : sequence of array-like, optional
-        One array per client, ``(n,)``. Methods that cluster samples are judged by them and do not see them; those that
-        cluster clients learn from them.
+    clients : str, Path, or sequence or mapping of array-like
+        What ``fedkin compare`` takes; or one DataFrame, array or tensor per client, in order or by the client's name,
+        ``(n, features)`` or images ``(n, channels, height, width)``. A DataFrame's column ``label`` is taken for
+        labels, and others as in files.
+    labels : sequence or mapping of array-like, optional
+        One array per client, ``(n,)``, by name where clients have names. Methods that cluster samples are judged by
+        them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
         Names, or ``"all"``.
     budget : str
@@ -106,7 +108,9 @@ def compare(
         raise
 
 
-def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, dict[str, Any] | pd.DataFrame]:
+def _files(
+    clients: Sequence[Any] | Mapping[str, Any], labels: Sequence[Any] | Mapping[str, Any] | None
+) -> dict[str, dict[str, Any] | pd.DataFrame]:
     """The arrays or the table of every client, by the name of their file.
 
     Raises
@@ -118,20 +122,37 @@ def _files(clients: Sequence[Any], labels: Sequence[Any] | None) -> dict[str, di
         raise FedkinError("clients is empty; a comparison needs 2 or more.")
     if labels is not None and len(labels) != len(clients):
         raise FedkinError(f"labels has {len(labels)} arrays for {len(clients)} clients; one for each is needed.")
-    if any(isinstance(x, str | Path) for x in clients):
+    keys: Sequence[Any] = list(clients) if isinstance(clients, Mapping) else range(len(clients))
+    if isinstance(clients, Mapping):
+        _check_names(keys)
+    if labels is not None and set(labels if isinstance(labels, Mapping) else range(len(labels))) != set(keys):
+        raise FedkinError("labels should be by the same names as clients, or both without names.")
+    if any(isinstance(clients[key], str | Path) for key in keys):
         raise FedkinError("clients holds paths; give the folder with one file per client, or their data.")
     width = len(str(len(clients)))
     files: dict[str, dict[str, Any] | pd.DataFrame] = {}
-    for i, (x, read) in enumerate(zip(clients, load_clients(clients), strict=True)):
-        y = None if labels is None else _plain(labels[i], f"Client {i}")
+    for key, read in zip(keys, load_clients(clients), strict=True):
+        where = f"Client {key}"
+        y = None if labels is None else _plain(labels[key], where)
         if y is not None and y.shape != (len(read),):
-            raise FedkinError(f"labels of client {i} have shape {y.shape}; it should be ({len(read)},).")
-        frame = as_frame(x)
+            raise FedkinError(f"labels of client {key} have shape {y.shape}; it should be ({len(read)},).")
+        frame = as_frame(clients[key])
+        name = key if isinstance(clients, Mapping) else f"client-{key:0{width}}"
         if frame is None:
-            files[f"client-{i:0{width}}.npz"] = {"x": read.x.numpy()} | ({} if y is None else {"y": y})
+            files[f"{name}.npz"] = {"x": read.x.numpy()} | ({} if y is None else {"y": y})
         else:
-            files[f"client-{i:0{width}}.parquet"] = _with_labels(frame, y, f"Client {i}")
+            files[f"{name}.parquet"] = _with_labels(frame, y, where)
     return files
+
+
+def _check_names(names: Sequence[Any]) -> None:
+    """Names of clients become those of files."""
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(r"\w[\w .-]*", name):
+            raise FedkinError(
+                f"Client {name!r} cannot be the name of a file; allowed: letters, digits, '_', and inside the name "
+                "spaces, '.' and '-'."
+            )
 
 
 def _with_labels(frame: pd.DataFrame, y: NDArray[Any] | None, where: str) -> pd.DataFrame:

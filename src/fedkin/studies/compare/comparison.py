@@ -48,6 +48,8 @@ class ComparisonRow:
         What to know, such as why it has not finished.
     folder : str
         Of its first run; empty if there is none.
+    spread : float or None
+        Standard error of the cohesion of samples' clusters.
     """
 
     method: str
@@ -63,6 +65,7 @@ class ComparisonRow:
     tried: tuple[int, ...]
     remark: str
     folder: str
+    spread: float | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +102,12 @@ class Comparison:
         Where it all is.
     settings : dict
         The experiment of all runs.
+    warnings : tuple of str
+        What to know before the clusters are believed, in sentences.
+    confident : bool
+        Whether the recommended clusters are better than chance, as far as that was tested.
+    as_good : tuple of str
+        Methods, with the number of clusters that they were given, whose score is about that of the recommended one.
     """
 
     question: str
@@ -115,6 +124,9 @@ class Comparison:
     seed: int
     out: Path
     settings: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    confident: bool = True
+    as_good: tuple[str, ...] = ()
 
     @property
     def score(self) -> str:
@@ -149,6 +161,7 @@ class Comparison:
                 "runs": line.runs,
                 "clusters": sum(line.clusters) / len(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
+                **({"cohesion_error": line.spread} if self.family == "samples" else {}),
                 **{name: line.truth.get(name) for name in self.truth},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,
                 "seconds": line.seconds,

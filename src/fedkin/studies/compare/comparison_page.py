@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedkin.experiment.words import format_bytes
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
-from fedkin.studies.compare.comparison_words import seconds
+from fedkin.studies.compare.comparison_words import about_as_good, lead, seconds
 from fedkin.studies.compare.ranking import NEAR
 
 TITLES = {
@@ -21,7 +21,8 @@ TITLES = {
     "purity": "Purity",
 }
 MEANINGS = {
-    "cohesion": "How far near samples share a cluster, above chance: over all clients, and within each. Ranks methods.",
+    "cohesion": "How surely near samples share a cluster, above chance: modularity times the square of kappa, with its "
+    "standard error over halves of the samples. Ranks methods.",
     "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
     "silhouette": "How much nearer samples are to their own cluster than to the next; it likes few, round clusters.",
@@ -32,14 +33,11 @@ MEANINGS = {
 def page_of(comparison: Comparison) -> PageView:
     """The page of a comparison."""
     found = comparison.recommended
-    lead = (
-        f"`{found}` is recommended: it {comparison.reason}."
-        if found
-        else f"Nothing is recommended: {comparison.reason}."
-    )
+    lead_text = lead(f"`{found}`" if found else None, comparison.reason, comparison.confident)
+    said = [lead_text, *comparison.warnings, *([about_as_good(comparison.as_good)] if comparison.as_good else [])]
     return PageView(
         title=f"Which {comparison.family} belong together: methods compared",
-        lead=f"{lead} {comparison.question}",
+        lead=f"{' '.join(said)} {comparison.question}",
         summary=_summary(comparison),
         parts=[
             PagePart(
@@ -53,11 +51,14 @@ def page_of(comparison: Comparison) -> PageView:
 
 def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
     """A method's figures as text: clusters, measures, truth, bytes, seconds, finished runs."""
-    values = [line.measures.get(name) for name in comparison.measures]
-    values += [line.truth.get(name) for name in comparison.truth]
+    values = {name: line.measures.get(name) for name in comparison.measures}
+    values |= {name: line.truth.get(name) for name in comparison.truth}
+    figures = {name: "–" if value is None else f"{value:.3f}" for name, value in values.items()}
+    if line.spread is not None and "cohesion" in figures:
+        figures["cohesion"] += f" ± {line.spread:.3f}"
     return [
         _span(line.clusters),
-        *("–" if value is None else f"{value:.3f}" for value in values),
+        *figures.values(),
         "–" if line.bytes is None else format_bytes(line.bytes),
         "–" if line.seconds is None else seconds(line.seconds),
         f"{line.runs} of {comparison.seeds}",

@@ -8,6 +8,7 @@ from textwrap import fill
 from fedkin.report.text_tables import aligned
 from fedkin.studies.compare.comparison import Comparison
 from fedkin.studies.compare.comparison_page import cells, headings
+from fedkin.studies.compare.comparison_words import about_as_good, lead
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -25,9 +26,10 @@ def print_comparison(comparison: Comparison) -> None:
 
 def text_lines(comparison: Comparison) -> list[str]:
     """What follows the table, line by line."""
-    found = comparison.recommended
-    said = f"Recommended: {found}. It {comparison.reason}." if found else f"Nothing recommended: {comparison.reason}."
-    lines = [fill(said, 118)]
+    lines = [fill(lead(comparison.recommended, comparison.reason, comparison.confident), 118)]
+    lines += [fill(f"Warning: {text}", 118) for text in comparison.warnings]
+    if comparison.as_good:
+        lines.append(fill(about_as_good(comparison.as_good), 118))
     if comparison.truth_gap is not None:
         lines.append(f"By the truth it is {comparison.truth_gap:.3f} (ARI) behind the best that could be recommended.")
     return [*lines, *(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / 'report.html'}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from fedkin.experiment.config import apply_setting
@@ -38,6 +38,34 @@ def reason(family: Family, choice: Choice, verdict: CandidateScore, by_truth: bo
         parts.append(f"needs no more clusters than these ({mean(verdict.clusters):g})")
     parts.append(f"moves {format_bytes(verdict.bytes)}{cheapest} in {seconds(verdict.seconds)}")
     return join_words(parts)
+
+
+def lead(recommended: str | None, why: str, confident: bool) -> str:
+    """The recommendation in a sentence."""
+    if recommended is None:
+        return f"Nothing recommended: {why}."
+    return f"Recommended{'' if confident else ', but without confidence'}: {recommended}. It {why}."
+
+
+def one_column(name: str) -> str:
+    """The warning that one column explains the clusters."""
+    return (
+        f"One column explains the clusters: they can be predicted from '{name}' alone and not from all other columns "
+        f"together. If it is not what you look for, leave it out (--set 'data.drop=[\"{name}\"]') and compare again."
+    )
+
+
+def by_chance(reached: float, chance: float) -> str:
+    """The warning that no clusters are better than chance."""
+    return (
+        f"No method's clusters are better than chance: the best cohesion is {reached:.3f}, and up to {chance:.3f} is "
+        "reached where each column is shuffled. The data may have no clusters, or none that columns show together."
+    )
+
+
+def about_as_good(names: Sequence[str]) -> str:
+    """The sentence on methods between which the score does not decide."""
+    return f"About as good by the score: {join_words(names)}."
 
 
 def _stable(value: float, more_than_others: bool) -> str:

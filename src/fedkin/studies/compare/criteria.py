@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import mean
+from statistics import mean, stdev
 
 import numpy as np
 from sklearn.metrics import silhouette_score
@@ -33,10 +33,12 @@ def cohesion(space: Space, labels: Labels) -> float:
 
 
 def togetherness(links: NeighbourLinks, labels: Labels) -> float:
-    """Share of links that stay within a cluster, above what clusters of these sizes would keep by chance.
+    """Modularity of the clusters in the graph of links, times the square of Cohen's kappa of the links' ends.
 
-    That is modularity: 0 for a single cluster and in expectation for clusters at random, below ``1 - 1 / k`` for k
-    clusters. So few clusters cannot score high, and to cut through a dense place costs. Links of samples without a
+    Modularity is the fraction of links that stay within a cluster less the fraction that clusters of these sizes keep
+    by chance; kappa is the same as a part of what could be kept above chance. Both are 0 for a single cluster and in
+    expectation for random clusters. Modularity is below ``1 - 1 / k`` for k clusters, so that alone it prefers many,
+    kappa prefers few. Where clusters keep fewer links than by chance, the value is 0. Links of samples without a
     cluster are left out.
     """
     known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
@@ -45,7 +47,25 @@ def togetherness(links: NeighbourLinks, labels: Labels) -> float:
     _, own = np.unique(labels, return_inverse=True)
     here, there = own[links.here[known]], own[links.there[known]]
     sizes = (np.bincount(ends, minlength=own.max() + 1) / len(ends) for ends in (here, there))
-    return float(np.mean(here == there) - np.dot(*sizes))
+    by_chance = float(np.dot(*sizes))
+    modularity = float(np.mean(here == there)) - by_chance
+    return modularity * max(0.0, modularity / (1 - by_chance)) ** 2 if by_chance < 1 else 0.0
+
+
+def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
+    """Standard error of the mean cohesion of `runs`: its standard deviation over random halves of the samples.
+
+    A half drawn without replacement varies around the whole as the whole varies around the population it is from.
+    """
+    rng = np.random.default_rng(0)
+    count = len(space.rows)
+    values = []
+    for _ in range(halves):
+        drawn = np.zeros(count, dtype=bool)
+        drawn[rng.permutation(count)[: count // 2]] = True
+        links = [NeighbourLinks(each.here[drawn[each.here]], each.there[drawn[each.here]]) for each in space.links]
+        values.append(mean(togetherness(each, labels) for each in links for labels in runs))
+    return stdev(values)
 
 
 def silhouette(points: SamplePoints, labels: Labels) -> float:

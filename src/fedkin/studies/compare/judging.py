@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedkin.clustering.metrics import Labels
-from fedkin.data.population import Population
 from fedkin.studies.compare import criteria
 from fedkin.studies.compare.candidate_runs import Done
 from fedkin.studies.compare.candidates import Family
+from fedkin.studies.compare.column_checks import chance_cohesion, explaining_column
+from fedkin.studies.compare.prepared_samples import PreparedSamples, numbers_of
 from fedkin.studies.compare.spaces import Space, space_of
 
 TRUTH = {"samples": ("ari", "nmi", "pooled_accuracy"), "clients": ("ari", "ami", "purity")}
@@ -22,6 +25,8 @@ MEASURES = ("cohesion", "accuracy", "stability", "silhouette", "consensus")
 """What needs no truth, in the order in which it is shown."""
 SCORE: Mapping[Family, str] = {"samples": "cohesion", "clients": "accuracy"}
 """The measure that candidates are ranked by."""
+_MOST_COLUMNS = 300
+"""Columns of a table up to which they are looked at one by one."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class CandidateScore:
         Of a run, means.
     labels : tuple of ndarray
         int64 ``(m,)`` by run: the clusters, of samples those that are looked at, -1 for none.
+    spread : float or None
+        Standard error of the cohesion, over halves of the samples that are looked at.
     """
 
     measures: dict[str, float]
@@ -52,6 +59,7 @@ class CandidateScore:
     bytes: float
     seconds: float
     labels: tuple[Labels, ...] = field(compare=False, repr=False)
+    spread: float | None = None
 
 
 class Judge:
@@ -60,20 +68,20 @@ class Judge:
     Parameters
     ----------
     family : {"samples", "clients"}
-    population : Population
-        Whose samples, or clients, are clustered.
+    samples : PreparedSamples
+        Of the population whose samples, or clients, are clustered.
     seed : int
         Draws the samples that are looked at.
     """
 
-    def __init__(self, family: Family, population: Population, seed: int) -> None:
-        self.family, self.population, self.seed = family, population, seed
-        self.sizes = [len(client) for client in population.clients]
+    def __init__(self, family: Family, samples: PreparedSamples, seed: int) -> None:
+        self.family, self.samples, self.seed = family, samples, seed
+        self.sizes = [len(client) for client in samples.population.clients]
 
     @cached_property
     def space(self) -> Space:
         """The samples that are looked at; made when first needed."""
-        return space_of(self.population, self.seed)
+        return space_of(self.samples.population, self.seed)
 
     def verdict(self, runs: Sequence[Done]) -> CandidateScore:
         """What the finished runs of a candidate say; there must be one."""
@@ -87,7 +95,30 @@ class Judge:
             mean(run.bytes for run in runs),
             mean(run.seconds for run in runs),
             tuple(self._looked_at(run) for run in runs),
+            criteria.spread(self.space, [self._looked_at(run) for run in runs]) if self.family == "samples" else None,
         )
+
+    def explaining_column(self, taken: CandidateScore) -> str | None:
+        """The column that alone explains the clusters of a candidate's first run; see `column_checks`."""
+        return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self._has_columns else None
+
+    @cached_property
+    def chance(self) -> float:
+        """Cohesion up to which clusters are no better than chance; minus infinity where that is not known."""
+        if not self._has_columns:
+            return -math.inf
+        ends = np.cumsum(self.sizes)
+        looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends))
+        return chance_cohesion(self._numbers, self.samples.blocks, looked_at.tolist())
+
+    @property
+    def _has_columns(self) -> bool:
+        """Whether samples are clustered, and are rows of several columns, but no more than a person looks through."""
+        return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MOST_COLUMNS
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.float64]:
+        return numbers_of(self.samples, self.space.rows)
 
     def consensus(self, runs: Sequence[Done], others: Mapping[str, Sequence[Done]]) -> float | None:
         """Agreement with other methods, given by name; of samples only with regard to those that are looked at."""

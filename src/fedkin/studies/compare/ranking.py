@@ -57,12 +57,15 @@ class Choice:
         How many of these are as stable, too.
     ahead : float or None
         By how much its score is above that of the best that is not as good; ``None`` if there is none, or it is not.
+    undecided : tuple of Candidate
+        Others of samples whose score differs from its own by less than the standard errors of both, the best first.
     """
 
     candidate: Candidate
     rivals: int = 0
     stable: int = 0
     ahead: float | None = None
+    undecided: tuple[Candidate, ...] = ()
 
 
 def chosen_by_truth(selection: Selection, verdicts: Verdicts) -> Choice | None:
@@ -103,7 +106,18 @@ def chosen(selection: Selection, verdicts: Verdicts) -> Choice | None:
     take = min(stable, key=lambda each: (unsteady[each], clusters[each], stable[each].bytes, each.method))
     others = [score[each] for each in able_ones if each not in equals]
     ahead = score[take] - max(others) if others else 0.0
-    return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None)
+    return Choice(take, len(close) - 1, len(stable) - 1, ahead if ahead > 0 else None, _undecided(take, able_ones))
+
+
+def _undecided(take: Candidate, able_ones: Verdicts) -> tuple[Candidate, ...]:
+    """Candidates whose score is that of the one to take, as far as standard errors tell."""
+
+    def close(other: CandidateScore) -> bool:
+        apart = abs(score_of("samples", other) - score_of("samples", able_ones[take]))
+        return apart < (able_ones[take].spread or 0.0) + (other.spread or 0.0)
+
+    found = [each for each, verdict in able_ones.items() if each != take and close(verdict)]
+    return tuple(sorted(found, key=lambda each: -score_of("samples", able_ones[each])))
 
 
 def able(selection: Selection, verdicts: Verdicts) -> dict[Candidate, CandidateScore]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -62,24 +63,27 @@ class Space:
 def space_of(population: Population, seed: int, most: int = MOST) -> Space:
     """At most `most` samples of all clients together, drawn by `seed`, by the features that suit them.
 
-    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, and numbers as they are else, the
-    columns of tables brought to equal variance. The 30 principal components that vary most are taken.
+    These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, and numbers as they are else, which
+    are prepared as methods see them. The 30 principal components that vary most are taken.
     """
     ends = [0, *accumulate(len(client) for client in population.clients)]
     rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:most].sort().values
     own = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(ends)]
-    points = _points(torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)]))
-    starts = [0, *accumulate(len(part) for part in own)]
+    x = torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)])
+    return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])
+
+
+def space_of_points(rows: Places, points: SamplePoints, sizes: Sequence[int]) -> Space:
+    """Points, client after client, with `sizes` of them each, linked to their neighbours."""
+    starts = [0, *accumulate(sizes)]
     within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise(starts)]
     at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
-    return Space(rows.numpy(), points, (_near(points, np.arange(len(points)), _OF_ALL), at_client))
+    return Space(rows, points, (_near(points, np.arange(len(points)), _OF_ALL), at_client))
 
 
-def _points(x: Tensor) -> SamplePoints:
+def points_of(x: Tensor) -> SamplePoints:
+    """Samples by the features that suit them, at most 30 principal components."""
     values = extract(suited(tuple(x.shape[1:])), x).double().numpy()
-    if x.ndim == 2:
-        spread = values.std(axis=0)
-        values = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     width = min(_COMPONENTS, *values.shape)
     return PCA(width, svd_solver="full").fit_transform(values) if values.shape[1] > width else values
 
