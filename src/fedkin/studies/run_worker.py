@@ -39,6 +39,7 @@ class SentProgress(Progress):
 
     def __init__(self, messages: TextIO) -> None:
         self._messages = messages
+        self._warned: set[str] = set()
 
     def send(self, *words: Any) -> None:
         """Write one message."""
@@ -53,6 +54,12 @@ class SentProgress(Progress):
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         self.send("step", line, timing)
+
+    def warn(self, text: str) -> None:
+        """Warn once of what many runs on the same data meet."""
+        if text not in self._warned:
+            self._warned.add(text)
+            print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:

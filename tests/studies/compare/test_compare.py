@@ -103,7 +103,7 @@ def test_everything_is_on_disk(found: tuple[Comparison, Watch]) -> None:
     assert float(rows[0]["megabytes"]) > 0
     assert json.loads((comparison.out / "comparison.json").read_text())["recommended"] == "kfed"
     page = (comparison.out / "report.html").read_text()
-    assert "is recommended" in page
+    assert "Recommended: <code>kfed</code>. It " in page
     assert "fedkin run kfed" in page
     assert all(name in page for name in CHEAP)
     assert list(comparison.table["method"]) == [row["method"] for row in rows]
