@@ -12,7 +12,7 @@ from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entri
 from fedkin.studies.reproduce.entry import folder_of_entries as root
 from fedkin.studies.reproduce.estimate import cores, duration_text, speed
 from fedkin.studies.reproduce.reproduce_words import markdown, summary
-from fedkin.studies.reproduce.table import Table
+from fedkin.studies.reproduce.entry_table import Table
 
 
 def listing(out: Path) -> str:
