@@ -13,10 +13,10 @@ from fedkin.core.files import write_atomically
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry
+from fedkin.studies.reproduce.entry_table import Table, table_of
 from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
 from fedkin.studies.reproduce.probes import is_probed
 from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
-from fedkin.studies.reproduce.entry_table import Table, table_of
 from fedkin.studies.run_pool import run_all
 
 

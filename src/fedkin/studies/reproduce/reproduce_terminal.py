@@ -10,9 +10,9 @@ from fedkin.report.text_tables import aligned
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
+from fedkin.studies.reproduce.entry_table import Table
 from fedkin.studies.reproduce.estimate import cores, duration_text, speed
 from fedkin.studies.reproduce.reproduce_words import markdown, summary
-from fedkin.studies.reproduce.entry_table import Table
 
 
 def listing(out: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Literal
 from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.studies.reproduce.entry import EntryLine
-from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.entry_table import Checked, Result, Table
+from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.verdict import Figure
 
 _MARKS = {"": "", "inside": "✓", "better": "▲", "worse": "▼"}
