@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import accuracy_score, cohen_kappa_score, completeness_score, f1_score, homogeneity_score
 
 from fedkin.clustering.metrics import (
@@ -89,12 +90,24 @@ def test_a_cluster_without_a_class_stands_for_its_majority():
 
 
 @given(partitions)
-def test_kappa_is_sklearns_after_matching(pairs):
+def test_kappa_is_sklearns_with_clusters_without_a_class_wrong(pairs):
     truth, labels = split(pairs)
-    names = match_labels(truth, labels)
-    named = np.array([names[cluster] for cluster in labels])
+    classes, clusters = np.unique(truth), np.unique(labels)
+    table = np.array([[np.sum((truth == c) & (labels == k)) for k in clusters] for c in classes])
+    rows, columns = linear_sum_assignment(-table)
+    names = dict(zip(clusters[columns], classes[rows], strict=True))
+    named = np.array([names.get(cluster, 1000 + cluster) for cluster in labels])
     if len(set(truth) | set(named)) > 1:
         assert cohen_kappa(truth, labels) == pytest.approx(cohen_kappa_score(truth, named))
+
+
+def test_kappa_counts_surplus_clusters_as_wrong():
+    truth = np.repeat(np.arange(10), 100)
+    half = np.arange(1000) % 2
+    assert cohen_kappa(truth, np.where((truth == 3) & (half == 1), 10, truth)) == pytest.approx(0.945, abs=5e-4)
+    assert cohen_kappa(truth, truth + 10 * half) == pytest.approx(0.474, abs=5e-4)
+    assert cohen_kappa(truth, truth) == 1.0
+    assert cohen_kappa([4, 4], [7, 7]) == 1.0
 
 
 @given(partitions)

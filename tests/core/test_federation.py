@@ -144,6 +144,7 @@ def test_ask_until_all_reply_asks_only_those_without_a_reply():
 
 def test_ask_until_all_reply_gives_up():
     fed = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30)
+    fed.min_clients = 3
     sentence = r"^Client 1 gave no usable reply in 20 attempts \(switched off\); nothing can begin\.$"
     with pytest.raises(FedkinError, match=sentence):
         fed.ask_until_all_reply(double, {})
@@ -159,6 +160,7 @@ def test_who_refuses_for_good_is_not_asked_again():
     assert fed.asked == [[0, 1, 2], [2], [2]]
     assert fed.missing == {1: "never"}
     fed = Scripted({0: FINE, 1: NEVER, 2: FINE})
+    fed.min_clients = 3
     with pytest.raises(FedkinError, match=r"^Client 1 refuses, and nothing can begin without it: never$"):
         fed.ask_until_all_reply(double, {})
 
@@ -202,3 +204,28 @@ def test_ask_until_all_reply_takes_chosen_clients():
     fed = Scripted({0: FINE, 2: "broken"}, {2: FINE})
     assert list(fed.ask_until_all_reply(double, {}, [2, 0])) == [0, 2]
     assert fed.asked == [[0, 2], [2]]
+
+
+def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied():
+    fed, heard = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30), []
+    fed.on_left_out = heard.append
+    assert list(fed.ask_until_all_reply(double, {})) == [0, 2]
+    assert fed.left_out == {1: "switched off"}
+    assert fed.present == [0, 2]
+    assert heard == ["Client 1 is left out of the run: switched off."]
+
+
+@pytest.mark.parametrize("answer", [{"x": 10**400}, {"x": "\ud800"}, [1], {"x": {1: 2}}, {"x": object()}])
+def test_a_reply_of_any_kind_makes_its_client_missing_and_nothing_else(answer):
+    fed = Scripted({0: FINE, 1: answer, 2: FINE}, *[{1: answer}] * 9)
+    assert list(fed.ask_until_all_reply(double, {})) == [0, 2]
+    assert list(fed.left_out) == [1]
+
+
+def test_clients_that_differ_from_a_clear_majority_are_left_out():
+    fed = Scripted()
+    replies = {i: {"shape": [3]} for i in range(5)} | {1: {"shape": [10**6]}}
+    fed.ids = list(range(5))
+    assert list(fed.agreeing(replies)) == [0, 2, 3, 4]
+    assert "is not the others' [3]" in fed.left_out[1]
+    assert len(Scripted().agreeing({0: {"shape": [1]}, 1: {"shape": [2]}, 2: {"shape": [2]}})) == 3

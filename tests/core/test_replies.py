@@ -2,7 +2,24 @@ import pytest
 import torch
 
 from fedkin.core import task
-from fedkin.core.replies import are_counts, below, is_amount, is_count, is_flag, is_list, is_number, is_shape, refusal
+from fedkin.core.replies import (
+    Maybe,
+    Nullable,
+    are_counts,
+    below,
+    is_amount,
+    is_count,
+    is_flag,
+    is_list,
+    is_number,
+    is_shape,
+    objection,
+    positive,
+    reals,
+    refusal,
+    updates,
+    whole,
+)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), torch.tensor([1.0, float("nan")])])
@@ -54,6 +71,47 @@ def test_more_may_be_expected_of_the_same_name_and_some_is_optional():
 def test_checks_know_what_is_meant(check, good, bad):
     assert all(check(value) for value in good)
     assert not any(check(value) for value in bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [10**400, 2**53 + 1, 1e31, "x" * 5000, "\ud800", torch.tensor([3e38]), {"x" * 5000: 1}],
+    ids=["long int", "int", "float", "text", "surrogate", "tensor", "key"],
+)
+def test_what_is_beyond_all_bounds_is_refused_wherever_it_stands(bad):
+    assert refusal({"fine": 1.0, "deep": [{"bad": bad}]}) is not None
+
+
+def test_tensors_have_the_dtype_and_range_that_is_wanted():
+    assert refusal({"x": torch.ones(2)}, {"x": reals(2)}) is None
+    assert refusal({"x": torch.ones(2).double()}, {"x": reals(2)}) == (
+        "'x' is of torch.float64 where torch.float32 was expected"
+    )
+    assert refusal({"x": torch.ones(2, dtype=torch.bool)}, {"x": reals(2)}) is not None
+    assert refusal({"x": torch.tensor([1e11])}, {"x": updates(1)}) is not None
+    assert refusal({"x": torch.tensor([3])}, {"x": whole(1, bound=3)}) is not None
+
+
+SPACE = {"mean": reals("width"), "seed": Nullable(is_count), "more": Maybe(is_number)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0}, None),
+        ({"space": {"mean": torch.ones(2), "seed": 3, "more": 1}, "radius": 1.0}, None),
+        ({"space": {"mean": torch.ones(5, 2), "seed": None}, "radius": 1.0},
+         "'space/mean' has shape (5, 2) where ('width',) was expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": torch.ones(2)},
+         "'radius' is not what it should be"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": float("nan")}, "'radius' is not what it should be"),
+        ({"space": {"mean": torch.ones(2)}, "radius": 1.0}, "'space/seed' is absent"),
+        ({"space": 3, "radius": 1.0}, "'space' is no mapping"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0, "x": 1}, "'x' is not expected"),
+    ],
+)  # fmt: skip
+def test_a_payload_is_what_the_task_takes(payload, reason):
+    assert objection(payload, {"space": SPACE, "radius": positive}) == reason
 
 
 @task(holds={"x": (None,)}, may_hold={"loss": is_number}, may_be_empty=True)

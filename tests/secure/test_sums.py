@@ -262,9 +262,18 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
 
 def test_a_sum_of_all_has_an_end():
     fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
+    fed.min_clients = 5
     sentence = r"^Client 3 gave nothing to a sum in 20 attempts \(lost on purpose\); nothing can begin\.$"
     with pytest.raises(FedkinError, match=sentence):
         sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+
+
+def test_who_gives_nothing_to_a_sum_of_all_is_left_out():
+    fed = federation(failures=[(exchange, 3) for exchange in range(2, 99)])
+    totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    assert list(fed.left_out) == [3]
+    for name, total in expected([0, 1, 2, 4]).items():
+        torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
 
 
 def test_two_clients_are_too_few():

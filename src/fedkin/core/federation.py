@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +19,19 @@ from fedkin.core.task import Task
 
 MAX_ATTEMPTS = 20
 """Attempts at an exchange, or at a step, that a run cannot continue without."""
+MAX_UNUSABLE = 5
+"""Unusable replies after which a client is not asked again in the same step."""
+MIN_CLIENTS = 2
+"""Clients that a run can begin with, by default; all, if there are fewer."""
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
+
+
+class Unusable(str):
+    """Why a client's reply cannot be used."""
+
+    __slots__ = ()
 
 
 class Refusal(str):
@@ -64,6 +75,13 @@ class Federation(ABC):
     away : set of int
         Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
         is sent to them; an engine never hears of them.
+    left_out : dict of int to str
+        Clients that gave no usable reply when one was needed to go on, and why. They are `away` for the rest of the
+        run; part of a checkpoint.
+    min_clients : int
+        How many clients a run goes on with, at least, when others give no usable reply.
+    on_left_out : callable
+        Called with a sentence about every client that is left out.
     secure_sums : bool
         Whether methods may only learn sums over clients; set by `fedkin.secure.sums.secure`.
     keys : dict of int to Tensor
@@ -81,6 +99,9 @@ class Federation(ABC):
         self.seconds = 0.0
         self.missing: dict[int, str] = {}
         self.away: set[int] = set()
+        self.left_out: dict[int, str] = {}
+        self.min_clients = MIN_CLIENTS
+        self.on_left_out: Callable[[str], None] = lambda sentence: None
         self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
         self.clients: dict[int, Client] = {}
@@ -123,8 +144,7 @@ class Federation(ABC):
             if isinstance(answer, str):
                 waiting[client] = answer
                 continue
-            self.traffic.received += payload_bytes(answer)
-            reason = task.refusal(answer, expected(client) if callable(expected) else expected)
+            reason = self._unusable(task, answer, expected(client) if callable(expected) else expected)
             if reason is None:
                 del waiting[client]
                 yield client, answer
@@ -135,15 +155,25 @@ class Federation(ABC):
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
 
+    def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Unusable | None:
+        """Why a reply cannot be used; ``None`` if it can. Whatever it is, it harms nobody else."""
+        try:
+            self.traffic.received += payload_bytes(answer)
+            reason = task.refusal(answer, expected)
+        except Exception as error:
+            reason = f"its reply cannot be read ({type(error).__name__})"
+        return None if reason is None else Unusable(reason)
+
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
     ) -> dict[int, Payload]:
         """`ask`, and once more those that gave no usable reply, up to so many times in all; `missing` are the rest.
 
-        Who refuses for good is not asked again.
+        Who refuses for good, or has given five unusable replies, is not asked again.
         """
         replies: dict[int, Payload] = {}
         refused: dict[int, str] = {}
+        unusable: Counter[int] = Counter()
         for attempt in range(attempts):
             waiting = {i: payload for i, payload in payloads.items() if i not in replies and i not in refused}
             if not waiting:
@@ -151,7 +181,12 @@ class Federation(ABC):
             if attempt:
                 self.pause(attempt)
             replies.update(self.ask(task, waiting, expected))
-            refused.update((i, reason) for i, reason in self.missing.items() if isinstance(reason, Refusal))
+            unusable.update(i for i, reason in self.missing.items() if isinstance(reason, Unusable))
+            refused.update(
+                (i, reason)
+                for i, reason in self.missing.items()
+                if isinstance(reason, Refusal) or unusable[i] >= MAX_UNUSABLE
+            )
         self.missing = dict(sorted((self.missing | refused).items()))
         return dict(sorted(replies.items()))
 
@@ -163,6 +198,8 @@ class Federation(ABC):
         expected: Expected | None = None,
     ) -> dict[int, Payload]:
         """Ask again until each client has replied, for steps that need all of them.
+
+        Clients that give no usable reply are left out of the run if at least `min_clients` others did.
 
         Parameters
         ----------
@@ -176,17 +213,59 @@ class Federation(ABC):
         Raises
         ------
         FedkinError
-            If a client refuses for good, or has given no usable reply in 20 attempts.
+            If fewer than `min_clients` gave a usable reply, or none of those asked.
         """
-        everyone = self.present if clients is None else clients
+        everyone = self.present if clients is None else list(clients)
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), MAX_ATTEMPTS, expected)
-        for i, reason in self.missing.items():
-            if isinstance(reason, Refusal):
-                raise FedkinError(f"Client {i} refuses, and nothing can begin without it: {reason}")
-            raise FedkinError(
-                f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
-            )
+        self.leave_out({i: reason for i, reason in self.missing.items() if i in everyone})
         return replies
+
+    def agreeing(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
+        """Return the replies with the most common value of this name; who differs is left out of the run.
+
+        Unless three clients and more than two thirds agree, all are returned: who is wrong is for the person at the
+        keyboard to say.
+        """
+        values = Counter(str(reply[name]) for reply in replies.values())
+        common, count = values.most_common(1)[0] if values else ("", 0)
+        same = {client: reply for client, reply in replies.items() if str(reply[name]) == common}
+        if len(same) == len(replies) or 3 * count <= 2 * len(replies) or count < max(3, self.min_clients):
+            return dict(replies)
+        self.leave_out(
+            {
+                i: f"its {name} {reply[name]} is not the others' {common}"
+                for i, reply in replies.items()
+                if i not in same
+            }
+        )
+        return same
+
+    def leave_out(self, reasons: Mapping[int, str]) -> None:
+        """Go on without clients that gave no usable reply: they are `away` from now on.
+
+        Parameters
+        ----------
+        reasons : mapping of int to str
+            Why, by client.
+
+        Raises
+        ------
+        FedkinError
+            If fewer than `min_clients` would remain, with the reason of the first.
+        """
+        remaining = [i for i in self.present if i not in reasons]
+        if reasons and len(remaining) < min(self.min_clients, len(self.present)):
+            client, reason = next(iter(reasons.items()))
+            if isinstance(reason, Refusal):
+                raise FedkinError(f"Client {client} refuses, and nothing can begin without it: {reason}")
+            attempts = MAX_UNUSABLE if isinstance(reason, Unusable) else MAX_ATTEMPTS
+            raise FedkinError(
+                f"Client {client} gave no usable reply in {attempts} attempts ({reason}); nothing can begin."
+            )
+        self.left_out |= {i: str(reason) for i, reason in reasons.items()}
+        self.away = self.away | set(reasons)
+        for client, reason in reasons.items():
+            self.on_left_out(f"Client {client} is left out of the run: {reason}.".replace("..", "."))
 
     def refresh(self) -> None:  # noqa: B027
         """Bring `clients` up to date, where they are copies of those that do the work."""

@@ -9,7 +9,7 @@ from typing import overload
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
-from fedkin.core.replies import Expected, refusal
+from fedkin.core.replies import Expected, objection, refusal
 from fedkin.core.trusted_packages import named_module
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
@@ -29,8 +29,11 @@ class Task:
     name : str
         ``module.function``.
     run : callable
+    takes : mapping or None
+        What a payload consists of, see `fedkin.core.replies`, checked at the client before the task runs; ``None``: it
+        is not checked. A server may be of another version, broken, or worse, too.
     holds : mapping of str to shape or callable
-        What every reply must contain, see `fedkin.core.replies`; the caller may expect more.
+        What every reply must contain; the caller may expect more.
     may_hold : mapping of str to shape or callable
         The same for what a reply may contain.
     may_be_empty : bool
@@ -44,11 +47,16 @@ class Task:
 
     name: str
     run: TaskFunction
+    takes: Expected | None = None
     holds: Expected = field(default_factory=dict)
     may_hold: Expected = field(default_factory=dict)
     may_be_empty: bool = False
     moves_data: bool = False
     accounted: bool = False
+
+    def objection(self, payload: Payload) -> str | None:
+        """Why the task must not be done with a payload, which names the entry; ``None`` if it may."""
+        return None if self.takes is None else objection(payload, self.takes)
 
     def refusal(self, reply: Payload, expected: Expected | None = None) -> str | None:
         """Why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
@@ -69,6 +77,7 @@ def task(run: TaskFunction, /) -> Task: ...
 @overload
 def task(
     *,
+    takes: Expected = ...,
     holds: Expected = ...,
     may_hold: Expected = ...,
     may_be_empty: bool = ...,
@@ -81,6 +90,7 @@ def task(
     run: TaskFunction | None = None,
     /,
     *,
+    takes: Expected | None = None,
     holds: Expected | None = None,
     may_hold: Expected | None = None,
     may_be_empty: bool = False,
@@ -92,16 +102,28 @@ def task(
     Parameters
     ----------
     run : callable
-    holds, may_hold, may_be_empty, moves_data, accounted
+    takes, holds, may_hold, may_be_empty, moves_data, accounted
         See `Task`; with any of them the decorator is written with parentheses.
+
+    Raises
+    ------
+    ValueError
+        If the task is accounted for and does not say what it takes: no budget holds for a payload that is not checked.
     """
 
     def registered(run: TaskFunction) -> Task:
         name = f"{run.__module__}.{run.__name__}"
-        _TASKS[name] = Task(name, run, holds or {}, may_hold or {}, may_be_empty, moves_data, accounted)
+        if accounted and takes is None:
+            raise ValueError(f"Task '{name}' is accounted for, so it must say what it takes.")
+        _TASKS[name] = Task(name, run, takes, holds or {}, may_hold or {}, may_be_empty, moves_data, accounted)
         return _TASKS[name]
 
     return registered if run is None else registered(run)
+
+
+def all_tasks() -> list[Task]:
+    """Return the tasks of all modules that have been imported, in order of name."""
+    return [_TASKS[name] for name in sorted(_TASKS)]
 
 
 def known_task(name: str) -> Task:

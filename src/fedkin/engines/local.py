@@ -17,7 +17,7 @@ from threading import Lock
 
 import torch
 
-from fedkin.core import Client, Federation, Payload, Task
+from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.device import device, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 
@@ -116,6 +116,7 @@ class LocalFederation(Federation):
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         asked = sorted(payloads)
+        _check(task, payloads)
         lost = {i for i in asked if self._is_lost(i)}
         present = [i for i in asked if i not in lost]
         pace = _Pace(self.chunk, self.workers)
@@ -154,6 +155,13 @@ class LocalFederation(Federation):
             return False
         chance = torch.rand((), generator=derive_generator(self.seed, "drop", client, self.exchange))
         return bool(chance < self.drop_rate)
+
+
+def _check(task: Task, payloads: Mapping[int, Payload]) -> None:
+    """See that the payloads are what the task takes; those that clients share once."""
+    for payload in {id(payload): payload for payload in payloads.values()}.values():
+        if (reason := task.objection(payload)) is not None:
+            raise FedkinError(f"Clients refuse task '{task.name}': {reason}.")
 
 
 class _Pace:

@@ -177,7 +177,7 @@ class Site:
         Raises
         ------
         RefusalError
-            If the task moves data, or releases what a privacy budget does not account for.
+            If the task moves data, releases what a privacy budget does not account for, or does not take this payload.
         FedkinError
             If the task is not known here, or the folder is in use by another process, or cannot be written.
         """
@@ -190,6 +190,8 @@ class Site:
                 f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; "
                 "docs/privacy.md says what is."
             )
+        if (reason := task.objection(payload)) is not None:
+            raise RefusalError(f"Task '{task.name}' is not done with this request: {reason}.")
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             if not self.simulated:

@@ -34,6 +34,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
         "sent": fed.traffic.sent,
         "received": fed.traffic.received,
         "keys": {str(id_): key for id_, key in fed.keys.items()},
+        "left_out": {str(id_): reason for id_, reason in fed.left_out.items()},
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
     return dict(owned(tree))
@@ -78,6 +79,8 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
     fed.exchange = fed.settled = tree["exchange"]
     fed.traffic = Traffic(tree["sent"], tree["received"])
     fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
+    fed.left_out = {int(id_): reason for id_, reason in tree.get("left_out", {}).items()}
+    fed.away = fed.away | set(fed.left_out)
     if isinstance(fed, LocalFederation):
         for id_, client in fed.clients.items():
             client.state = tree["clients"][str(id_)]

@@ -170,6 +170,8 @@ def prepare(
     """
     began = time.perf_counter()
     fed.away = population.away(0)
+    fed.min_clients = config.engine.min_clients
+    fed.on_left_out = progress.warn
     if config.engine.secure_sums:
         secure(fed, config.method)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
@@ -321,7 +323,7 @@ class Run:
         line = {
             "step": state.steps,
             "answered": record.answered,
-            "missing": {str(client): reason for client, reason in record.missing.items()},
+            "missing": {str(client): reason for client, reason in {**record.missing, **self.fed.left_out}.items()},
             "values": record.values,
             "metrics": metrics,
             "sent": self.fed.traffic.sent,

@@ -56,8 +56,9 @@ class EngineSection(BaseModel):
     Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
     real site's own file says which. A fraction `absent` of clients never takes part. On Flower, a client that has not
     replied after `timeout` seconds is missing; a real federation begins when `sites` of them are there, for which it
-    waits `patience` seconds at most. Only the local engine uses `chunk`, `drop_rate` and `failures`. With
-    `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
+    waits `patience` seconds at most. A client that gives no usable reply where one is needed to go on is left out of
+    the run, as long as `min_clients` others have given theirs. Only the local engine uses `chunk`, `drop_rate` and
+    `failures`. With `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
     """
 
     model_config = STRICT
@@ -72,6 +73,7 @@ class EngineSection(BaseModel):
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     patience: Annotated[float, Field(gt=0)] = 600.0
     sites: PositiveInt | None = None
+    min_clients: PositiveInt = 2
 
 
 class EvaluationSection(BaseModel):

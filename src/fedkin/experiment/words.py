@@ -150,7 +150,7 @@ MEASURES = {
         "NMI", "normalised mutual information of the clusters found and the true ones: 1 is equal", "share",
         beside="kappa",
     ),
-    "kappa": _plain("Cohen's kappa", "accuracy above chance, each cluster standing for a class", "share"),
+    "kappa": _plain("Cohen's kappa", "accuracy above chance, clusters and classes matched one to one", "share"),
     "pooled_accuracy": _plain(
         "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share"
     ),

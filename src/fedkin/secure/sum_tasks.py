@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,18 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
+from fedkin.core.replies import (
+    Array,
+    Expected,
+    Nullable,
+    is_count,
+    is_list,
+    is_name,
+    is_shape,
+    is_text,
+    objection,
+    octets,
+)
 from fedkin.core.task import Task, known_task, task
 from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
 
@@ -42,7 +55,21 @@ class Term:
     factor: str | None = None
 
 
-@task
+def _are_terms(value: Any) -> bool:
+    """Whether it is a list of `Term` as plain values."""
+    want: Expected = {"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name)}
+    return isinstance(value, list) and all(objection(term, want) is None for term in value)
+
+
+def _is_term_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and (not value or is_shape(list(value)))
+
+
+def _is_payload(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+@task(takes={}, holds={"key": octets(KEY)})
 def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the public key, uint8 ``(32,)``; the private one is made at the first request and kept."""
     replies: list[Payload] = []
@@ -53,7 +80,13 @@ def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
     return replies
 
 
-@task
+@task(
+    takes={
+        "task": is_name, "terms": _are_terms, "ids": is_list(is_count), "keys": octets("clients", KEY),
+        "tag": octets(16), "payload": _is_payload,
+    },
+    may_hold={"masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text},
+)  # fmt: skip
 def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Do the given task, and report the terms of its reply as ``masked``, int64; or why not."""
     replies: list[Payload] = []
@@ -61,7 +94,7 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
         reason = _objection(client, keys)
         if reason is None:
-            [reply] = _inner(payload["task"]).run([client], [payload["payload"]])
+            [reply] = _inner(payload["task"], payload["payload"]).run([client], [payload["payload"]])
             try:
                 replies.append({"masked": _hidden(client, reply, payload, keys)})
                 continue
@@ -109,9 +142,11 @@ def _values(reply: Payload, term: Term) -> Tensor:
     return value.flatten()
 
 
-def _inner(name: str) -> Task:
-    """The task called `name`, if it may be summed."""
+def _inner(name: str, payload: Payload) -> Task:
+    """The task called `name`, if it may be summed and takes this payload."""
     found = known_task(name)
+    if (reason := found.objection(payload)) is not None:
+        raise FedkinError(f"Task '{name}' is not done with this request: {reason}.")
     if found.moves_data:  # whoever made the others of a sum can take their masks off
         raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.")
     return found

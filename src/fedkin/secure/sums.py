@@ -141,7 +141,8 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     Raises
     ------
     FedkinError
-        If a client has given nothing in 20 attempts.
+        If so many clients have given nothing in 20 attempts that fewer than three, or `min_clients`, remain; else they
+        are left out of the run.
     """
     for attempt in range(_MAX_ATTEMPTS):
         if attempt:
@@ -149,10 +150,14 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
         if found and found.clients == fed.present:
             return found.totals
-    client, reason = next(item for item in fed.missing.items() if item[1] != _OTHERS_LOST)
-    raise FedkinError(
-        f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
-    )
+    lost = {client: reason for client, reason in fed.missing.items() if reason != _OTHERS_LOST}
+    if len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
+        client, reason = next(iter(lost.items()))
+        raise FedkinError(
+            f"Client {client} gave nothing to a sum in {_MAX_ATTEMPTS} attempts ({reason}); nothing can begin."
+        )
+    fed.leave_out(lost)
+    return sums_of_all(fed, task, payload, terms)
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:

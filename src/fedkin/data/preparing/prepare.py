@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -97,7 +97,9 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
         )
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing = options.scaling == "none" or fed.secure_sums
-    replies = fed.ask_until_all_reply(shapes if sparing else moments, {} if sparing else question)
+    replies = fed.agreeing(
+        fed.ask_until_all_reply(shapes if sparing else moments, {} if sparing else question), "scaled"
+    )
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
@@ -140,7 +142,15 @@ def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: P
         fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
 
 
-@task
+def _is_encoding(value: Any) -> bool:
+    """Whether it is the tree of a `TableEncoding`."""
+    try:
+        return isinstance(value, dict) and TableEncoding.from_tree(value) is not None
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+@task(takes={"encoding": _is_encoding})
 def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Encode the client's table and remember how; asked a second time, do nothing."""
     for client, payload in zip(clients, payloads, strict=True):
@@ -149,13 +159,14 @@ def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
     return [{} for _ in clients]
 
 
-@task(accounted=True)
+@task(takes={"encoding": _is_encoding}, accounted=True)
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`encode_table` with nothing scaled; it releases nothing, so a client with a privacy budget does it."""
     return encode_table.run(clients, payloads)
 
 
 def _prepared_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> Preparation:
+    replies = fed.agreeing(replies)
     shape = common_shape(replies)
     if mode == "none":
         return Preparation(Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double()))

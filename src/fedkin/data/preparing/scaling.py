@@ -11,14 +11,14 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import is_count, is_flag, is_shape
+from fedkin.core.replies import Expected, Maybe, doubles, is_count, is_flag, is_shape
 from fedkin.data.preparing.column_reports import MIN_MEMBERS, are_names, are_reports, moments_of, reports_of
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.reading.arrays import common_shape
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import sums_of_all
 
-_FEATURES = ("features",)
+_FEATURES = doubles("features")
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
 _MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
@@ -81,7 +81,7 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
         return Scaling("unit", shape, torch.zeros_like(least), torch.ones_like(least))
     count = sum(reply["count"] for reply in replies.values())
     mean = sum_of(replies, "sum") / count
-    replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": tuple(mean.shape)})
+    replies = fed.ask_until_all_reply(squares, {"mean": mean}, expected={"squares": doubles(*mean.shape, minimum=0)})
     spread = (sum_of(replies, "squares") / count).sqrt()
     found = scale_of(mode, least, greatest, spread) if len(shape) == 1 else ("standard", spread)
     scaling = Scaling(found[0], shape, mean, torch.where(least == greatest, 1.0, found[1]))
@@ -155,7 +155,11 @@ def standardise(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     return ((x - mean.view(around)) / scale.view(around)).float()
 
 
+_QUESTION: Expected = {"min_members": Maybe(is_count)}
+
+
 @task(
+    takes=_QUESTION,
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
@@ -175,7 +179,7 @@ def moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     return replies
 
 
-@task(holds={"names": are_names, "columns": are_reports})
+@task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
 def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the columns of a table, and nothing of its samples but the names of frequent categories."""
     return [
@@ -184,7 +188,7 @@ def table_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     ]
 
 
-@task(holds={"squares": _FEATURES})
+@task(takes={"mean": _FEATURES}, holds={"squares": doubles("features", minimum=0)})
 def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Sum of squared distances from the common mean, per column or channel."""
     return [
@@ -193,7 +197,12 @@ def squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payl
     ]
 
 
-@task(holds={"shape": is_shape, "scaled": is_flag}, may_hold={"names": are_names, "plain": is_flag}, accounted=True)
+@task(
+    takes={},
+    holds={"shape": is_shape, "scaled": is_flag},
+    may_hold={"names": are_names, "plain": is_flag},
+    accounted=True,
+)
 def shapes(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the shape of a sample, whether the data are scaled already, and the names of a table's columns.
 
@@ -220,19 +229,19 @@ def _min_members(payload: Payload) -> int:
     return max(wanted, MIN_MEMBERS) if is_count(wanted) else MIN_MEMBERS
 
 
-@task
+@task(takes={})
 def hidden_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Count, and sums as digits, for a secure sum."""
     return [{"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))} for client in clients]
 
 
-@task
+@task(takes={"mean": _FEATURES})
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`squares` as digits, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
-@task
+@task(takes={"mean": _FEATURES, "scale": doubles("features", minimum=0)})
 def rescale(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Standardise the client's data and remember how; asked a second time, do nothing."""
     for client, payload in zip(clients, payloads, strict=True):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import is_count
+from fedkin.core.replies import Expected, doubles, is_count, is_list, is_name, is_text
 from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn
@@ -91,7 +91,23 @@ def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
     return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
 
 
-@task(holds={"filled": ("columns",), "sum": ("columns",), "counts": (None,), "samples": is_count})
+def _are_columns(value: Any) -> bool:
+    """Whether it is a list of columns as `plain` writes them."""
+    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 3 for one in value):
+        return False
+    return all(is_text(name) and is_name(kind) and is_list(is_text)(levels) for name, kind, levels in value)
+
+
+_COLUMNS: Expected = {"columns": _are_columns}
+
+
+@task(
+    takes=_COLUMNS,
+    holds={
+        "filled": doubles("columns", minimum=0), "sum": doubles("columns"), "counts": doubles(None, minimum=0),
+        "samples": is_count,
+    },
+)  # fmt: skip
 def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
     replies: list[Payload] = []
@@ -104,7 +120,10 @@ def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     return replies
 
 
-@task(holds={"squares": ("columns",), "counts": (None,)})
+@task(
+    takes={**_COLUMNS, "mean": doubles(None)},
+    holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
+)
 def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report each column's sum of squared distances from the common mean, and the frequencies of categories."""
     replies: list[Payload] = []
@@ -117,7 +136,10 @@ def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return replies
 
 
-@task(holds={"histograms": ("columns", _BINS)})
+@task(
+    takes={**_COLUMNS, "low": doubles(None), "high": doubles(None)},
+    holds={"histograms": doubles("columns", _BINS, minimum=0)},
+)
 def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
     replies: list[Payload] = []
@@ -130,13 +152,13 @@ def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     return replies
 
 
-@task
+@task(takes=_COLUMNS)
 def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`column_sums` for a secure sum."""
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
-@task
+@task(takes={**_COLUMNS, "mean": doubles(None)})
 def hidden_column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`column_squares` for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in column_squares.run(clients, payloads)]

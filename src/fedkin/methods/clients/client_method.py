@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State
 from fedkin.core.method import Count, Positive, display_name
+from fedkin.core.replies import updates
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, losses_of, lowest_loss, train
 from fedkin.nn import choose
@@ -130,12 +131,15 @@ class ClientMethod(Method[Any]):
             If clients differ in the shape of their samples, or labels are needed and a client has none.
         """
         replies = fed.ask_until_all_reply(describe, {})
-        for client, reply in replies.items():
-            if labels_needed and reply["classes"] == 0:
+        without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
+        if len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
+            for client in without:
                 raise FedkinError(
                     f"Client {client} has no labels, which {display_name(type(self))} needs; name their column with "
                     "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
                 )
+        fed.leave_out(dict.fromkeys(without, "it has no labels"))
+        replies = fed.agreeing({client: reply for client, reply in replies.items() if client not in without})
         known = [reply["classes"] for reply in replies.values()]
         return common_shape(replies), max(known) if all(known) else 0
 
@@ -182,7 +186,7 @@ class ClientMethod(Method[Any]):
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
         """Have clients train from `starts`, models by client; yield (client, reply of `client_tasks.train`)."""
-        return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
+        return fed.stream(train, self.training(state, starts), {"update": updates(state.models.shape[1])})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor]) -> dict[int, Payload]:
         """Return payloads of `client_tasks.train` by client; clients that start from the same model share one."""

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.noise import uniform
-from fedkin.core.replies import is_amount, is_count, is_number, is_shape
+from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
+from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
-@task(holds={"shape": is_shape, "classes": is_count})
+@task(takes={}, holds={"shape": is_shape, "classes": is_classes})
 def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the shape of a sample and the number of classes, one more than the largest label; 0 without labels."""
     return [
@@ -23,7 +24,10 @@ def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
     ]
 
 
-@task(holds={"samples": is_amount, "loss": is_number})
+@task(
+    takes={"module": CLASSIFIER, "model": updates("size"), "training": DESCENT},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+)
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the model on the client's data; report the update, the number of samples and the training loss."""
     replies: list[Payload] = []
@@ -36,7 +40,7 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     return replies
 
 
-@task
+@task(takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None)})
 def losses(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the mean loss of each model ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""
     return [

@@ -11,11 +11,25 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record, State, task
 from fedkin.core.method import Count, Fraction, Positive
-from fedkin.core.replies import Expected, below, is_amount, is_count, is_number
+from fedkin.core.replies import (
+    Expected,
+    Maybe,
+    below,
+    candidates,
+    counts_to,
+    is_amount,
+    is_count,
+    is_number,
+    one_of,
+    positive,
+    updates,
+    within,
+)
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, positions, round_record
 from fedkin.methods.clients.client_tasks import labels_of, lowest_loss
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
+from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,7 @@ class GradientLossMethod(ClientMethod):
         payloads = {i: common | {"stand_in": stand_ins[i]} if i in stand_ins else common for i in asked}
         clusters, size = state.models.shape
         expected: dict[int, Expected] = {
-            i: {"update": (2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in asked
+            i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in asked
         }
         replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
         labels, position = state.labels.clone(), positions(fed)
@@ -131,7 +145,14 @@ class GradientLossMethod(ClientMethod):
         }
 
 
-@task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
+@task(
+    takes={
+        "module": CLASSIFIER, "models": candidates("models", "size"), "moves": candidates("models", "size"),
+        "balance": within(0, 1), "sign": one_of("descent", "printed"), "similarity": one_of("cosine", "euclidean"),
+        "learning_rate": positive, "batch_size": counts_to(MANY), "stand_in": Maybe(is_count),
+    },
+    holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
+)  # fmt: skip
 def choose_and_step(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Choose a model by loss and gradient on one mini-batch, and report one step on it: ``update`` ``(1 or 2, size)``.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
-from fedkin.core.replies import Expected, below, is_amount, is_count, is_number
+from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, reals, updates
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
@@ -27,6 +27,7 @@ from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
+from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class IFCAMethod(ClientMethod):
         payload = self._payload(state) | {"averaging": self.averaging}
         position, found = positions(fed), {}
         asked = dict.fromkeys(self.participants(fed, state), payload)
-        expected: Expected = {"update": (means.size,), "cluster": below(len(state.models))}
+        expected: Expected = {"update": updates(means.size), "cluster": below(len(state.models))}
         for client, reply in fed.stream(choose_and_train, asked, expected):
             cluster = int(reply["cluster"])
             labels[position[client]] = cluster
@@ -158,7 +159,7 @@ class IFCAMethod(ClientMethod):
         for k in range(self.n_clusters):
             if models:
                 payload = {"module": state.module, "models": torch.stack(models)}
-                replies = fed.ask(losses, dict.fromkeys(fed.ids, payload), {"losses": (len(models),)})
+                replies = fed.ask(losses, dict.fromkeys(fed.ids, payload), {"losses": reals(len(models))})
                 chances = {i: float(reply["losses"].min()) for i, reply in replies.items()}
             models.append(self._trained_by_one(fed, state, chances, k))
         return torch.stack(models)
@@ -177,7 +178,16 @@ class IFCAMethod(ClientMethod):
         raise FedkinError("No client answered, so the models of IFCA cannot be seeded.")
 
 
-@task(holds={"cluster": is_count, "samples": is_amount, "loss": is_number})
+_CHOICE: Expected = {
+    "module": CLASSIFIER, "models": candidates("models", "size"), "training": DESCENT,
+    "identity": one_of("all", "batch"),
+}  # fmt: skip
+
+
+@task(
+    takes={**_CHOICE, "averaging": one_of("models", "gradients")},
+    holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
+)
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Choose the model with the lowest loss, then train it or compute one gradient."""
     replies: list[Payload] = []
@@ -196,7 +206,7 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     return replies
 
 
-@task(holds={"cluster": is_count})
+@task(takes=_CHOICE, holds={"cluster": is_count})
 def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the index of the model with the lowest loss, as ``cluster``."""
     return [

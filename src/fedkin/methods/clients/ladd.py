@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.method import Count
+from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, renumbered
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
@@ -131,7 +132,10 @@ class LADDMethod(OneShotMethod):
         }
 
 
-@task
+@task(
+    takes={"style": one_of("class", "client"), "window": within(0, 0.5), "segments": counts_to(MAX_CLASSES)},
+    holds={"style": reals(None)},
+)
 def describe_style(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""
     replies: list[Payload] = []

@@ -15,6 +15,7 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
+from fedkin.core.replies import Expected, is_count, is_name, reals
 from fedkin.features.extractors import extract, width_of
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
@@ -145,7 +146,11 @@ class OneRoundMethod(CentroidMethod):
         return after, record
 
 
-@task
+CENTROIDS: Expected = {"n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name}
+"""A result whose clusters are centroids."""
+
+
+@task(takes={"result": CENTROIDS})
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
     return assign_samples(clients, payloads, predict_nearest)

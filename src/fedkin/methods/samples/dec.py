@@ -19,9 +19,10 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction, Positive
-from fedkin.core.replies import is_count
+from fedkin.core.replies import count_or, counts_to, is_count, one_of, positive, reals, updates
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, broadcast, describe_clients, repeat_step
 from fedkin.nn.deep_clustering import PAPER_CODE, DeepClusters, DeepEmbeddedClustering
+from fedkin.nn.network_forms import DEEP_SEARCH, MANY, WIDTHS
 
 _SHARED_OPTIONS = [option.name for option in fields(DeepEmbeddedClustering) if option.name != "batch"]
 
@@ -187,25 +188,32 @@ class DECMethod(SampleMethod):
         return DeepEmbeddedClustering(batch=self.batch_size, **{name: getattr(self, name) for name in _SHARED_OPTIONS})
 
 
-@task(holds={"x": (None, None)}, moves_data=True)
+@task(takes={}, holds={"x": (None, None)}, moves_data=True)
 def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send all samples of the client, flattened: **the data leave the client**."""
     return [{"x": client.x.flatten(1)} for client in clients]
 
 
-@task
+@task(
+    takes={
+        "result": {
+            "n_clusters": is_count, "scope": one_of("all"), "widths": WIDTHS, "centre": reals("features"),
+            "spread": positive, "encoder": updates(None), "centroids": reals("clusters", "code"),
+        }
+    }
+)  # fmt: skip
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
     return assign_samples(clients, payloads, DECMethod.predict)
 
 
-@task(holds={"clusters": is_count})
+@task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})
 def count_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send the number of clusters that the client looks for."""
     return [{"clusters": _clusters(client, payload)} for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task
+@task(takes={"search": DEEP_SEARCH, "clusters": counts_to(MANY), "first": is_count})
 def cluster_own_samples(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Cluster the client's own samples; clusters, numbered from ``first`` on, stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):

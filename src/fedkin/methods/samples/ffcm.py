@@ -24,10 +24,22 @@ from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import are_counts, below, is_count
+from fedkin.core.replies import (
+    Expected,
+    are_counts,
+    below,
+    count_or,
+    counts_to,
+    is_count,
+    is_name,
+    reals,
+    whole,
+    within,
+)
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons
+from fedkin.nn.network_forms import MANY
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
 
@@ -36,7 +48,19 @@ _MIN_SUPPORT = 0.5
 _SEEDS_AT_SERVER = 10
 
 
-@task(holds={"centres": ("centres", None), "supports": ("centres",), "indices": ("centres",), "iterations": is_count})
+_MOVE: Expected = {
+    "features": is_name, "centroids": reals(None, None), "fuzziness": within(1), "tolerance": within(0),
+    "local_iterations": counts_to(MANY), "local_clusters": count_or("given"),
+}  # fmt: skip
+
+
+@task(
+    takes=_MOVE,
+    holds={
+        "centres": reals("centres", None), "supports": reals("centres"), "indices": whole("centres"),
+        "iterations": is_count,
+    },
+)  # fmt: skip
 def move_centres(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Run fuzzy c-means on a client's own samples from the centres received.
 
@@ -185,7 +209,7 @@ class FFCMMethod(CentroidMethod):
         return after, Record([], missing, {"moved": None, "iterations": {}})
 
 
-@task
+@task(takes=_MOVE)
 def move_centres_in_place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`move_centres`, with replies that can be added up, see `_by_index`."""
     replies = move_centres.run(clients, payloads)

@@ -22,9 +22,10 @@ from fedkin.clustering.k_means import Partition, farthest_points, k_means, kmean
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, Task, task
 from fedkin.core.method import Count
-from fedkin.core.replies import is_count
+from fedkin.core.replies import counts_to, is_count, is_name, reals, whole
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
+    CENTROIDS,
     CentroidState,
     OneRoundMethod,
     RoundOutcome,
@@ -32,11 +33,15 @@ from fedkin.methods.samples.centroid_method import (
     scaled_like_features,
 )
 from fedkin.methods.samples.sample_method import broadcast
+from fedkin.nn.network_forms import MANY
 
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 
 
-@task(holds={"centres": ("points", None), "sizes": ("points",), "iterations": is_count})
+@task(
+    takes={"features": is_name, "local_clusters": counts_to(MANY)},
+    holds={"centres": reals("points", None), "sizes": whole("points"), "iterations": is_count},
+)
 def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
     replies: list[Payload] = []
@@ -49,7 +54,7 @@ def cluster_locally(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     return replies
 
 
-@task
+@task(takes={"result": CENTROIDS, "clusters": whole(None)})
 def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the cluster of its local cluster if the server knows it, else to the nearest centroid."""
     for client, payload in zip(clients, payloads, strict=True):

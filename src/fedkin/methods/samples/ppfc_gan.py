@@ -21,9 +21,11 @@ from torch import Tensor
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
+from fedkin.core.replies import is_count, reals, updates
 from fedkin.methods.samples.sample_method import assign_samples, broadcast
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
+from fedkin.nn.network_forms import DEEP_ENCODER
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,14 @@ class PPFCGANMethod(SyntheticMethod):
         return DeepEncoder.of({"shape": state.shape, "output": state.output, "code": self.code})
 
 
-@task
+@task(
+    takes={
+        "result": {
+            "n_clusters": is_count, "centroids": reals("clusters", "code"), "encoder": updates(None),
+            "architecture": DEEP_ENCODER,
+        }
+    }
+)  # fmt: skip
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
     delete_networks(clients)

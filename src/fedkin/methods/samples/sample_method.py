@@ -71,7 +71,7 @@ class SampleMethod(Method[Any]):
         return True
 
 
-@task(holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
+@task(takes={}, holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
 def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send the shape of a sample, the number of samples, and the range of their values."""
     return [
@@ -93,7 +93,7 @@ def describe_clients(fed: Federation) -> Facts:
     FedkinError
         If samples of two clients differ in shape, or a client cannot be reached.
     """
-    replies = fed.ask_until_all_reply(describe, {})
+    replies = fed.agreeing(fed.ask_until_all_reply(describe, {}))
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
     return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)
 

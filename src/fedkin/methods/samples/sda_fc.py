@@ -20,7 +20,13 @@ from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, predict_nearest, scaled_like_features
+from fedkin.methods.samples.centroid_method import (
+    CENTROIDS,
+    CentroidMethod,
+    CentroidState,
+    predict_nearest,
+    scaled_like_features,
+)
 from fedkin.methods.samples.sample_method import assign_samples, broadcast
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 
@@ -64,7 +70,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         broadcast(fed, assign, fed.all(result=self.result(state)))
 
 
-@task
+@task(takes={"result": CENTROIDS})
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
     delete_networks(clients)

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import is_count, is_number
+from fedkin.core.replies import Nullable, counts_to, is_count, is_number, positive, within
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import Adversaries, Blueprint, Rates
+from fedkin.nn.network_forms import BLUEPRINT, MANY
 
 _TRAINING = ("batch_size", "min_steps", "generator_rate", "discriminator_rate", "rate_decay")
 
@@ -143,7 +144,13 @@ class SyntheticMethod(SampleMethod):
         return after, Record(sorted(replies), missing, values)
 
 
-@task(holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number})
+@task(
+    takes={
+        "blueprint": BLUEPRINT, "batch_size": counts_to(MANY), "min_steps": counts_to(MANY, 0),
+        "generator_rate": positive, "discriminator_rate": positive, "rate_decay": within(0, 1),
+    },
+    holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number},
+)  # fmt: skip
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train each client's networks for one epoch. They stay at the client; a client with a single sample has none."""
     replies: list[Payload] = []
@@ -153,7 +160,7 @@ def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     return replies
 
 
-@task
+@task(takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))})
 def synthesise(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send ``count`` generated samples, or as many as the client has; none if its generator was never trained."""
     replies: list[Payload] = []

@@ -27,7 +27,20 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import Expected, are_counts, below, is_count
+from fedkin.core.replies import (
+    Expected,
+    Maybe,
+    Nullable,
+    Several,
+    is_count,
+    is_name,
+    objection,
+    one_of,
+    reals,
+    updates,
+    whole,
+    within,
+)
 from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
@@ -35,6 +48,7 @@ from fedkin.methods.samples.sample_method import Facts, SampleMethod, assign_sam
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow import Flow, spread_levels
+from fedkin.nn.network_forms import DESCENT, FLOW
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ class UIFCAMethod(SampleMethod):
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: Expected = {
-            "models": ("own", size), "losses": ("own",), "samples": (clusters,), "clusters": below(clusters),
+            "models": updates("own", size), "samples": whole(clusters), "clusters": whole("own", bound=clusters),
         }  # fmt: skip
         answered = []
         for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
@@ -231,13 +245,32 @@ class UIFCAMethod(SampleMethod):
         return payloads
 
 
-@task(holds={"samples": are_counts, "clusters": ("own",)}, may_hold={"moved": is_count})
+def _are_flows(value: Any) -> bool:
+    """Whether it is a tensor of models, or a list of one tensor each."""
+    whole_tensor = (
+        {"models": updates(None, "size")} if isinstance(value, Tensor) else {"models": Several(updates("size"))}
+    )
+    return objection({"models": value}, whole_tensor) is None
+
+
+_FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
+
+
+@task(
+    takes={
+        **_FLOWS, "training": DESCENT, "clusters": whole("own"), "models": _are_flows,
+        "choose": Maybe(one_of("flows", "centroids")),
+        "start": Maybe({"features": is_name, "centroids": reals("clusters", "width")}),
+    },
+    holds={"samples": whole(None), "clusters": whole("own"), "models": updates("own", None), "losses": reals("own")},
+    may_hold={"moved": is_count},
+)  # fmt: skip
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign samples to clusters if asked to, and train the flow of each cluster with samples at the client."""
     return [_choose_and_train(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task
+@task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
     return assign_samples(clients, payloads, UIFCAMethod.predict)

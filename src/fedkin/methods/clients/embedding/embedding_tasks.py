@@ -14,11 +14,12 @@ from torch import Tensor
 
 from fedkin.core import Client, Payload, task
 from fedkin.core.client import LASTING
-from fedkin.core.replies import is_amount, is_number
+from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.encoder import Encoder
+from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.randomised_response import binary, memorised, packed
 
 ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
@@ -26,13 +27,16 @@ ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling"
 seed of its clusters, which in another order would give other answers for the same data."""
 
 
-@task(holds={"least": is_number, "greatest": is_number})
+@task(takes={}, holds={"least": is_number, "greatest": is_number})
 def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the lowest and the highest value of a client's samples."""
     return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
 
 
-@task(holds={"samples": is_amount, "loss": is_number})
+@task(
+    takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+)
 def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
     replies: list[Payload] = []
@@ -52,7 +56,14 @@ def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     return replies
 
 
-@task
+@task(
+    takes={
+        "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
+        "segments": counts_to(MAX_CLASSES),
+        "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
+    },
+    holds={"bits": octets(None)},
+)  # fmt: skip
 def embed(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the client's message (algorithm 1): ``bits``, eight in a byte, equally many for all clients.
 

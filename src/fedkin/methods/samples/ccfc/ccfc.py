@@ -29,6 +29,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
+from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Means
@@ -195,7 +196,9 @@ class CCFCMethod(SampleMethod):
         found, means = _RoundReplies(), Means(len(names), size)
         training = {name: getattr(self, name) for name in _TRAINING}
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
-        expected = {"model": (size,)} | ({} if task is ccfc_tasks.learn_views else {"centroids": (None, self.latent)})
+        expected = {"model": updates(size)} | (
+            {} if task is ccfc_tasks.learn_views else {"centroids": (None, self.latent)}
+        )
         for client, reply in fed.stream(task, asked, expected):
             name = self._name(client)
             means.add(names.index(name), reply["model"], reply["samples"])

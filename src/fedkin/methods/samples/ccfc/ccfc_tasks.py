@@ -14,18 +14,45 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Payload, task
-from fedkin.core.replies import Expected, is_count, is_number
+from fedkin.core.replies import (
+    Expected,
+    Maybe,
+    Several,
+    counts_to,
+    is_count,
+    is_flag,
+    is_list,
+    is_number,
+    is_seed,
+    is_text,
+    reals,
+    updates,
+)
 from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
+from fedkin.nn.network_forms import CONTRASTIVE_TRAINING, DESIGN, MANY
 from fedkin.nn.optimisers import AdamMoments
 
 _VIEWS, _CLUSTERS = 0, 1
 
-_TRAINED: Expected = {"samples": is_count}
+_TRAINED: Expected = {"model": updates(None), "samples": is_count}
+_CENTROIDS = reals("clusters", "latent")
+_COMMON: Expected = {
+    "network": DESIGN, "n_clusters": counts_to(MANY), "restarts": counts_to(MANY), "model": Maybe(updates("size")),
+    "begin": Maybe(is_seed),
+}  # fmt: skip
+_RESULT: Expected = {
+    "network": DESIGN, "n_clusters": Maybe(is_count), "models": Several(updates("size")),
+    "centroids": Several(reals(None, "latent")), "clients": Maybe(is_list(is_text)),
+}  # fmt: skip
 
 
-@task(holds=_TRAINED, may_hold={"loss": is_number})
+@task(
+    takes={**_COMMON, "centroids": Maybe(_CENTROIDS), "training": CONTRASTIVE_TRAINING, "unit": is_flag},
+    holds=_TRAINED,
+    may_hold={"loss": is_number},
+)
 def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
     replies: list[Payload] = []
@@ -39,7 +66,11 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     return replies
 
 
-@task(holds=_TRAINED, may_hold={"loss": is_number})
+@task(
+    takes={**_COMMON, "centroids": _CENTROIDS, "training": CONTRASTIVE_TRAINING, "unit": is_flag},
+    holds=_TRAINED,
+    may_hold={"loss": is_number},
+)
 def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Lines 6 to 11 of algorithm 1: assign samples, train the model on the clusters, and send it with new centroids."""
     replies: list[Payload] = []
@@ -55,14 +86,14 @@ def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return replies
 
 
-@task
+@task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})
 def locate(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send centroids of the client's samples in the model's representation."""
     pairs = zip(clients, payloads, strict=True)
     return [{"centroids": _centroids(client, initial_model(payload), payload)} for client, payload in pairs]
 
 
-@task
+@task(takes={"result": _RESULT, "first": is_count})
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
     for client in clients:

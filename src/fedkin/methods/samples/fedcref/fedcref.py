@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Fraction, Oracle, Positive
-from fedkin.core.replies import below, is_list
+from fedkin.core.replies import Expected, below, is_list, reals, updates, whole
 from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
@@ -215,7 +215,7 @@ class FedCRefMethod(SampleMethod):
         spec = fedcref_tasks.spec(state.model)
         payload = {**self._start_options(), **spec, "training": asdict(training), "replicas": replicas}
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
-        expected = {"models": ("clusters", replicas, state.model.size), "samples": ("clusters",)}
+        expected: Expected = {"models": updates("clusters", replicas, state.model.size), "samples": whole("clusters")}
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
         lost.update(fed.missing)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
@@ -240,7 +240,9 @@ class FedCRefMethod(SampleMethod):
                 nodes, [self.oracle(client)[local_cluster] for client, local_cluster in nodes]
             ), statistics
         if self.associations == "kin-graph":
-            tallies = fed.ask(fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": (len(models[i]),)})
+            tallies = fed.ask(
+                fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": whole(len(models[i]))}
+            )
             lost.update(fed.missing)
             clusters = [
                 int(tallies[client]["clusters"][local_cluster]) if client in tallies else -1 - a  # unknown: unmatched
@@ -255,7 +257,7 @@ class FedCRefMethod(SampleMethod):
             to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
             asked = {i: to_trained if i in trained else to_frozen for i in models}
             scored = {i: len(everyone if i in trained else new) for i in models}
-            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": (len(models[i]), scored[i])})
+            replies = fed.ask(fedcref_tasks.score, asked, lambda i: {"statistics": reals(len(models[i]), scored[i])})
             for i, reply in replies.items():
                 rows = [a for a in everyone if nodes[a][0] == i]
                 statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
@@ -293,7 +295,7 @@ class FedCRefMethod(SampleMethod):
             replies = fed.ask(
                 fedcref_tasks.train_community,
                 payloads,
-                lambda i: {"models": (len(members[i]), state.model.size), "samples": (len(members[i]),)},
+                lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
             )
             lost.update(fed.missing)
             fedcref_state.average_models(models, members, replies)

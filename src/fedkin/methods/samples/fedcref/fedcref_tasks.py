@@ -16,15 +16,37 @@ from torch import Tensor
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError, Payload, task
-from fedkin.core.replies import are_counts, is_count, is_list, is_number
+from fedkin.core.replies import (
+    Expected,
+    Maybe,
+    Nullable,
+    count_or,
+    counts_to,
+    is_count,
+    is_flag,
+    is_list,
+    one_of,
+    reals,
+    updates,
+    whole,
+    within,
+)
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import held_out_rule
 from fedkin.methods.samples.first_clusters import initial_labels
+from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import StackTraining, fit
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
+_SPEC: Expected = {"widths": WIDTHS, "output": OUTPUT}
+_START: Expected = {
+    "initial": one_of("auto", "given", "kmeans", "embedding", "dec", "kin-graph"),
+    "n_clusters": count_or("auto", "given"),
+    "max_clusters": counts_to(MANY, 2), "min_fraction": within(0, 1),
+}  # fmt: skip
 
-@task
+
+@task(takes={})
 def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Move the clusters found by kin-graph to ``kingraph_clusters``; they are not the result."""
     for client in clients:
@@ -35,7 +57,7 @@ def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload
     return [{} for _ in clients]
 
 
-@task(holds={"clusters": is_count})
+@task(takes=_START, holds={"clusters": is_count})
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Find the first local clusters of every client; labels stay there."""
     for client, payload in zip(clients, payloads, strict=True):
@@ -43,7 +65,10 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     return [{"clusters": _n_clusters(client)} for client in clients]
 
 
-@task(holds={"samples": are_counts})
+@task(
+    takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": counts_to(2)},
+    holds={"models": updates("clusters", None, None), "samples": whole("clusters")},
+)
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train a model per local cluster, or per half of it, all of them as one stack.
 
@@ -74,7 +99,12 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     return [{"models": client.state["models"], "samples": client.state["labels"].bincount()} for client in clients]
 
 
-@task
+@task(
+    takes={
+        **_SPEC, "rule": one_of("held-out", "paper"), "percentile": within(0, 100), "models": updates(None, None, None),
+    },
+    holds={"statistics": reals(None, None)},
+)  # fmt: skip
 def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Score foreign models on own samples; only a statistic per pair of local clusters leaves the client."""
     replies: list[Payload] = []
@@ -84,7 +114,7 @@ def score(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     return replies
 
 
-@task(holds={"clusters": are_counts})
+@task(takes={}, holds={"clusters": whole(None)})
 def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send the kin-graph cluster of most samples of each local cluster."""
     return [
@@ -93,7 +123,10 @@ def tally(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
     ]
 
 
-@task(holds={"samples": are_counts})
+@task(
+    takes={**_SPEC, "training": STACK_TRAINING, "models": updates(None, "size"), "clusters": is_list(is_count)},
+    holds={"models": updates("clusters", None), "samples": whole("clusters"), "losses": reals("clusters")},
+)
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """One round of federated averaging: train each community's model on the client's member of it."""
     data = [
@@ -116,7 +149,13 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     ]
 
 
-@task(holds={"unchanged": is_number, "selected": is_list(is_count)})
+@task(
+    takes={
+        **_SPEC, "min_fraction": Nullable(within(0, 1)), "continuity": is_flag, "models": updates(None, "size"),
+        "own": is_list(is_count),
+    },
+    holds={"unchanged": within(0, 1), "selected": is_list(is_count)},
+)  # fmt: skip
 def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Algorithm 2: assign the client's samples to the best of its own models and the communities'."""
     replies: list[Payload] = []
@@ -134,7 +173,12 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     return replies
 
 
-@task
+@task(
+    takes={
+        "widths": Maybe(WIDTHS), "output": Maybe(OUTPUT), "models": Maybe(updates(None, "size")),
+        "clusters": Maybe(is_list(is_count)),
+    }
+)  # fmt: skip
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its cluster, at the client."""
     for client, payload in zip(clients, payloads, strict=True):

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.replies import Expected, doubles, reals, whole
 from fedkin.core.seeds import draw_seed
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
@@ -201,7 +202,7 @@ class KinGraphMethod(SampleMethod):
         shape, large = (
             self._described(fed)
             if self.epsilon is None
-            else (common_shape(fed.ask_until_all_reply(send_shape, {})), [])
+            else (common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {}))), [])
         )
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
@@ -266,7 +267,7 @@ class KinGraphMethod(SampleMethod):
     def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         found: FeatureMoments | None = None
         answered = []
-        expected = {"total": (state.width,), "scatter": (state.width * (state.width + 1) // 2,)}
+        expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
         for client, reply in fed.stream(send_moments, fed.all(space=state.space, least=self.min_members), expected):
             answered.append(client)
             if reply:
@@ -288,7 +289,7 @@ class KinGraphMethod(SampleMethod):
     def _whitened(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         width = len(state.variances)
         scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
-        payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": (width, width)}
+        payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": doubles(width, width)}
         for client, reply in fed.stream(send_differences, payloads, expected):
             answered.append(client)
             if reply:
@@ -303,7 +304,7 @@ class KinGraphMethod(SampleMethod):
         return state.next(whitened=True, directions=directions), record
 
     def _graph(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": ("nodes",)}
+        expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": whole("nodes")}
         replies = fed.ask(send_summary, fed.all(**self._summary_request(state, len(fed.ids))), expected)
         missing, sent = dict(fed.missing), {i: reply for i, reply in replies.items() if reply}
         if not sent:

@@ -10,12 +10,26 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.nearest import neighbours_vote
-from fedkin.core import Client, Payload, task
-from fedkin.core.replies import are_counts, is_count, is_number
+from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core.replies import (
+    Expected,
+    Maybe,
+    Nullable,
+    counts_to,
+    doubles,
+    is_count,
+    is_name,
+    is_seed,
+    positive,
+    reals,
+    whole,
+    within,
+)
 from fedkin.features.extractors import extract
 from fedkin.features.pca import PROJECTED, moments, random_projection
 from fedkin.methods.samples.kingraph.micro_clusters import smoothed, summarise
 from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, local_scatter, table_scatter
+from fedkin.nn.network_forms import MANY
 
 _BATCH = 2048
 _VOTERS = 5
@@ -24,11 +38,27 @@ _PAIRS = 1 << 24
 _ZERO_DISTANCE = 1e-30
 """Smallest squared distance that votes are weighted by."""
 
+
+def _are_counts(value: Any) -> bool:
+    """Whether it is a tensor; votes do not depend on the counts, which may be noisy."""
+    return isinstance(value, Tensor)
+
+
+SPACE: Expected = {
+    "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
+    "directions": reals("width", "components"),
+}  # fmt: skip
+"""What turns samples into points."""
+
 _kept_features = WeakTensorKeyDictionary()
 """Features of clients' samples, by these samples, between the tasks of a run; see `client_features`."""
 
 
-@task(holds={"count": is_number}, may_be_empty=True)
+@task(
+    takes={"space": SPACE, "least": counts_to(MANY, 0)},
+    holds={"count": within(1), "total": doubles("width"), "scatter": reals(None)},
+    may_be_empty=True,
+)
 def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
     replies: list[Payload] = []
@@ -40,7 +70,11 @@ def send_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
     return replies
 
 
-@task(holds={"samples": is_count}, may_be_empty=True)
+@task(
+    takes={"space": SPACE, "least": counts_to(MANY, 0)},
+    holds={"scatter": doubles("width", "width"), "samples": is_count},
+    may_be_empty=True,
+)
 def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for fewer than 64."""
     replies: list[Payload] = []
@@ -57,7 +91,14 @@ def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     return replies
 
 
-@task(holds={"counts": are_counts}, may_be_empty=True)
+@task(
+    takes={
+        "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
+        "most": counts_to(MANY),
+    },
+    holds={"centroids": reals("nodes", None), "counts": whole("nodes")},
+    may_be_empty=True,
+)  # fmt: skip
 def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
     replies: list[Payload] = []
@@ -74,7 +115,18 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
     return replies
 
 
-@task(accounted=True)
+@task(
+    takes={
+        "clusters": Maybe(whole(None)), "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
+        "result": Maybe(
+            {
+                "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
+                "clusters": whole("nodes"), "counts": _are_counts,
+            }
+        ),
+    },
+    accounted=True,
+)  # fmt: skip
 def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the cluster of its micro-cluster, or by a vote of the nodes if the payload has them."""
     for client, payload in zip(clients, payloads, strict=True):
@@ -111,6 +163,8 @@ def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
     kept = _kept_features.get(client.x)
     if kept is None or kept[0] != key:
         kept = key, torch.cat([features_of(space, batch) for batch in client.x.split(_BATCH)])
+        if kept[1].ndim != 2 or len(kept[1]) != len(client):
+            raise FedkinError(f"Features '{space['features']}' are not one row of numbers per sample.")
         _kept_features[client.x] = kept
     features: Tensor = kept[1]
     return features
@@ -118,7 +172,11 @@ def client_features(client: Client, space: Mapping[str, Any]) -> Tensor:
 
 def client_points(client: Client, space: Mapping[str, Any]) -> Tensor:
     """`points_of` a client's samples."""
-    return _components(space, client_features(client, space).split(_BATCH))
+    features = client_features(client, space)
+    points = _components(space, features.split(_BATCH))
+    if points.shape != (len(client), space["directions"].shape[1]):
+        raise FedkinError(f"{tuple(points.shape)} points came of {len(client)} samples; there must be one of each.")
+    return points
 
 
 def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:

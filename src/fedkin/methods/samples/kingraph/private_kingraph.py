@@ -31,9 +31,9 @@ from fedkin.clustering.nearest import assign_to_nearest
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.client import LASTING
 from fedkin.core.noise import about
-from fedkin.core.replies import is_number, is_shape
+from fedkin.core.replies import Expected, counts_to, doubles, is_name, is_number, is_shape, positive, reals
 from fedkin.features.pca import Components
-from fedkin.methods.samples.kingraph.kingraph_tasks import client_features, client_points
+from fedkin.methods.samples.kingraph.kingraph_tasks import SPACE, client_features, client_points
 from fedkin.privacy.gaussian import gaussian_mu, gdp, noisy
 
 NAMES, SPENT = LASTING + "released", LASTING + "spent"
@@ -108,19 +108,43 @@ class NoisyRelease(NamedTuple):
     missing: dict[int, str]
 
 
-@task(holds={"shape": is_shape}, accounted=True)
+def _is_row_by_row(name: Any) -> bool:
+    """Whether features are of each sample by itself: the library's own, or those that the client's owner has named.
+
+    A path into fedkin might lead to a function that mixes samples, and one of them would be in every row.
+    """
+    return is_name(name) and not name.startswith("fedkin.")
+
+
+PRIVATE_SPACE: Expected = {**SPACE, "features": _is_row_by_row, "bound": positive}
+
+
+@task(takes={}, holds={"shape": is_shape}, accounted=True)
 def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send the shape of a sample, which does not depend on the samples' values."""
     return [{"shape": list(client.x.shape[1:])} for client in clients]
 
 
-@task(holds={"count": is_number}, may_be_empty=True, accounted=True)
+@task(
+    takes={"space": PRIVATE_SPACE, "width": counts_to(2**15), "deviation": positive, "budget": positive},
+    holds={"count": is_number, "total": doubles("width"), "second": reals(None)},
+    may_be_empty=True,
+    accounted=True,
+)
 def send_noisy_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send count, sum and outer products of a client's features, with noise."""
     return [noisy_moments(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task(may_be_empty=True, accounted=True)
+@task(
+    takes={
+        "space": PRIVATE_SPACE, "centres": reals("centres", "components"), "radius": positive, "deviation": positive,
+        "budget": positive,
+    },
+    holds={"counts": doubles("centres"), "sums": doubles("centres", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
 def send_noisy_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Send counts and sums of components by nearest centre, with noise."""
     return [noisy_sums(client, payload) for client, payload in zip(clients, payloads, strict=True)]
@@ -204,7 +228,7 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
         If all clients have spent their budgets.
     """
     request = {"space": space, "width": width, "deviation": budget.moments_deviation, "budget": budget.mu}
-    expected = {"total": (width,), "second": (width * (width + 1) // 2,)}
+    expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
     replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
     missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
     if not sent:
@@ -256,7 +280,9 @@ def private_clusters(
     answered, missing, any_reply = set(fed.present), {}, False
     for round_ in range(_ROUNDS):
         request = {"space": space, "centres": centres, "radius": radius, "deviation": deviation, "budget": budget.mu}
-        replies = fed.ask(send_noisy_sums, fed.all(**request), {"counts": (number,), "sums": tuple(centres.shape)})
+        replies = fed.ask(
+            send_noisy_sums, fed.all(**request), {"counts": doubles(number), "sums": doubles(*centres.shape)}
+        )
         answered &= set(replies)
         missing.update(fed.missing)
         sent = [reply for reply in replies.values() if reply]

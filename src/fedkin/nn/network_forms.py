@@ -1,0 +1,57 @@
+"""What payloads must say of networks and their training, see `fedkin.core.replies`."""
+
+from __future__ import annotations
+
+from fedkin.core.replies import (
+    MAX_CLASSES,
+    Expected,
+    Maybe,
+    Nullable,
+    counts_to,
+    is_list,
+    is_name,
+    is_shape,
+    one_of,
+    positive,
+    within,
+)
+
+MANY = 2**31
+"""Greatest count that a server may name."""
+OUTPUT = one_of("sigmoid", "linear")
+_UNITS = counts_to(2**16)
+_WIDTHS = is_list(_UNITS)
+
+CLASSIFIER: Expected = {"name": is_name, "shape": is_shape, "classes": counts_to(MAX_CLASSES)}
+ENCODER: Expected = {"name": is_name, "shape": is_shape, "output": OUTPUT}
+DEEP_ENCODER: Expected = {"shape": is_shape, "output": OUTPUT, "code": _UNITS}
+FLOW: Expected = {"shape": is_shape, "width": _UNITS, "depth": counts_to(100), "couplings": counts_to(1000)}
+BLUEPRINT: Expected = {
+    "shape": is_shape, "output": OUTPUT, "noise": _UNITS, "kinds": _UNITS, "capacity": within(1e-6, 100),
+}  # fmt: skip
+DESIGN: Expected = {
+    "shape": is_shape, "backbone": one_of("auto", "convolutions", "resnet18", "perceptron"), "latent": _UNITS,
+    "projector_units": _UNITS, "predictor_units": _UNITS, "normalization": one_of("batch", "group"),
+}  # fmt: skip
+WIDTHS = _WIDTHS
+"""Widths of an autoencoder's layers."""
+DESCENT: Expected = {
+    "epochs": counts_to(MANY, 0), "steps": Nullable(counts_to(MANY, 0)), "batch_size": counts_to(MANY),
+    "optimizer": one_of("sgd", "adam"), "learning_rate": positive, "momentum": within(0, 1),
+    "weight_decay": within(0), "proximal": within(0),
+}  # fmt: skip
+STACK_TRAINING: Expected = {
+    "epochs": counts_to(MANY, 0), "min_steps": counts_to(MANY, 0), "batch_size": counts_to(MANY),
+    "learning_rate": positive, "epsilon": within(0),
+}  # fmt: skip
+CONTRASTIVE_TRAINING: Expected = {
+    "local_epochs": counts_to(MANY), "batch_size": counts_to(MANY), "learning_rate": positive,
+    "model_weight": within(0), "form": one_of("paper", "code"), "precision": one_of("float32", "bfloat16"),
+    "views": Maybe(is_name),
+}  # fmt: skip
+DEEP_SEARCH: Expected = {
+    "hidden": Nullable(_WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),
+    "pretrain_learning_rate": positive, "learning_rate": positive, "momentum": within(0, 1),
+    "batch": counts_to(MANY), "refresh": Nullable(counts_to(MANY)), "max_refreshes": counts_to(MANY, 0),
+    "tolerance": within(0), "restarts": counts_to(MANY),
+}  # fmt: skip
