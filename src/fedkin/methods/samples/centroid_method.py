@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
@@ -95,6 +95,11 @@ class CentroidMethod(SampleMethod):
         return predict_nearest(result, x)
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """1 less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
+        return centroid_margin(result, x)
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
         return extract(result["features"], x)
@@ -153,7 +158,7 @@ CENTROIDS: Expected = {"n_clusters": is_count, "centroids": reals("clusters", "w
 @task(takes={"result": CENTROIDS})
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
-    return assign_samples(clients, payloads, predict_nearest)
+    return assign_samples(clients, payloads, predict_nearest, centroid_margin)
 
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -162,6 +167,35 @@ def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
         return torch.zeros(0, dtype=torch.int64)
     batches = [nearest_centroids(extract(result["features"], batch), result["centroids"]) for batch in x.split(_BATCH)]
     return torch.cat(batches)
+
+
+def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
+    """How much nearer samples are to their own centroid than to the nearest other one, float32 ``(n,)`` in [0, 1].
+
+    Parameters
+    ----------
+    result : mapping
+        With ``centroids`` and the ``features`` that they are of.
+    x : Tensor
+        ``(n, *shape)``.
+    clusters : Tensor, optional
+        int64 ``(n,)``, the samples' clusters; by default their nearest centroids, with which a result that has a
+        ``fuzziness`` gives the degree of membership of fuzzy c-means instead.
+    """
+    centroids = result["centroids"]
+    found = [torch.zeros(0)]
+    for at in torch.arange(len(x)).split(_BATCH):
+        distances = pairwise_distances(extract(result["features"], x[at]).double(), centroids.double())
+        own = distances.argmin(1) if clusters is None else clusters[at]
+        near = distances.gather(1, own[:, None])
+        if clusters is None and "fuzziness" in result:
+            ratios = near / distances.clamp_min(torch.finfo(torch.float64).tiny)
+            found.append((1 / ratios.clamp_max(1).pow(2 / (result["fuzziness"] - 1)).sum(1)).float())
+            continue
+        others = distances.scatter(1, own[:, None], torch.inf).amin(1)
+        margin = 1 - near[:, 0] / others.clamp_min(torch.finfo(torch.float64).tiny)
+        found.append(margin.clamp(0, 1).float())
+    return torch.cat(found)
 
 
 def scaled_like_features(features: str, centroids: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ from fedkin.core.replies import (
     within,
 )
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, centroid_margin, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.nn.network_forms import MANY
 from fedkin.secure.sum_tasks import Term
@@ -169,8 +169,14 @@ class FFCMMethod(CentroidMethod):
         return after, Record(answered, missing, {"moved": moved if isfinite(moved) else None, "iterations": iterations})
 
     def result(self, state: FFCMState) -> dict[str, Any]:
-        """The centroids, scaled as the samples are, and the features."""
-        return super().result(state) | {"centroids": scaled_like_features(state.features, state.centroids)}
+        """The centroids, scaled as the samples are, their features, and the exponent."""
+        centroids = scaled_like_features(state.features, state.centroids)
+        return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
+
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Degree of membership of samples in the cluster of the nearest centroid, float32 ``(n,)``."""
+        return centroid_margin(result, x)
 
     def _moved(
         self, fed: Federation, state: FFCMState, payloads: dict[int, Payload]

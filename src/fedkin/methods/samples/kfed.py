@@ -29,6 +29,7 @@ from fedkin.methods.samples.centroid_method import (
     CentroidState,
     OneRoundMethod,
     RoundOutcome,
+    centroid_margin,
     predict_nearest,
     scaled_like_features,
 )
@@ -62,6 +63,7 @@ def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payloa
         known = len(clusters) > 0 and "local_clusters" in client.state
         found = clusters[client.state["local_clusters"]] if known else predict_nearest(payload["result"], client.x)
         client.state["clusters"] = found
+        client.state["confidence"] = centroid_margin(payload["result"], client.x, found)
     return [{} for _ in clients]
 
 

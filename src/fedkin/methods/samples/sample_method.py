@@ -17,6 +17,9 @@ from fedkin.data.reading.arrays import common_shape
 FINAL_ATTEMPTS = 5
 """Attempts at an exchange that a run can finish without, such as the last one with each client."""
 
+Confidence = Callable[[Mapping[str, Any], Tensor], Tensor | None]
+"""``(result, x) -> confidence``: of each sample, in [0, 1], float32 ``(n,)``; ``None`` if a method knows none."""
+
 PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
 """``(result, x) -> clusters``: the cluster of each sample, int64 ``(n,)``, from a method's result."""
 
@@ -50,7 +53,8 @@ class SampleMethod(Method[Any]):
     """Base of methods that assign every sample of every client to a cluster.
 
     A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
-    samples in ``state["clusters"]``, int64 ``(n,)``.
+    samples in ``state["clusters"]``, int64 ``(n,)``, and, where the method knows it, how clearly each sample belongs to
+    its cluster in ``state["confidence"]``, float32 ``(n,)``.
     """
 
     clusters = "samples"
@@ -65,6 +69,18 @@ class SampleMethod(Method[Any]):
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The representation that the samples are clustered in, float32 ``(n, width)``; by default the samples."""
         return x.flatten(1)
+
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """How clearly each sample ``(n, *shape)`` belongs to the cluster that `predict` gives it.
+
+        Returns
+        -------
+        Tensor or None
+            float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is no probability, and two
+            methods' are not comparable. ``None``, as by default, where the method has no such number.
+        """
+        return None
 
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""
@@ -122,8 +138,15 @@ def reasons(missing: Mapping[int, str]) -> str:
     return "; ".join(sorted(set(missing.values())))
 
 
-def assign_samples(clients: Sequence[Client], payloads: Sequence[Payload], predict: PredictClusters) -> list[Payload]:
-    """Store the cluster of every sample at its client, predicted from the ``result`` in the payload."""
+def assign_samples(
+    clients: Sequence[Client],
+    payloads: Sequence[Payload],
+    predict: PredictClusters,
+    confidence: Confidence = SampleMethod.confidence,
+) -> list[Payload]:
+    """Store the cluster of every sample at its client, and its confidence, by the ``result`` in the payload."""
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] = predict(payload["result"], client.x)
+        if (found := confidence(payload["result"], client.x)) is not None:
+            client.state["confidence"] = found
     return [{} for _ in clients]

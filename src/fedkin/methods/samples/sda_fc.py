@@ -24,6 +24,7 @@ from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     CentroidState,
+    centroid_margin,
     predict_nearest,
     scaled_like_features,
 )
@@ -74,4 +75,4 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
     delete_networks(clients)
-    return assign_samples(clients, payloads, predict_nearest)
+    return assign_samples(clients, payloads, predict_nearest, centroid_margin)

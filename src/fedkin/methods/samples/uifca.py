@@ -196,6 +196,11 @@ class UIFCAMethod(SampleMethod):
         return likelihoods(result, x).argmax(0)
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Share of that flow in the sum of all likelihoods, float32 ``(n,)``: the posterior where clusters are equal."""
+        return likelihoods(result, x).double().softmax(0).amax(0).float()
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Log-likelihoods of samples ``(n, *shape)`` under all flows, less their mean: ``(n, n_clusters)``."""
         table = likelihoods(result, x).T
@@ -273,7 +278,7 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 @task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
-    return assign_samples(clients, payloads, UIFCAMethod.predict)
+    return assign_samples(clients, payloads, UIFCAMethod.predict, UIFCAMethod.confidence)
 
 
 def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from fedkin.methods.samples.kingraph.kingraph_tasks import (
     send_moments,
     send_summary,
     vote,
+    vote_share,
 )
 from fedkin.methods.samples.kingraph.micro_clusters import merged_nodes
 from fedkin.methods.samples.kingraph.neighbour_graph import neighbour_graph
@@ -250,6 +251,11 @@ class KinGraphMethod(SampleMethod):
         return vote(result, points_of(result["space"], x))
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Share of the nearest nodes' votes for the cluster of each sample, float32 ``(n,)``."""
+        return vote_share(result, points_of(result["space"], x))
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
@@ -317,13 +323,15 @@ class KinGraphMethod(SampleMethod):
         clusters = after.clusters[nodes.labels]
         owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
         values["largest_client_share"] = largest_client_share(clusters, owners, counts)
-        own = dict(zip(sent, clusters.split(sizes), strict=True))
+        shares = vote_share(self.result(after), nodes.centroids)[nodes.labels]
+        parts = zip(clusters.split(sizes), shares.split(sizes), strict=True)
+        own = {i: {"clusters": part, "confidence": share} for i, (part, share) in zip(sent, parts, strict=True)}
         all_nodes = self._all_nodes(after, rounds=1)
         to_all = len(nodes.counts) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         broadcast(
             fed,
             receive_clusters,
-            {i: {"clusters": own[i]} if i in own and not to_all else all_nodes for i in fed.present},
+            {i: own[i] if i in own and not to_all else all_nodes for i in fed.present},
         )
         return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
 

@@ -135,8 +135,10 @@ def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
             points = client_points(client, result["space"])
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
             client.state["clusters"] = vote(result, points)
+            client.state["confidence"] = vote_share(result, points)
         else:
-            client.state["clusters"] = payload["clusters"][client.state["micro_clusters"]]
+            for name in ("clusters", "confidence"):
+                client.state[name] = payload[name][client.state["micro_clusters"]]
         _kept_features.pop(client.x, None)
     return [{} for _ in clients]
 
@@ -194,10 +196,26 @@ def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
 
     The nearest node outvotes four others that are more than twice as far away, so that a cluster of one node is kept.
     """
+    return _voted(result, points)[0]
+
+
+def vote_share(result: Mapping[str, Any], points: Tensor) -> Tensor:
+    """Share of the five nearest nodes' votes that each point's cluster has, float32 ``(n,)`` in [0, 1].
+
+    Squared distances are taken together with their mean, so that a point close to one node has not its vote alone: it
+    counts no more than twice as much as a node at mean distance.
+    """
+    return _voted(result, points)[1]
+
+
+def _voted(result: Mapping[str, Any], points: Tensor) -> tuple[Tensor, Tensor]:
     centroids, clusters = result["centroids"], result["clusters"]
-    found = [clusters.new_zeros(0)]
+    found, shares = [clusters.new_zeros(0)], [torch.zeros(0)]
     for part in points.split(max(1, _PAIRS // len(centroids))):
         distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
-        weights = 1 / distances.square().clamp_min(_ZERO_DISTANCE)
-        found.append(neighbours_vote(clusters[nearest], weights, result["n_clusters"]))
-    return torch.cat(found)
+        squares = distances.square().clamp_min(_ZERO_DISTANCE)
+        found.append(neighbours_vote(clusters[nearest], 1 / squares, result["n_clusters"]))
+        even = 1 / (squares + squares.mean(1, keepdim=True))
+        own = clusters[nearest] == found[-1][:, None]
+        shares.append(((even * own).sum(1) / even.sum(1)).clamp(0, 1).float())
+    return torch.cat(found), torch.cat(shares)
