@@ -130,6 +130,10 @@ class Method(ABC, Generic[S]):
         """Whether samples leave their clients with these hyper-parameters."""
         return self.moves_data
 
+    def is_private(self) -> bool:
+        """Whether clients say only what a privacy guarantee accounts for, with these hyper-parameters."""
+        return False
+
     def with_oracle(self, oracle: Oracle) -> Self:
         """The method itself, or with the `oracle` if it is an upper bound; only the evaluation calls it."""
         return self

@@ -30,13 +30,14 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
     from fedkin.data.preparing.preparation import Preparation
-    from fedkin.experiment.outputs import csv_of_clusters, write_result
+    from fedkin.experiment.label_files import labels_of
+    from fedkin.experiment.outputs import write_result
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
-        clusters = (memory.state() or {}).get("clusters")
-    if clusters is not None:
-        write_atomically(folder / LABELS, csv_of_clusters(clusters))
+        labels = labels_of(site.table, memory.state() or {})
+    if labels is not None:
+        write_atomically(folder / LABELS, labels)
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,26 +19,16 @@ from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
+from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
+from fedkin.experiment.label_files import as_csv, csv_of_clusters, row_names
 from fedkin.nn.encoder import Pretrained
 
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
-
-
-def write_labels(folder: Path, clients: Iterable[Client]) -> None:
-    """Write ``labels/client-<id>.csv``, the cluster of every row, for each client with ``state["clusters"]``."""
-    for client in clients:
-        if (clusters := client.state.get("clusters")) is not None:
-            write_atomically(folder / "labels" / f"client-{client.id}.csv", csv_of_clusters(clusters))
-
-
-def csv_of_clusters(clusters: Tensor) -> str:
-    """CSV text with the columns ``row`` and ``cluster``, from int64 `clusters` of shape (n,)."""
-    return "row,cluster\n" + "".join(f"{row},{cluster}\n" for row, cluster in enumerate(clusters.tolist()))
 
 
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> None:
@@ -49,15 +37,21 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = ()) -> No
     columns = [("client", *range(len(clusters))), ("cluster", *clusters)]
     if names:
         columns.append(("name", *names))
-    write_atomically(folder / "clients.csv", _csv(zip(*columns, strict=True)))
+    write_atomically(folder / "clients.csv", as_csv(zip(*columns, strict=True)))
 
 
 def write_result(
-    folder: Path, method: str, result: dict[str, Any], preparation: Preparation, population: Population
+    folder: Path,
+    method: str,
+    result: dict[str, Any],
+    preparation: Preparation,
+    population: Population,
+    profile: ClusterProfile | None = None,
 ) -> None:
     """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
 
-    ``result.json`` also names the clients, in order of id, and the classes, where there are names.
+    ``result.json`` also names the clients, in order of id, and the classes, where there are names; and has the
+    `profile` of the clusters, where clients have tables.
     """
     tree = {
         "format": FORMAT,
@@ -66,6 +60,7 @@ def write_result(
         "result": result,
         "clients": population.names,
         "classes": population.classes,
+        "profile": None if profile is None else profile.tree(),
     }
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
@@ -132,6 +127,15 @@ def load_found(folder: Path) -> SavedResult:
     return SavedResult(folder, name, method, result, Preparation.from_tree(prepared), classes)
 
 
+def load_profile(folder: Path) -> ClusterProfile | None:
+    """The profile of the clusters that the run in `folder` found; ``None`` if it has none, or is not finished."""
+    try:
+        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
+        return None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
+    except (OSError, SafetensorError, ValueError, KeyError):
+        return None
+
+
 def predict(
     folder: Path, source: str, label: str | None = None, client: int | None = None, cluster: int | None = None
 ) -> str:
@@ -152,7 +156,8 @@ def predict(
     Returns
     -------
     str
-        Columns ``row`` and ``cluster``; or ``row`` and ``class``, where a method clusters clients.
+        Columns ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``; or ``class``
+        in place of these, where a method clusters clients.
 
     Raises
     ------
@@ -172,14 +177,18 @@ def predict(
         )
         if None not in (client, cluster):
             raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
-        predicted = found.method.predict(found.result, found.prepared(found.read(source, label), source), **whose)
-        return _csv_of_classes(predicted, found.classes)
+        data = found.read(source, label)
+        predicted = found.method.predict(found.result, found.prepared(data, source), **whose)
+        return _csv_of_classes(predicted, found, data)
     for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
             raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
-    return csv_of_clusters(found.method.predict(found.result, found.prepared(found.read(source, label), source)))
+    data = found.read(source, label)
+    x = found.prepared(data, source)
+    clusters, confidence = found.method.predict(found.result, x), found.method.confidence(found.result, x)
+    return csv_of_clusters(clusters, confidence, data.table, found.preparation.id)
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
@@ -246,13 +255,6 @@ def _known_client(found: SavedResult, client: int | None) -> int:
     return client
 
 
-def _csv_of_classes(predicted: Tensor, classes: Sequence[str]) -> str:
-    names = [classes[one] for one in predicted.tolist()] if classes else predicted.tolist()
-    return _csv([("row", "class"), *enumerate(names)])
-
-
-def _csv(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV text, names with commas, quotes or line breaks quoted."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+def _csv_of_classes(predicted: Tensor, found: SavedResult, data: Dataset) -> str:
+    names = [found.classes[one] if found.classes else one for one in predicted.tolist()]
+    return as_csv(zip(*row_names(len(names), data.table, found.preparation.id), ["class", *names], strict=True))

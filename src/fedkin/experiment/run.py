@@ -1,7 +1,7 @@
 """A run: the loop from a configuration to a folder of results.
 
 The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per step), ``checkpoint.safetensors`` (replaced
-after every step), and at the end ``labels/client-<id>.csv``, ``result.json`` with ``models.safetensors``, and
+after every step), and at the end ``labels/<client>.csv``, ``result.json`` with ``models.safetensors``, and
 ``report.html``. Killed at any moment and resumed, a run leaves the same bytes as one that was never stopped, in every
 file except ``timing.jsonl``: the seconds of each step, and those all clients together computed in it; its step 0 is
 preparing the data and the method's init. With the engine ``flower`` a client's private files are in ``clients/<id>``,
@@ -24,6 +24,7 @@ from fedkin.core.files import LOCK, folder_lock, write_atomically
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
+from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
 from fedkin.data.scenarios.drift import population_at, welcome
@@ -31,8 +32,9 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
+from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.opening import forget_clients, open_federation
-from fedkin.experiment.outputs import write_clients, write_encoder, write_labels, write_result
+from fedkin.experiment.outputs import load_profile, write_clients, write_encoder, write_result
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, RunFiles, no_run, read_records
 from fedkin.experiment.sections import TargetSection
 from fedkin.experiment.tracking import NOTES, Trackers, check_installed
@@ -56,12 +58,15 @@ class RunOutcome:
         The lines of ``records.jsonl``.
     config : Config
         The experiment.
+    clients : list of str
+        What the clients are called, in order of id; empty where ids are all there is.
     """
 
     folder: Path
     state: State
     records: list[RecordLine]
     config: Config
+    clients: list[str] = field(default_factory=list)
 
     @property
     def report(self) -> Path:
@@ -251,7 +256,8 @@ class Run:
             self.callbacks.phase("Opening the trackers")
         with followed(self.callbacks):
             state = self._finished(state)
-        return RunOutcome(self.folder, state, read_records(self.folder, state.steps), self.config)
+        records = read_records(self.folder, state.steps)
+        return RunOutcome(self.folder, state, records, self.config, self.population.names)
 
     def _finished(self, state: State | None) -> State:
         if state is None:
@@ -264,14 +270,23 @@ class Run:
             with one_thread():
                 state = self._step(state)
         self.callbacks.phase("Writing the results")
-        write_labels(self.folder, self.fed.clients.values())
+        write_labels(self.folder, self.fed.clients.values(), self.population.names)
         found = self.method.result(state)
+        with one_thread():
+            profile = self._profile(found)
         if "labels" in found:
             write_clients(self.folder, found["labels"], self.population.names)
         write_encoder(self.folder, found)
-        write_result(self.folder, self.config.method_name, found, self.preparation, self.population)
+        write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
         self.write_report(state)
         return state
+
+    def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
+        """What the clusters look like, asked after the last step, so that nothing of the run depends on it."""
+        encoding = self.preparation.encoding
+        if encoding is None or self.method.clusters != "samples" or self.method.is_private():
+            return None
+        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.least_members)
 
     def last_state(self) -> State | None:
         """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
@@ -289,7 +304,8 @@ class Run:
         """Write the page that shows the run as of its last step, which left `state`."""
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
-        view = view_of(self.config, self.population, self.preparation, records, latents)
+        profile = load_profile(self.folder) if state.finished else None
+        view = view_of(self.config, self.population, self.preparation, records, latents, profile)
         write_report(self.folder / REPORT, view)
         return self.folder / REPORT
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.experiment.cluster_words import sentences, who_is_missing
+from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import TIMING, read_lines
 from fedkin.experiment.words import (
@@ -20,6 +22,8 @@ from fedkin.experiment.words import (
     written,
 )
 from fedkin.report.numbers import pluralize
+
+_MOST_SENTENCES = 12
 
 
 class Bar(Progress):
@@ -100,6 +104,10 @@ def print_outcome(outcome: RunOutcome) -> None:
     else:
         width = max(len(name) for name, _ in rows)
         print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    profile = load_profile(outcome.folder)
+    if profile is not None:
+        for text in [*sentences(profile, outcome.clients)[:_MOST_SENTENCES], *who_is_missing(profile, outcome.clients)]:
+            print(text)
     for text in warnings_of(outcome.records):
         print(f"Note: {text}")
     print(f"Report: {outcome.report}")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkin.core.errors import FedkinError
+from fedkin.report.cluster_descriptions import ClusterDescriptions
 
 Unit = Literal["number", "count", "share", "percent", "bytes"]
 """How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
@@ -366,6 +367,7 @@ class RunView:
     pictures: Sequence[ClusterPictures] = ()
     profiles: Profiles | None = None
     map: SampleMap | None = None
+    descriptions: ClusterDescriptions | None = None
     findings: Sequence[str] = ()
     bars: Sequence[Bars] = ()
     changes: Sequence[ClientEvent] = ()

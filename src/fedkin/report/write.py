@@ -11,6 +11,7 @@ from fedkin.core.files import write_atomically
 from fedkin.report.bars import bar_chart
 from fedkin.report.change_lists import change_table
 from fedkin.report.charts import line_chart
+from fedkin.report.cluster_descriptions import described_clusters
 from fedkin.report.graphs import draw_graph
 from fedkin.report.lanes import client_clusters
 from fedkin.report.markup import folded
@@ -70,6 +71,8 @@ def _part(part: PagePart) -> str:
 
 
 def _sections(view: RunView) -> Iterator[Section]:
+    if view.descriptions:
+        yield Section("descriptions", "The clusters in words", described_clusters(view.descriptions))
     if view.graphs:
         yield Section("associations", "Matched local clusters", gallery(*map(draw_graph, view.graphs), columns=2))
     if view.clients:

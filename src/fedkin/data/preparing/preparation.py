@@ -134,6 +134,13 @@ def remember(client: Client, encoding: TableEncoding) -> None:
     restore_preparation(client)
 
 
+def id_of(state: Mapping[str, Tensor]) -> str | None:
+    """The column that names the rows of a client's table, by what the client remembers; ``None`` if there is none."""
+    if STATE not in state:
+        return None
+    return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())).schema.id
+
+
 def restore_preparation(client: Client) -> None:
     """Prepare a client's freshly loaded data as its state remembers, if it does; for resuming."""
     if STATE in client.state and client.table is not None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from fedkin.core.method import display_name
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
+from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
+from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
@@ -46,6 +48,7 @@ def view_of(
     preparation: Preparation,
     records: Sequence[RecordLine],
     latents: MapPoints | None = None,
+    profile: ClusterProfile | None = None,
 ) -> RunView:
     """Make the content of a run's page from its records and its clients' state.
 
@@ -61,6 +64,8 @@ def view_of(
         The lines of ``records.jsonl``.
     latents : MapPoints, optional
         Some samples in the representation that clusters were found in.
+    profile : ClusterProfile, optional
+        What the clusters of a table look like.
     """
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
@@ -69,6 +74,7 @@ def view_of(
     unit = "round" if has_client_clusters(records) and not phases(records) else "step"
     clustered = client_clusters(records, population, unit)
     findings, bars = clustering_of(records)
+    shows_means = bool(clusters) and not is_image and profile is None
     changed = changes(records, population)
     return RunView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
@@ -79,7 +85,8 @@ def view_of(
         clients=clustered,
         table=cluster_table(clients, clusters, population.names) if clusters else None,
         pictures=cluster_pictures(clients, clusters, preparation.scaling) if is_image and preparation.scaling else (),
-        profiles=cluster_profiles(clients, clusters, names) if clusters and not is_image else None,
+        profiles=cluster_profiles(clients, clusters, names) if shows_means else None,
+        descriptions=None if profile is None else descriptions(profile, population.names),
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
         notes=_notes(records, unit, clustered is not None),
         findings=findings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 
 from fedkin.clustering.metrics import Labels
 from fedkin.core import FedkinError
+from fedkin.experiment.label_files import label_file
+from fedkin.experiment.outputs import RESULT
 from fedkin.experiment.run_folder import CHECKPOINT, RECORDS, read_lines
 from fedkin.studies.compare.candidates import Candidate
 from fedkin.studies.costs import costs_of
@@ -97,9 +100,10 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
     """Clusters of all clients in order, or of all samples, by client and row; -1 for none."""
     if (clients := folder / "clients.csv").is_file():
         return _column(clients)
+    names = json.loads((folder / RESULT).read_text())["clients"]
     found = []
     for client, size in enumerate(sizes):
-        path = folder / "labels" / f"client-{client}.csv"
+        path = label_file(folder, client, names)
         found.append(_column(path) if path.is_file() else np.full(size, -1, dtype=np.int64))
         if len(found[-1]) != size:
             raise ValueError(f"{path} has {len(found[-1])} rows for {size} samples")

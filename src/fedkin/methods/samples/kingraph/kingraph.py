@@ -235,6 +235,10 @@ class KinGraphMethod(SampleMethod):
             return self._private_components(fed, state, budget)
         return self._private_graph(fed, state, budget)
 
+    def is_private(self) -> bool:
+        """Whether there is an `epsilon`."""
+        return self.epsilon is not None
+
     def ready(self, state: KinGraphState) -> bool:
         """Whether there are clusters."""
         return len(state.clusters) > 0

@@ -1,0 +1,231 @@
+"""What clusters of a table's rows look like in original units, by sums over the clients.
+
+Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
+each category occurs. Nothing leaves a client of a cell, which is a cluster and a column at one client, with fewer than
+`least_members` values. Where that withholds fewer values of a column than that, the next larger cell is withheld, too,
+since the server may know the column's total, and could subtract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, Payload, task
+from fedkin.core.replies import are_counts
+from fedkin.data.preparing.column_reports import LEAST_MEMBERS
+from fedkin.data.preparing.encoding import TableEncoding, aligned
+from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.data.preparing.statistics import count_lengths, plain
+from fedkin.secure.sum_tasks import Term
+from fedkin.secure.sums import summed
+
+_ATTEMPTS = 3
+"""At reaching clients that have not replied; a run can do without them."""
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """Sums over clients by cluster and column.
+
+    Attributes
+    ----------
+    columns : tuple of SchemaColumn
+    samples : Tensor
+        int64 ``(k,)``: samples of each cluster, as far as clients report them.
+    filled : Tensor
+        int64 ``(k, columns)``: cells that are not empty.
+    around : Tensor
+        float64 ``(columns,)``: what distances are squared from.
+    sum, squares : Tensor
+        float64 ``(k, columns)``: of values, dates being days since 1970-01-01 and booleans and levels their positions;
+        and of squared distances. 0 for categories.
+    counts : Tensor
+        int64 ``(k, frequencies)``: how often each category occurs, one column after the other, each with *other* last.
+    members : dict of int to Tensor
+        By client, int64 ``(k,)``, its samples of each cluster; empty with secure sums.
+    missing : dict of int to str
+        Clients that are not in the sums, and why.
+    """
+
+    columns: tuple[SchemaColumn, ...]
+    samples: Tensor
+    filled: Tensor
+    around: Tensor
+    sum: Tensor
+    squares: Tensor
+    counts: Tensor
+    members: dict[int, Tensor] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)
+
+    def counts_of(self, column: int) -> Tensor:
+        """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
+        lengths = count_lengths(self.columns)
+        return self.counts.split(lengths, 1)[column]
+
+    def tree(self) -> dict[str, Any]:
+        """The fields, ready for `fedkin.core.payload.pack`."""
+        tensors = {name: getattr(self, name) for name in ("samples", "filled", "around", "sum", "squares", "counts")}
+        members = {str(client): own for client, own in self.members.items()}
+        missing = {str(client): reason for client, reason in self.missing.items()}
+        return {"columns": plain(self.columns), "members": members, "missing": missing, **tensors}
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The inverse of `tree`."""
+        fields = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
+        columns = tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
+        members = {int(client): own for client, own in tree["members"].items()}
+        missing = {int(client): reason for client, reason in tree["missing"].items()}
+        return cls(columns, members=members, missing=missing, **fields)
+
+
+def _are_squares(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point() and bool((value >= 0).all())
+
+
+@task(
+    holds={
+        "members": are_counts,
+        "filled": are_counts,
+        "sum": ("clusters", "columns"),
+        "squares": _are_squares,
+        "counts": are_counts,
+    },
+    may_be_empty=True,
+)
+def cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report sums by cluster and column of a table, without cells of too few values; nothing without clusters."""
+    return [_cells(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+
+
+@task
+def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """`cluster_cells` for a secure sum, zeros without clusters."""
+    replies: list[Payload] = []
+    for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
+        if not reply:
+            replies.append({term["name"]: torch.zeros(term["shape"]) for term in payload["zeros"]})
+            continue
+        digits = {name: to_digits(reply[name].flatten()) for name in ("sum", "squares")}
+        replies.append({**reply, **digits})
+    return replies
+
+
+def _cells(client: Client, payload: Payload) -> Payload:
+    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
+    if client.table is None or clusters is None or len(clusters) != len(client.table):
+        return {}
+    columns = [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
+    least = max(LEAST_MEMBERS, int(payload.get("least_members", LEAST_MEMBERS)))
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    member = (clusters[None] == torch.arange(k)[:, None]).double()
+    filled = ~values.isnan()
+    cells = (member @ filled.double()).long()
+    kept = reportable(cells, least)
+    members = member.sum(1, keepdim=True).long()
+    numbers = kept & torch.tensor([column.kind != "category" for column in columns])
+    squares = (values - payload["around"]).nan_to_num(0.0).square()
+    counts = [torch.zeros(k, 0)]
+    for at, length in enumerate(count_lengths(columns)):
+        if length:
+            codes = values[:, at].nan_to_num(0.0).long()
+            occurs = torch.nn.functional.one_hot(codes, length).double() * filled[:, at, None]
+            counts.append(member @ occurs * kept[:, at, None])
+    return {
+        "members": (members * reportable(members, least))[:, 0],
+        "filled": cells * kept,
+        "sum": member @ values.nan_to_num(0.0) * numbers,
+        "squares": member @ squares * numbers,
+        "counts": torch.cat(counts, 1).long(),
+    }
+
+
+def reportable(cells: Tensor, least: int) -> Tensor:
+    """Which cells may be reported, so that none of fewer than `least` values can be known, nor found by subtraction.
+
+    Parameters
+    ----------
+    cells : Tensor
+        int64 ``(k, columns)``: values of each cluster in each column.
+    least : int
+
+    Returns
+    -------
+    Tensor
+        bool ``(k, columns)``. In each column the smallest cells are withheld, at least those below `least`, until none
+        or at least `least` values are.
+    """
+    order = cells.argsort(dim=0, stable=True)
+    ranked = cells.gather(0, order)
+    before = ranked.cumsum(0) - ranked
+    withheld = (ranked < least) | ((before > 0) & (before < least))
+    return torch.zeros_like(cells, dtype=torch.bool).scatter(0, order, ~withheld)
+
+
+def profile_clusters(
+    fed: Federation, encoding: TableEncoding, n_clusters: int, least_members: int = LEAST_MEMBERS
+) -> ClusterProfile | None:
+    """Ask every client for its part of the profile, and add these up; ``None`` where no client gives any.
+
+    It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`.
+
+    Parameters
+    ----------
+    fed : Federation
+        Its clients have tables, and int64 ``state["clusters"]`` in ``0..n_clusters-1``.
+    encoding : TableEncoding
+        Of their tables.
+    n_clusters : int
+    least_members : int
+        Values that a cell needs for its sums to leave its client, at least 5.
+    """
+    columns = encoding.schema.columns
+    starts = [start for _, start, _ in encoding.blocks]
+    numbers = torch.tensor([column.kind != "category" for column in columns])
+    around = torch.where(numbers, encoding.mean.double()[starts], 0.0)
+    payload: Payload = {
+        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "least_members": least_members,
+    }  # fmt: skip
+    shape, width = (n_clusters, len(columns)), sum(count_lengths(columns))
+    shapes = {"members": (n_clusters,), "filled": shape, "sum": shape, "squares": shape, "counts": (n_clusters, width)}
+    if fed.secure_sums:
+        found = _hidden_sums(fed, payload, shapes)
+        members: dict[int, Tensor] = {}
+    else:
+        replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
+        given = {client: reply for client, reply in sorted(replies.items()) if _fits(reply, shapes)}
+        silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
+        fed.missing = dict(sorted((fed.missing | silent).items()))
+        members = {client: reply["members"] for client, reply in given.items()}
+        found = (
+            {name: torch.stack([reply[name] for reply in given.values()]).sum(0) for name in shapes} if given else {}
+        )
+    if not found:
+        return None
+    samples, filled, counts = (found[name].round().long() for name in ("members", "filled", "counts"))
+    sums, squares = found["sum"].double(), found["squares"].double()
+    return ClusterProfile(columns, samples, filled, around, sums, squares, counts, members, dict(fed.missing))
+
+
+def _fits(reply: Payload, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    return bool(reply) and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
+
+
+def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Sums of which the server sees no client's part; empty if there is none."""
+    cells = shapes["sum"]
+    digits = (len(UNITS), cells[0] * cells[1])
+    widths = {**shapes, "sum": digits, "squares": digits}
+    terms = [Term(name, shape) for name, shape in widths.items() if 0 not in shape]
+    zeros = [{"name": name, "shape": list(shape)} for name, shape in widths.items()]
+    sums = summed(fed, hidden_cluster_cells, fed.all(**payload, zeros=zeros), terms).get(0)
+    if sums is None:
+        return {}
+    totals = {"counts": torch.zeros(shapes["counts"]), **sums.totals}
+    return {**totals, **{name: of_digits(totals[name]).view(cells) for name in ("sum", "squares")}}

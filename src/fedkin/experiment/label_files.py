@@ -1,0 +1,110 @@
+"""The clusters of samples as CSV files, one for each client, called after what the client's data came from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from fedkin.core import Client
+from fedkin.core.files import write_atomically
+from fedkin.core.table import Table
+from fedkin.data.preparing.preparation import id_of
+
+_SUFFIXES = (".csv", ".parquet", ".npz")
+_UNSAFE = re.compile(r"[^\w.@+ -]")
+
+
+def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
+    """The file of a client's clusters in the run's `folder`: ``labels/north.csv`` of ``north.csv``.
+
+    It is ``labels/client-3.csv`` where clients have no names, and ``labels/north.csv.csv`` where two names are equal
+    but for their suffix. What cannot stand in a file's name becomes a line below.
+    """
+    if client >= len(names):
+        return folder / "labels" / f"client-{client}.csv"
+    whole = [_UNSAFE.sub("_", name).strip(". ") for name in names]
+    stems = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in whole]
+    for called in (stems, whole):
+        if called[client] and Counter(name.lower() for name in called)[called[client].lower()] == 1:
+            return folder / "labels" / f"{called[client]}.csv"
+    return folder / "labels" / f"client-{client}.csv"
+
+
+def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:
+    """Write the cluster of every row, for each client with ``state["clusters"]``."""
+    for client in clients:
+        if (text := labels_of(client.table, client.state)) is not None:
+            write_atomically(label_file(folder, client.id, names), text)
+
+
+def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
+    """A client's clusters as CSV text, see `csv_of_clusters`, from what it remembers; ``None`` if it has none."""
+    if (clusters := state.get("clusters")) is None:
+        return None
+    confidence = state.get("confidence")
+    if confidence is not None and len(confidence) != len(clusters):
+        confidence = None
+    return csv_of_clusters(clusters, confidence, table, id_of(state))
+
+
+def csv_of_clusters(
+    clusters: Tensor, confidence: Tensor | None = None, table: Table | None = None, id_column: str | None = None
+) -> str:
+    """The clusters of rows as CSV text.
+
+    Parameters
+    ----------
+    clusters : Tensor
+        int64 ``(n,)``.
+    confidence : Tensor, optional
+        ``(n,)`` in [0, 1], a column of its own, with four decimals.
+    table : Table, optional
+        The rows, of which `id_column`, if they have it, stands after their numbers.
+    id_column : str, optional
+
+    Returns
+    -------
+    str
+        Columns ``row``, that of the id under its own name, ``cluster`` and ``confidence``.
+    """
+    columns = row_names(len(clusters), table, id_column)
+    columns.append(["cluster", *clusters.tolist()])
+    if confidence is not None:
+        columns.append(["confidence", *(f"{value:.4f}" for value in confidence.tolist())])
+    return as_csv(zip(*columns, strict=True))
+
+
+def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:
+    """Columns that name rows, each beginning with its head: their numbers, and the id if the `table` has it."""
+    columns: list[list[object]] = [["row", *range(rows)]]
+    if table is not None and id_column in table.names and len(table) == rows:
+        name = id_column if id_column not in ("row", "cluster", "class", "confidence") else f"{id_column} (id)"
+        columns.append([name, *id_texts(table, str(id_column))])
+    return columns
+
+
+def id_texts(table: Table, name: str) -> list[str]:
+    """The values of a column as texts, empty where a cell is: whole numbers without decimals, names as they are."""
+    column = next(column for column in table.columns if column.name == name)
+    texts = []
+    for value in table.of(name).tolist():
+        if value != value:
+            texts.append("")
+        elif column.is_coded:
+            texts.append(column.categories[int(value)])
+        else:
+            texts.append(str(int(value)) if value == int(value) else repr(value))
+    return texts
+
+
+def as_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV text, names with commas, quotes or line breaks quoted."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
