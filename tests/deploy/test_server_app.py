@@ -80,7 +80,7 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
     here = execute(load_config("kfed", local), tmp_path / "here").folder
     for site in range(4):
         assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
-        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"client-{site}.csv").read_text()
+        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
     assert not (tmp_path / "out" / "labels").exists()
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedkin.core import Client, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.options import Option, options_of
+from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import PreparingOptions, prepare
 from fedkin.data.reading.arrays import as_dataset
@@ -90,6 +91,8 @@ class FitOutcome:
         How the clients' data were prepared.
     seed : int
         Of the run.
+    profile : ClusterProfile or None
+        What clusters of samples look like, where the clients have tables.
     """
 
     result: dict[str, Any]
@@ -97,6 +100,7 @@ class FitOutcome:
     history: list[dict[str, Any]]
     preparation: Preparation
     seed: int
+    profile: ClusterProfile | None = None
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -148,7 +152,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 history.append({"step": state.steps, **record.values, **traffic})
                 line = {"step": state.steps, "values": record.values, "metrics": {}}
                 progress.step(line, {"step": state.steps, "seconds": time.perf_counter() - began})
-        return FitOutcome(method.result(state), state, history, preparation, seed)
+            found, profile = method.result(state), None
+            if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
+                profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
+        return FitOutcome(found, state, history, preparation, seed, profile)
 
     def _preparing(self) -> PreparingOptions:
         """How the clients' data are prepared."""

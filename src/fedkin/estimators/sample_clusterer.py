@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +15,14 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.estimators.estimator import Estimator
+from fedkin.experiment.cluster_words import described, sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LabelArray = NDArray[np.int64]
 LatentArray = NDArray[np.float32]
+ConfidenceArray = NDArray[np.float32]
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -75,7 +80,66 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         outcome = self._run(clients, names, options)
         self._remember(outcome, clients, names)
         self.labels_ = [client.state["clusters"].numpy() for client in clients]
+        self._profile = outcome.profile
         return self
+
+    def describe(self) -> pd.DataFrame:
+        """The clusters of tables in original units.
+
+        Returns
+        -------
+        DataFrame
+            One row per cluster: ``samples``, as far as clients report them; ``sentence``, what tells it apart; and the
+            columns of the tables, those that tell clusters apart the most first: the mean of numbers, ordinals as
+            positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
+            ``attrs["effects"]`` says by column how far it tells clusters apart, in [0, 1]. Cells of a cluster and a
+            column at one client with fewer than five values are left out.
+
+        Raises
+        ------
+        FedkinError
+            If the clients had no tables, or the method is private, so that they were not asked.
+        """
+        from pandas import DataFrame
+
+        check_is_fitted(self, "result_")
+        profile = self._profile
+        if profile is None:
+            raise FedkinError(
+                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
+                "method that promises no differential privacy."
+            )
+        columns = described(profile)
+        spoken = sentences(profile, self.client_names_)
+        frame = DataFrame({column.name: column.values for column in columns}, index=range(len(spoken)))
+        frame.index.name = "cluster"
+        frame.insert(0, "samples", profile.samples.numpy(), allow_duplicates=True)
+        frame.insert(1, "sentence", spoken, allow_duplicates=True)
+        frame.attrs["effects"] = {column.name: column.effect for column in columns}
+        return frame
+
+    def confidence(self, X: ArrayLike | Sequence[ArrayLike]) -> ConfidenceArray | list[ConfidenceArray]:  # noqa: N803
+        """How clearly samples belong to the clusters that `predict` gives them.
+
+        Returns
+        -------
+        array or list of array
+            float32 ``(n,)`` in [0, 1] for one array of samples, a list of them for a list of clients: 0 halfway between
+            two clusters, 1 without doubt. It is no probability, and two methods' are not comparable.
+
+        Raises
+        ------
+        FedkinError
+            If the method has no such number, or the samples cannot be used.
+        """
+        found: ConfidenceArray | list[ConfidenceArray] = self._of_each(X, self._confidence, "The data")
+        return found
+
+    def _confidence(self, result: Any, x: Tensor) -> Tensor:
+        found: Tensor | None = self._method.confidence(result, x)
+        if found is None:
+            raise FedkinError(f"{type(self).__name__} does not say how clearly samples belong to their clusters.")
+        return found
 
     def predict(self, X: ArrayLike | Sequence[ArrayLike]) -> LabelArray | list[LabelArray]:  # noqa: N803
         """Cluster of new samples: int64 ``(n,)`` for one array of samples, a list of such arrays for a list of clients.

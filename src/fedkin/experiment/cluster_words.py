@@ -13,6 +13,7 @@ from torch import Tensor
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.encoding import OTHER
 from fedkin.data.preparing.statistics import count_lengths
+from fedkin.experiment.label_files import short_names
 from fedkin.experiment.words import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
 from fedkin.report.numbers import pluralize
@@ -23,6 +24,8 @@ _LEAST_SHIFT = 0.5
 """Standard deviations that a cluster's mean lies off the mean of all, for its sentence to name the column."""
 _LEAST_DIFFERENCE = 0.15
 """The same for the share of a category."""
+_EXPLAINS = 0.8
+"""Effect from which one column explains the clusters, where no other is named."""
 _NAMED = 4
 _CLIENTS = 5
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -87,9 +90,18 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
         [column.effect for column in columns],
         [column.cells for column in columns],
         [column.shifts for column in columns],
-        who_is_missing(profile, names),
+        remarks(profile, names),
         LEAST_EFFECT,
     )
+
+
+def remarks(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
+    """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
+    alone = [column for column in described(profile)[:2] if column.effect >= LEAST_EFFECT]
+    if len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS:
+        one = f"Column '{alone[0].name}' alone explains the clusters; if it is not what you look for, leave it out."
+        return [one, *who_is_missing(profile, names)]
+    return who_is_missing(profile, names)
 
 
 def who_is_missing(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
@@ -101,7 +113,7 @@ def who_is_missing(profile: ClusterProfile, names: Sequence[str] = ()) -> list[s
 
 
 def _called(client: int, names: Sequence[str]) -> str:
-    return names[client] if client < len(names) else f"client {client}"
+    return short_names(names)[client] if client < len(names) else f"client {client}"
 
 
 def _sentence(profile: ClusterProfile, columns: Sequence[DescribedColumn], cluster: int, names: Sequence[str]) -> str:
@@ -123,7 +135,8 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
         return ""
     if len(holders) == len(own) > 1:
         return f"all {len(own)} clients"
-    called = [names[client] if client < len(names) else str(client) for client in holders]
+    short = [name.removeprefix("Client ") for name in short_names(names)]
+    called = [short[client] if client < len(short) else str(client) for client in holders]
     more = len(called) - _CLIENTS
     listed = join_words([*called[:_CLIENTS], f"{more} more"] if more > 0 else called)
     return f"{'client' if len(holders) == 1 else 'clients'} {listed}"
@@ -170,7 +183,8 @@ def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
             phrases.append((0.0, ""))
             continue
         spreads = f" ± {_rounded(float(scatter[cluster]), spread)}" if with_spread else ""
-        cells.append(write(own) + (f"{spreads} days" if column.kind == "date" else spreads))
+        after = {"date": f"{spreads} days", "boolean": f" {_true(column.categories)}"}.get(column.kind, spreads)
+        cells.append(write(own) + after)
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
         stands = _one_against_rest(float(n[cluster]), total, float(shift)) if abs(shift) >= _LEAST_SHIFT else 0.0

@@ -20,20 +20,22 @@ _SUFFIXES = (".csv", ".parquet", ".npz")
 _UNSAFE = re.compile(r"[^\w.@+ -]")
 
 
+def short_names(names: Sequence[str]) -> list[str]:
+    """What clients are called in sentences: a file's name without its suffix, where no other is called so."""
+    short = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in names]
+    times = Counter(name.lower() for name in short)
+    return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
+
+
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     """The file of a client's clusters in the run's `folder`: ``labels/north.csv`` of ``north.csv``.
 
-    It is ``labels/client-3.csv`` where clients have no names, and ``labels/north.csv.csv`` where two names are equal
-    but for their suffix. What cannot stand in a file's name becomes a line below.
+    It is ``labels/client-3.csv`` where clients have no names, or these cannot tell files apart. What cannot stand in a
+    file's name becomes a line below.
     """
-    if client >= len(names):
-        return folder / "labels" / f"client-{client}.csv"
-    whole = [_UNSAFE.sub("_", name).strip(". ") for name in names]
-    stems = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in whole]
-    for called in (stems, whole):
-        if called[client] and Counter(name.lower() for name in called)[called[client].lower()] == 1:
-            return folder / "labels" / f"{called[client]}.csv"
-    return folder / "labels" / f"client-{client}.csv"
+    safe = [_UNSAFE.sub("_", name).strip(". ") for name in short_names(names)]
+    unique = client < len(safe) and Counter(map(str.lower, safe))[safe[client].lower()] == 1
+    return folder / "labels" / f"{safe[client] if unique and safe[client] else f'client-{client}'}.csv"
 
 
 def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:

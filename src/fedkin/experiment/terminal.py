@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.experiment.cluster_words import sentences, who_is_missing
+from fedkin.experiment.cluster_words import remarks, sentences
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import TIMING, read_lines
@@ -106,7 +106,7 @@ def print_outcome(outcome: RunOutcome) -> None:
         print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
     profile = load_profile(outcome.folder)
     if profile is not None:
-        for text in [*sentences(profile, outcome.clients)[:_MOST_SENTENCES], *who_is_missing(profile, outcome.clients)]:
+        for text in [*sentences(profile, outcome.clients)[:_MOST_SENTENCES], *remarks(profile, outcome.clients)]:
             print(text)
     for text in warnings_of(outcome.records):
         print(f"Note: {text}")

@@ -82,6 +82,7 @@ MEASURES = {
         "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share"
     ),
     "clusters": Measure("Clusters found", "over all clients together", "count", beside="target", chart=False),
+    "moved": _charted("Largest move of a centroid", "in units of the features"),
     "communities": _charted(
         "Communities", "sets of matched local clusters of different clients", "count", beside="target"
     ),

@@ -65,8 +65,8 @@ class ClusterProfile:
 
     def counts_of(self, column: int) -> Tensor:
         """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
-        lengths = count_lengths(self.columns)
-        return self.counts.split(lengths, 1)[column]
+        own: Tensor = self.counts.split(count_lengths(self.columns), 1)[column]
+        return own
 
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""
@@ -203,9 +203,8 @@ def profile_clusters(
         silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
         fed.missing = dict(sorted((fed.missing | silent).items()))
         members = {client: reply["members"] for client, reply in given.items()}
-        found = (
-            {name: torch.stack([reply[name] for reply in given.values()]).sum(0) for name in shapes} if given else {}
-        )
+        parts = {name: [reply[name] for reply in given.values()] for name in shapes}
+        found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
     if not found:
         return None
     samples, filled, counts = (found[name].round().long() for name in ("members", "filled", "counts"))

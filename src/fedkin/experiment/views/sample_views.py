@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
+from fedkin.experiment.label_files import short_names
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card
@@ -24,7 +25,8 @@ def cluster_table(clients: Sequence[Client], clusters: Sequence[int], names: Seq
     """Samples of each client by cluster."""
     counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
     keys = [str(client.id) for client in clients]
-    rows = [f"{key} ({names[client.id]})" if names else key for key, client in zip(keys, clients, strict=True)]
+    short = short_names(names)
+    rows = [short[client.id] if names else key for key, client in zip(keys, clients, strict=True)]
     return ClusterTable(rows, clusters, counts.numpy(), "Samples of each client by cluster.", keys)
 
 

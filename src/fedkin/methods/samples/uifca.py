@@ -197,7 +197,7 @@ class UIFCAMethod(SampleMethod):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Share of that flow in the sum of all likelihoods, float32 ``(n,)``: the posterior where clusters are equal."""
+        """Share of that flow in the sum of all flows' likelihoods, float32 ``(n,)``."""
         return likelihoods(result, x).double().softmax(0).amax(0).float()
 
     @staticmethod

@@ -1,0 +1,105 @@
+"""What clusters look like, by sums over clients."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import Client
+from fedkin.core.payload import pack, unpack
+from fedkin.core.table import Column, Table
+from fedkin.core.trees import owned
+from fedkin.data.preparing.cluster_profile import ClusterProfile, cluster_cells, profile_clusters, reportable
+from fedkin.data.preparing.prepare import prepare
+from fedkin.engines.local import LocalFederation
+
+COLUMNS = (Column("length"), Column("town", "category", ("Bonn", "Ulm")), Column("smokes", "boolean", ("no", "yes")))
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    values = np.column_stack([rng.normal(1000, 3, n), rng.integers(0, 2, n), rng.random(n) < 0.4])
+    values[::7, 0] = math.nan
+    return torch.tensor(values.astype(float)), torch.tensor(rng.integers(0, 2, n))
+
+
+def federation(parts, secure=False):
+    clients = [Client(i, values, table=Table(COLUMNS, values)) for i, (values, _) in enumerate(parts)]
+    fed = LocalFederation(clients)
+    encoding = prepare(fed).encoding
+    for client, (_, clusters) in zip(clients, parts, strict=True):
+        client.state["clusters"] = clusters
+    fed.secure_sums = secure
+    return fed, encoding
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_sums_are_those_of_all_rows_together(secure):
+    parts = [rows(60, seed) for seed in range(3)]
+    fed, encoding = federation(parts, secure)
+    profile = profile_clusters(fed, encoding, 2)
+    values, clusters = (torch.cat(each) for each in zip(*parts, strict=True))
+    for cluster in range(2):
+        own = values[clusters == cluster]
+        lengths = own[:, 0][~own[:, 0].isnan()]
+        assert int(profile.samples[cluster]) == len(own)
+        assert int(profile.filled[cluster, 0]) == len(lengths)
+        assert float(profile.sum[cluster, 0] / len(lengths)) == pytest.approx(float(lengths.mean()))
+        variance = profile.squares[cluster, 0] / len(lengths) - (lengths.mean() - profile.around[0]).square()
+        assert float(variance) == pytest.approx(float(lengths.var(correction=0)), rel=1e-6)
+        assert profile.counts_of(1)[cluster].tolist() == [*own[:, 1].long().bincount(minlength=2).tolist(), 0]
+        assert float(profile.sum[cluster, 2]) == float(own[:, 2].sum())
+    assert sorted(profile.members) == ([] if secure else [0, 1, 2])
+
+
+def test_it_survives_a_file():
+    fed, encoding = federation([rows(60)])
+    profile = profile_clusters(fed, encoding, 2)
+    again = ClusterProfile.from_tree(unpack(*pack(owned(profile.tree()))))
+    assert again.columns == profile.columns
+    assert torch.equal(again.sum, profile.sum)
+    assert again.members[0].tolist() == profile.members[0].tolist()
+
+
+def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():
+    values, _ = rows(40)
+    clusters = torch.tensor([0] * 20 + [1] * 17 + [2] * 3)
+    fed, encoding = federation([(values, clusters)])
+    before = {name: value.clone() for name, value in fed.clients[0].state.items()}
+    profile = profile_clusters(fed, encoding, 3)
+    assert profile.samples.tolist() == [20, 0, 0]  # the second cluster, too, or the third would be what is left
+    assert not profile.sum[1:].any()
+    assert not profile.counts[1:].any()
+    assert all(torch.equal(fed.clients[0].state[name], value) for name, value in before.items())
+
+
+def test_a_server_cannot_ask_for_smaller_cells():
+    values, clusters = rows(4)
+    fed, _ = federation([(values, clusters), rows(60)])
+    payload = {"columns": [["length", "number", []]], "n_clusters": 2, "around": torch.zeros(1), "least_members": 1}
+    [reply] = cluster_cells.run([fed.clients[0]], [payload])
+    assert not reply["members"].any()
+    assert not reply["sum"].any()
+
+
+def test_clients_without_clusters_are_missing():
+    parts = [rows(60), rows(60, 1)]
+    fed, encoding = federation(parts)
+    del fed.clients[1].state["clusters"]
+    profile = profile_clusters(fed, encoding, 2)
+    assert list(profile.members) == [0]
+    assert profile.missing == {1: "it gave no clusters of its table"}
+    del fed.clients[0].state["clusters"]
+    assert profile_clusters(fed, encoding, 2) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(2, 9))
+def test_no_cell_of_too_few_can_be_found_by_subtraction(cells, least):
+    kept = reportable(torch.tensor(cells)[:, None], least)[:, 0].tolist()
+    withheld = [cell for cell, keeps in zip(cells, kept, strict=True) if not keeps]
+    assert all(cell >= least for cell, keeps in zip(cells, kept, strict=True) if keeps)
+    assert sum(withheld) == 0 or sum(withheld) >= least or sum(withheld) == sum(cells)

@@ -1,0 +1,61 @@
+"""Clusters in words and confidence, from estimators."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+import fedkin
+
+
+@pytest.fixture(scope="module")
+def wines():
+    wine = load_wine(as_frame=True)
+    frame = wine.data.assign(town=np.random.default_rng(0).choice(["Bonn", "Ulm"], len(wine.data)))
+    return {name: frame[wine.target != lacks].reset_index(drop=True) for lacks, name in enumerate(("a", "b", "c"))}
+
+
+@pytest.fixture(scope="module")
+def model(wines):
+    return fedkin.FFCM(n_clusters=3, random_state=0).fit(wines)
+
+
+def test_describe_has_a_row_per_cluster_in_original_units(model, wines):
+    frame = model.describe()
+    assert frame.index.tolist() == [0, 1, 2]
+    assert frame.columns[:2].tolist() == ["samples", "sentence"]
+    assert frame["samples"].sum() == sum(map(len, wines.values()))
+    rows = pd.concat(wines.values())
+    labels = np.concatenate(model.labels_)
+    for cluster in range(3):
+        assert frame.loc[cluster, "proline"] == pytest.approx(rows["proline"][labels == cluster].mean())
+    assert frame.columns[-1] == "town"
+    assert frame["town"].isin(["Bonn", "Ulm"]).all()
+    assert frame.attrs["effects"]["flavanoids"] > 0.6 > 0.05 > frame.attrs["effects"]["town"]
+    assert all(text.startswith(f"Cluster {cluster} (") for cluster, text in frame["sentence"].items())
+
+
+def test_arrays_have_no_description(wines):
+    arrays = [frame.drop(columns="town").to_numpy() for frame in wines.values()]
+    with pytest.raises(ValueError, match="clients need tables"):
+        fedkin.FFCM(n_clusters=3, random_state=0).fit(arrays).describe()
+
+
+def test_confidence_is_high_in_the_middle_and_low_between(model, wines):
+    values = model.confidence(wines["a"])
+    assert values.shape == (len(wines["a"]),)
+    assert ((values >= 0) & (values <= 1)).all()
+    kmeans = fedkin.KFed(n_clusters=2, random_state=0).fit([np.array([[0.0], [0.1], [1.0], [0.9]])])
+    near, between = kmeans.confidence(np.array([[0.05], [0.5]]))
+    assert near > 0.9
+    assert between < 0.1
+
+
+def test_a_method_without_confidence_says_so(wines):
+    class Silent(fedkin.FFCM):
+        pass
+
+    silent = Silent(n_clusters=3, random_state=0).fit(wines)
+    silent._method = type("Nothing", (), {"confidence": staticmethod(lambda result, x: None)})
+    with pytest.raises(ValueError, match="Silent does not say how clearly"):
+        silent.confidence(wines["a"])

@@ -1,0 +1,107 @@
+"""Clusters in words."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.schema import SchemaColumn
+from fedkin.experiment.cluster_words import described, descriptions, remarks, sentences
+
+COLUMNS = (
+    SchemaColumn("age", "number"),
+    SchemaColumn("town", "category", ("Bonn", "Ulm")),
+    SchemaColumn("smokes", "boolean", ("no", "yes")),
+    SchemaColumn("noise", "number"),
+    SchemaColumn("visit", "date"),
+)
+
+
+def profile(**changes):
+    """Two clusters of 40: old people from Ulm who smoke, and young ones from Bonn; noise is alike in both."""
+    n = torch.full((2, 5), 40)
+    days = (pd.Timestamp("2024-03-01") - pd.Timestamp(0)).days
+    means = torch.tensor([[70.0, 0, 0.9, 1.0, days], [30.0, 0, 0.1, 1.1, days - 366]], dtype=torch.float64)
+    spreads = torch.tensor([5.0, 0, 0.3, 1.0, 20.0], dtype=torch.float64)
+    counts = torch.zeros(2, 3, dtype=torch.int64)
+    counts[:, :] = torch.tensor([[4, 36, 0], [34, 4, 2]])
+    squares = n * (means.square() + spreads.square())
+    members = {0: torch.tensor([40, 10]), 1: torch.tensor([0, 30])}
+    whole = ClusterProfile(
+        COLUMNS, n[:, 0], n, torch.zeros(5, dtype=torch.float64), n * means, squares, counts, members
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+def test_a_sentence_says_what_tells_a_cluster_apart():
+    first, second = sentences(profile(), ["north.csv", "south.csv"])
+    assert first.startswith("Cluster 0 (40 samples): ")
+    assert "high age (70 against 50)" in first
+    assert "town mostly Ulm (90% against 50%)" in first
+    assert "smokes mostly yes (90% against 50%)" in first
+    assert "late visit (2024-03-01 against 2023-08-31)" in first
+    assert first.endswith("; client north.")
+    assert "low age (30 against 50)" in second
+    assert second.endswith("; all 2 clients.")
+    assert "noise" not in first + second
+
+
+def test_columns_come_in_order_of_how_much_they_tell_apart():
+    columns = described(profile())
+    assert [column.effect for column in columns] == sorted((column.effect for column in columns), reverse=True)
+    assert columns[-1].name == "noise"
+    assert columns[-1].effect == pytest.approx(0, abs=0.01)
+    cells = {column.name: column.cells for column in columns}
+    assert cells["age"] == ["70 ± 5", "30 ± 5"] or cells["age"] == ["70.0 ± 5.0", "30.0 ± 5.0"]
+    assert cells["town"] == ["Ulm (90%)", "Bonn (85%)"]
+    assert cells["smokes"] == ["90% yes", "10% yes"]
+    assert cells["visit"][0].startswith("2024-03-01 ± 20")
+
+
+def test_clusters_that_nothing_tells_apart_say_so():
+    same = profile()
+    alike = same.sum.mean(0, keepdim=True).expand(2, -1)
+    even = torch.tensor([[20, 18, 2], [20, 18, 2]])
+    flat = dataclasses.replace(same, sum=alike, counts=even, squares=same.squares.mean(0, keepdim=True).expand(2, -1))
+    assert all("no column tells it apart from the others" in sentence for sentence in sentences(flat))
+
+
+def test_a_cluster_of_too_few_samples_is_not_described():
+    small = dataclasses.replace(profile(), samples=torch.tensor([40, 0]))
+    assert sentences(small)[1] == "Cluster 1: too few samples at any one client to be described."
+
+
+def test_an_empty_column_is_shown_without_effect():
+    none = torch.tensor([1, 1, 1, 0, 1])
+    whole = profile()
+    empty = dataclasses.replace(whole, filled=whole.filled * none, sum=whole.sum * none, squares=whole.squares * none)
+    cells = {column.name: column for column in described(empty)}
+    assert cells["noise"].cells == ["–", "–"]
+    assert cells["noise"].effect == 0
+
+
+def test_who_gave_nothing_is_named():
+    lost = profile(missing={1: "Site 'south' has a privacy budget."})
+    assert remarks(lost, ["north.csv", "south.csv"]) == [
+        "The descriptions of clusters are without south (Site 'south' has a privacy budget)."
+    ]
+
+
+def test_one_column_that_explains_the_clusters_is_told():
+    alone = profile()
+    means = torch.tensor([[50.0, 0, 0.5, 1.0, 19000.0]] * 2, dtype=torch.float64)
+    spreads = torch.tensor([5.0, 0, 0.5, 1.0, 20.0], dtype=torch.float64)
+    alone = dataclasses.replace(
+        alone, sum=40 * means, squares=40 * (means.square() + spreads.square()),
+        counts=torch.tensor([[40, 0, 0], [0, 40, 0]]),
+    )  # fmt: skip
+    assert remarks(alone)[0].startswith("Column 'town' alone explains the clusters")
+
+
+def test_a_page_shows_a_cell_for_each_cluster():
+    view = descriptions(profile(), ["north.csv", "south.csv"])
+    assert len(view.cells) == len(view.columns) == 5
+    assert all(len(row) == 2 for row in view.cells)
+    assert view.shifts[view.columns.index("age")][0] > 0 > view.shifts[view.columns.index("age")][1]

@@ -1,0 +1,53 @@
+"""Files of clusters, one per client."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedkin.core.table import Column, Table
+from fedkin.experiment.label_files import csv_of_clusters, label_file, labels_of, short_names
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        ([], ["client-0", "client-1"]),
+        (["north.csv", "south.parquet"], ["north", "south"]),
+        (["a.csv", "a.parquet"], ["a.csv", "a.parquet"]),
+        (["ward/1", "ward_1"], ["client-0", "client-1"]),
+        (["../x", "St. Gallen"], ["_x", "St. Gallen"]),
+        (["Ulm", "ulm"], ["client-0", "client-1"]),
+        (["", "b"], ["client-0", "b"]),
+    ],
+)
+def test_files_are_called_after_what_the_data_came_from(names, files):
+    assert [label_file(Path("run"), i, names) for i in range(2)] == [Path(f"run/labels/{name}.csv") for name in files]
+
+
+def test_short_names_stay_different():
+    assert short_names(["a.csv", "b.v2", "a.npz"]) == ["a.csv", "b.v2", "a.npz"]
+
+
+def test_ids_and_confidence_stand_beside_the_clusters():
+    table = Table(
+        (Column("patient", "category", ("P,1", "P2")), Column("nr")), torch.tensor([[0, 7], [1, NAN]]).double()
+    )
+    clusters, confidence = torch.tensor([1, 0]), torch.tensor([0.25, 1.0])
+    named = csv_of_clusters(clusters, confidence, table, "patient")
+    assert named == 'row,patient,cluster,confidence\n0,"P,1",1,0.2500\n1,P2,0,1.0000\n'
+    assert csv_of_clusters(clusters, None, table, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
+    assert csv_of_clusters(clusters, None, table, "absent") == "row,cluster\n0,1\n1,0\n"
+
+
+def test_an_id_called_as_another_column_is_told_apart():
+    table = Table((Column("row"),), torch.tensor([[5.0]]).double())
+    assert csv_of_clusters(torch.tensor([0]), None, table, "row") == "row,row (id),cluster\n0,5,0\n"
+
+
+def test_without_clusters_there_is_no_file():
+    assert labels_of(None, {}) is None
+    stale = {"clusters": torch.tensor([0, 1]), "confidence": torch.tensor([1.0])}
+    assert labels_of(None, stale) == "row,cluster\n0,0\n1,1\n"

@@ -1,0 +1,106 @@
+"""Runs on tables: what they say of clusters, and that saying it changes nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+from fedkin.experiment import run as runs
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_profile, predict
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.terminal import Quiet, print_outcome
+
+FILES = ("result.json", "models.safetensors", "report.html", "records.jsonl", "labels/north.csv")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Wines at three sites of which each lacks one kind; with ids and a column that means nothing."""
+    wine, rng = load_wine(as_frame=True), np.random.default_rng(0)
+    frame = wine.data.round(3)
+    frame.insert(0, "bottle", [f"B-{row:03d}" for row in range(len(frame))])
+    frame["town"] = rng.choice(["Bonn", "Kiel", "Ulm"], len(frame))
+    holder = rng.integers(0, 3, len(frame))
+    holder = np.where(holder == wine.target, (holder + 1) % 3, holder)
+    (tmp_path / "wines").mkdir()
+    for at, name in enumerate(("north", "south", "west")):
+        frame[holder == at].to_csv(tmp_path / "wines" / f"{name}.csv", index=False)
+    return tmp_path / "wines"
+
+
+def config(tables: Path, *more: str):
+    settings = [f"data.source='{tables}'", "scenario.name=files", "method.n_clusters=3", "evaluation.map=none"]
+    return load_config("ffcm", [*settings, *more])
+
+
+def ran(config, folder):
+    return execute(config, folder, Quiet())
+
+
+def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
+    outcome = ran(config(tables), tmp_path / "run")
+    print_outcome(outcome)
+    said = capsys.readouterr().out
+    page = outcome.report.read_text()
+    for words in ("low flavanoids (0.8", "high proline", "against"):
+        assert words in said
+        assert words in page
+    assert "town" not in said.split("Report:")[0]
+    assert "west" in said
+    assert "north.csv" not in said
+    profile = load_profile(outcome.folder)
+    assert profile is not None
+    assert [column.name for column in profile.columns][-1] == "town"
+    assert json.loads((outcome.folder / "result.json").read_text())["profile"]
+
+
+def test_labels_are_called_after_files_and_keep_ids(tables, tmp_path):
+    folder = ran(config(tables), tmp_path / "run").folder
+    given, found = pd.read_csv(tables / "north.csv"), pd.read_csv(folder / "labels" / "north.csv")
+    assert sorted(path.name for path in (folder / "labels").iterdir()) == ["north.csv", "south.csv", "west.csv"]
+    assert list(found.columns) == ["row", "bottle", "cluster", "confidence"]
+    assert found["bottle"].tolist() == given["bottle"].tolist()
+    assert found["confidence"].between(0, 1).all()
+    assert predict(folder, str(tables / "north.csv")) == (folder / "labels" / "north.csv").read_text()
+
+
+def test_a_run_that_goes_on_or_is_reported_again_says_the_same(tables, tmp_path):
+    folder = ran(config(tables), tmp_path / "run").folder
+    before = {name: (folder / name).read_bytes() for name in FILES}
+    (folder / "result.json").unlink()
+    resume(folder, Quiet())
+    assert {name: (folder / name).read_bytes() for name in FILES} == before
+    (folder / "report.html").unlink()
+    report(folder)
+    assert {name: (folder / name).read_bytes() for name in FILES} == before
+
+
+def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
+    with_it = ran(config(tables), tmp_path / "with").folder
+    monkeypatch.setattr(runs, "profile_clusters", lambda *_: None)
+    without = ran(config(tables), tmp_path / "without").folder
+    for name in ("records.jsonl", "checkpoint.safetensors", "labels/north.csv"):
+        assert (with_it / name).read_bytes() == (without / name).read_bytes()
+    assert json.loads((without / "result.json").read_text())["profile"] is None
+
+
+def test_a_private_run_asks_for_no_profile(tables, tmp_path):
+    private = load_config(
+        "kin-graph",
+        [f"data.source='{tables}'", "scenario.name=files", "method.epsilon=50.0", "evaluation.map=none"],
+    )
+    assert load_profile(ran(private, tmp_path / "run").folder) is None
+
+
+def test_secure_sums_give_the_same_sentences(tables, tmp_path):
+    secure = config(
+        tables, "method.aggregation=mean", "method.start=uniform", "data.scaling=standard", "engine.secure_sums=true"
+    )
+    profile = load_profile(ran(secure, tmp_path / "run").folder)
+    assert profile is not None
+    assert profile.members == {}
+    assert int(profile.samples.sum()) > 150
