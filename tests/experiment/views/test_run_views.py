@@ -28,7 +28,7 @@ def test_clients_with_names_are_known_to_graphs_by_their_numbers(config: Config)
     clients = [Client(i, torch.rand(2, 2), state={"clusters": torch.tensor([0, 1])}) for i in range(2)]
     table = view_of(config, Population(clients, None, [], [], ["a.csv", "b.csv"]), scaling("none", (2,)), []).table
     assert table is not None
-    assert (list(table.clients), list(table.keys)) == (["0 (a.csv)", "1 (b.csv)"], ["0", "1"])
+    assert (list(table.clients), list(table.keys)) == (["a", "b"], ["0", "1"])
 
 
 def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -> None:

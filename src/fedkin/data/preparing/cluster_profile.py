@@ -1,9 +1,9 @@
 """What clusters of a table's rows look like in original units, by sums over the clients.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. Nothing leaves a client of a cell, which is a cluster and a column at one client, with fewer than
-`least_members` values. Where that withholds fewer values of a column than that, the next larger cell is withheld, too,
-since the server may know the column's total, and could subtract.
+each category occurs. Nothing leaves a client of a cluster that has fewer than `least_members` values of a column there.
+Since the server may know the column's total, and could subtract, some values of the client's largest cluster stay away,
+too, so that those not reported are none, or at least so many.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClusterProfile:
     ----------
     columns : tuple of SchemaColumn
     samples : Tensor
-        int64 ``(k,)``: samples of each cluster, as far as clients report them.
+        int64 ``(k,)``: samples of each cluster, as far as clients report them, see `reportable`.
     filled : Tensor
         int64 ``(k, columns)``: cells that are not empty.
     around : Tensor
@@ -124,48 +124,54 @@ def _cells(client: Client, payload: Payload) -> Payload:
     columns = [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
     least = max(LEAST_MEMBERS, int(payload.get("least_members", LEAST_MEMBERS)))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    told = reportable(clusters, ~values.isnan(), k, least)
+    everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
-    filled = ~values.isnan()
-    cells = (member @ filled.double()).long()
-    kept = reportable(cells, least)
-    members = member.sum(1, keepdim=True).long()
-    numbers = kept & torch.tensor([column.kind != "category" for column in columns])
-    squares = (values - payload["around"]).nan_to_num(0.0).square()
+    numbers = told & torch.tensor([column.kind != "category" for column in columns])
+    squares = (values - payload["around"]).square()
     counts = [torch.zeros(k, 0)]
     for at, length in enumerate(count_lengths(columns)):
         if length:
             codes = values[:, at].nan_to_num(0.0).long()
-            occurs = torch.nn.functional.one_hot(codes, length).double() * filled[:, at, None]
-            counts.append(member @ occurs * kept[:, at, None])
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * told[:, at, None]))
     return {
-        "members": (members * reportable(members, least))[:, 0],
-        "filled": cells * kept,
-        "sum": member @ values.nan_to_num(0.0) * numbers,
-        "squares": member @ squares * numbers,
+        "members": (member @ everyone.double())[:, 0].long(),
+        "filled": (member @ told.double()).long(),
+        "sum": member @ torch.where(numbers, values, 0.0),
+        "squares": member @ torch.where(numbers, squares, 0.0),
         "counts": torch.cat(counts, 1).long(),
     }
 
 
-def reportable(cells: Tensor, least: int) -> Tensor:
-    """Which cells may be reported, so that none of fewer than `least` values can be known, nor found by subtraction.
+def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) -> Tensor:
+    """Which values may be reported in sums by cluster and column, so that none of fewer than `least` can be known.
 
     Parameters
     ----------
-    cells : Tensor
-        int64 ``(k, columns)``: values of each cluster in each column.
+    clusters : Tensor
+        int64 ``(n,)``.
+    filled : Tensor
+        bool ``(n, columns)``: cells that are not empty.
+    n_clusters : int
+        Rows of clusters beyond are not reported.
     least : int
 
     Returns
     -------
     Tensor
-        bool ``(k, columns)``. In each column the smallest cells are withheld, at least those below `least`, until none
-        or at least `least` values are.
+        bool ``(n, columns)``. In each column, values of clusters with fewer than `least` stay away; if these are
+        fewer together, so do as many of the first values of the largest cluster as make up for them, and all of it if
+        fewer than `least` would be left. Equal questions always have equal answers.
     """
-    order = cells.argsort(dim=0, stable=True)
-    ranked = cells.gather(0, order)
-    before = ranked.cumsum(0) - ranked
-    withheld = (ranked < least) | ((before > 0) & (before < least))
-    return torch.zeros_like(cells, dtype=torch.bool).scatter(0, order, ~withheld)
+    member = clusters[None] == torch.arange(n_clusters)[:, None]
+    cells = (member.double() @ filled.double()).long()
+    away = filled.sum(0) - (cells * (cells >= least)).sum(0)
+    wanting = torch.where(away > 0, (least - away).clamp_min(0), 0)
+    most, largest = cells.max(0)
+    wanting = torch.where(most - wanting < least, most, wanting)
+    own = filled & (clusters[:, None] == largest)
+    enough = member.T.double() @ (cells >= least).double() > 0
+    return filled & enough & ~(own & (own.cumsum(0) <= wanting))
 
 
 def profile_clusters(
