@@ -286,7 +286,7 @@ class Run:
         encoding = self.preparation.encoding
         if encoding is None or self.method.clusters != "samples" or self.method.is_private():
             return None
-        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.least_members)
+        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
 
     def last_state(self) -> State | None:
         """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""

@@ -1,7 +1,7 @@
 """What clusters of a table's rows look like in original units, by sums over the clients.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. Nothing leaves a client of a cluster that has fewer than `least_members` values of a column there.
+each category occurs. Nothing leaves a client of a cluster that has fewer than `min_members` values of a column there.
 Since the server may know the column's total, and could subtract, some values of the client's largest cluster stay away,
 too, so that those not reported are none, or at least so many.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.replies import are_counts
-from fedkin.data.preparing.column_reports import LEAST_MEMBERS
+from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn
@@ -122,7 +122,7 @@ def _cells(client: Client, payload: Payload) -> Payload:
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
     columns = [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
-    least = max(LEAST_MEMBERS, int(payload.get("least_members", LEAST_MEMBERS)))
+    least = max(MIN_MEMBERS, int(payload.get("min_members", MIN_MEMBERS)))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     told = reportable(clusters, ~values.isnan(), k, least)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
@@ -175,7 +175,7 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) ->
 
 
 def profile_clusters(
-    fed: Federation, encoding: TableEncoding, n_clusters: int, least_members: int = LEAST_MEMBERS
+    fed: Federation, encoding: TableEncoding, n_clusters: int, min_members: int = MIN_MEMBERS
 ) -> ClusterProfile | None:
     """Ask every client for its part of the profile, and add these up; ``None`` where no client gives any.
 
@@ -188,7 +188,7 @@ def profile_clusters(
     encoding : TableEncoding
         Of their tables.
     n_clusters : int
-    least_members : int
+    min_members : int
         Values that a cell needs for its sums to leave its client, at least 5.
     """
     columns = encoding.schema.columns
@@ -196,7 +196,7 @@ def profile_clusters(
     numbers = torch.tensor([column.kind != "category" for column in columns])
     around = torch.where(numbers, encoding.mean.double()[starts], 0.0)
     payload: Payload = {
-        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "least_members": least_members,
+        "columns": plain(columns), "n_clusters": n_clusters, "around": around, "min_members": min_members,
     }  # fmt: skip
     shape, width = (n_clusters, len(columns)), sum(count_lengths(columns))
     shapes = {"members": (n_clusters,), "filled": shape, "sum": shape, "squares": shape, "counts": (n_clusters, width)}
