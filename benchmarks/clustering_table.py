@@ -1,10 +1,10 @@
 """Tables 1 and 2 of CCFC (Liu, Yan, Zhang): NMI and kappa of clusters of samples by heterogeneity, beside the paper's.
 
-    python benchmarks/clustering_table.py run RUNS --data mnist --methods kfed kin-graph --shares 0 0.5 1 --seeds 0 1
+    python benchmarks/clustering_table.py run RUNS --data mnist --methods kfed kin-graph -p 0 0.5 1 --seeds 0 1
     python benchmarks/clustering_table.py show RUNS
 
 Runs are ordinary folders in RUNS, called ``<data>-<method>-p<share>-a<absent>-s<seed>``, and are resumed or skipped if
-they are there already. ``--absent`` is the share of clients that never takes part (figure 6), ``--label`` a name for
+they are there already. ``--absent`` is the fraction of clients that never take part (figure 6), ``--label`` a name for
 the line where ``--set`` makes it another one, such as one with the number of clusters given.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("--data", nargs="+", default=["mnist"])
     parser.add_argument("--methods", nargs="+", default=["kmeans", "fuzzy-cmeans", "kfed", "ffcm", "kin-graph"])
-    parser.add_argument("--shares", nargs="+", default=SHARES)
+    parser.add_argument("--heterogeneity", "-p", "--shares", dest="shares", nargs="+", default=SHARES)
     parser.add_argument("--absent", nargs="+", default=["0"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--label", default="", help="name of the line, instead of the method's")
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def show(runs: Path) -> None:
-    """Print NMI and kappa by share, what else was found, and what it cost, as Markdown tables."""
+    """Print NMI and kappa by heterogeneity, what else was found, and what it cost, as Markdown tables."""
     found: Runs = defaultdict(lambda: defaultdict(list))
     for folder in sorted(path.parent for path in runs.glob("*/result.json")):
         match = re.fullmatch(r"(\w+?)-(.+)-p([\d.]+)-a([\d.]+)-s\d+", folder.name)

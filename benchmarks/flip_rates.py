@@ -1,4 +1,4 @@
-"""Agreement of the clusters with the hidden ones against the flip rate (Prigent et al. 2024, figure 4).
+"""ARI of the client clusters against the flip rate (Prigent et al. 2024, figure 4).
 
 ``python benchmarks/flip_rates.py mnist fashion.safetensors``, or ``cifar10``, or ``federated`` for the encoder:
 clients of the scenario `rotation` (grey images) or `label-flip` (colour) encode their data once per seed, as the

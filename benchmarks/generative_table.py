@@ -1,6 +1,6 @@
 """SDA-FC and PPFC-GAN in tables 1 and 2 of CCFC, from the same networks of the clients.
 
-    python benchmarks/generative_table.py RUNS --data mnist --shares 0 0.25 0.5 0.75 1 --capacity 0.25 --epochs 25
+    python benchmarks/generative_table.py RUNS --data mnist -p 0 0.25 0.5 0.75 1 --capacity 0.25 --epochs 25
     python benchmarks/clustering_table.py show RUNS
 
 Nearly all the work is training the clients' generative networks, and until they make samples the methods do the same.
@@ -29,11 +29,13 @@ LABELS = ("sda-fc-kmeans", "sda-fc-fuzzy", "ppfc-gan")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the networks of each share, then go on from them with every method."""
+    """Train the networks of each heterogeneity, then run every method from them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--data", nargs="+", default=["mnist"])
-    parser.add_argument("--shares", nargs="+", default=["0", "0.25", "0.5", "0.75", "1"])
+    parser.add_argument(
+        "--heterogeneity", "-p", "--shares", dest="shares", nargs="+", default=["0", "0.25", "0.5", "0.75", "1"]
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--capacity", type=float, default=1.0)
     parser.add_argument("--epochs", type=int, default=50)

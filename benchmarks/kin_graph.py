@@ -119,12 +119,28 @@ def main() -> None:
     privacy = commands.add_parser("privacy")
     privacy.add_argument("--data", default="mnist")
     privacy.add_argument("--epsilons", nargs="+", type=float, default=[1, 2, 4, 10])
-    privacy.add_argument("--share", type=float, default=0.0, help="of a client's samples from its own class")
+    privacy.add_argument(
+        "--heterogeneity",
+        "-p",
+        "--share",
+        dest="share",
+        type=float,
+        default=0.0,
+        help="fraction of a client's samples from its own class",
+    )
     privacy.add_argument("--seeds", type=int, default=3)
     few = commands.add_parser("few")
     few.add_argument("--data", default="digits")
     few.add_argument("--fractions", nargs="+", type=float, default=[0.1, 0.2, 0.4, 1])
-    few.add_argument("--share", type=float, default=0.0, help="of a client's samples from its own class")
+    few.add_argument(
+        "--heterogeneity",
+        "-p",
+        "--share",
+        dest="share",
+        type=float,
+        default=0.0,
+        help="fraction of a client's samples from its own class",
+    )
     few.add_argument("--seeds", type=int, default=6)
     shapes = commands.add_parser("shapes")
     shapes.add_argument("--samples", nargs="+", type=int, default=[1000, 3000, 10_000])

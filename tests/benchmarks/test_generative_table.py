@@ -1,4 +1,4 @@
-"""Going on from shared networks gives what every method gives when it trains its own."""
+"""Starting from shared networks gives what every method gives when it trains its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = ["scenario.fraction=0.2", "method.min_steps=2", "engine.workers=1"]
 
 def test_every_method_finds_what_it_finds_alone(benchmark: ModuleType, tmp_path: Path) -> None:
     sizes = ["--capacity", "0.05", "--epochs", "2", "--server-epochs", "1"]
-    arguments = [str(tmp_path), "--data", "digits", "--shares", "0.5", *sizes, "--set", *SMALL]
+    arguments = [str(tmp_path), "--data", "digits", "--heterogeneity", "0.5", *sizes, "--set", *SMALL]
     benchmark.main(arguments)
     written = {folder: (folder / RECORDS).read_bytes() for folder in tmp_path.glob("digits-*")}
     assert len(written) == 3
