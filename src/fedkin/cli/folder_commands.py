@@ -77,12 +77,13 @@ def predict(
         int | None, typer.Option(help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
+    decimal: Annotated[str, typer.Option(help="What stands before the decimals of numbers in CSV: . or ,")] = ".",
 ) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.outputs import predict as predicted
 
-    text = predicted(folder, data, label, client, cluster)
+    text = predicted(folder, data, label, client, cluster, decimal)
     if out:
         write_atomically(out, text)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,9 @@ class SavedResult:
     preparation: Preparation
     classes: list[str]
 
-    def read(self, source: str, label: str | None) -> Dataset:
+    def read(self, source: str, label: str | None, decimal: str = ".") -> Dataset:
         """New samples, with columns of the kinds that the clients' had."""
-        return load(source, label, options=self.preparation.reading)
+        return load(source, label, options=replace(self.preparation.reading, decimal=decimal))
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """New samples, read from `source`, as the method sees them."""
@@ -137,7 +137,12 @@ def load_profile(folder: Path) -> ClusterProfile | None:
 
 
 def predict(
-    folder: Path, source: str, label: str | None = None, client: int | None = None, cluster: int | None = None
+    folder: Path,
+    source: str,
+    label: str | None = None,
+    client: int | None = None,
+    cluster: int | None = None,
+    decimal: str = ".",
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV text.
 
@@ -152,6 +157,8 @@ def predict(
     client, cluster : int, optional
         Whose samples they are, where a method has a model per cluster of clients: a client of the run, or the cluster
         of a client unseen in training, as `assign` returns it.
+    decimal : {".", ","}
+        What stands before the decimals of numbers in a CSV file.
 
     Returns
     -------
@@ -177,7 +184,7 @@ def predict(
         )
         if None not in (client, cluster):
             raise FedkinError("--client and --cluster were both given; one of them says whose model is meant.")
-        data = found.read(source, label)
+        data = found.read(source, label, decimal)
         predicted = found.method.predict(found.result, found.prepared(data, source), **whose)
         return _csv_of_classes(predicted, found, data)
     for option, value in (("--client", client), ("--cluster", cluster)):
@@ -185,7 +192,7 @@ def predict(
             raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; leave {option} out.")
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
-    data = found.read(source, label)
+    data = found.read(source, label, decimal)
     x = found.prepared(data, source)
     clusters, confidence = found.method.predict(found.result, x), found.method.confidence(found.result, x)
     return csv_of_clusters(clusters, confidence, data.table, found.preparation.id)

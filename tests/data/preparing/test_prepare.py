@@ -1,6 +1,7 @@
 """Tables of several clients: one schema, one encoding, by sums."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -326,3 +327,54 @@ def test_plain_numbers_need_no_statistics_if_nothing_is_scaled():
     assert fed.exchange == 2
     assert found.mode == "none"
     assert torch.equal(fed.clients[1].x, raw.flip(1).float())
+
+
+def test_very_many_categories_are_pooled_but_for_the_most_frequent():
+    rng = np.random.default_rng(0)
+    words = [f"w{int(code):03}" for code in np.minimum(rng.geometric(0.01, 6_000), 299)]
+    fed = federation(*[table(category("word", *words[at::3]), number("age", *range(2_000))) for at in range(3)])
+    found = prepare(fed)
+    column = found.encoding.schema.columns[0]
+    assert len(column.categories) == 50
+    assert fed.clients[0].x.shape == (2_000, 52)
+    assert any("'word'" in note and "50 most frequent" in note for note in found.notes)
+    assert pooled(fed)[:, :51].var(0).sum() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
+def test_numbers_of_any_size_are_scaled(size):
+    rng = np.random.default_rng(0)
+    fed = federation(*[table(number("a", *(rng.random(30) * size)), number("b", *rng.random(30) * size)) for _ in "ab"])
+    assert prepare(fed).mode == "standard"
+    np.testing.assert_allclose(pooled(fed).std(0), 1, atol=1e-4)
+
+
+def test_one_row_and_rows_alike():
+    one = table(number("a", 3.0), category("b", "x"))
+    fed = federation(one, one.rows(torch.zeros(9, dtype=torch.int64)))
+    prepare(fed)
+    assert (pooled(fed) == 0).all()
+    assert torch.equal(fed.clients[0].x[0], fed.clients[1].x[4])
+
+
+def test_constant_at_each_client_but_different_between_them():
+    fed = federation(*[table(number("a", *[float(client)] * 10), number("b", *range(10))) for client in range(3)])
+    prepare(fed)
+    assert len(set(pooled(fed)[:, 0])) == 3
+
+
+def test_names_that_differ_in_case_are_mentioned():
+    fed = federation(
+        table(number("Age", *range(9)), number("b", *range(9))),
+        table(number("age ", *range(9)), number("b", *range(9))),
+    )
+    assert any("'Age' and 'age '" in note for note in prepare(fed).notes)
+
+
+def test_many_columns_take_seconds():
+    names = tuple(Column(f"c{at}") for at in range(5_000))
+    rng = np.random.default_rng(0)
+    fed = federation(*[Table(names, torch.tensor(rng.normal(size=(20, 5_000)) * 7)) for _ in range(3)])
+    began = time.perf_counter()
+    prepare(fed)
+    assert time.perf_counter() - began < 30  # a second or two on an idle core

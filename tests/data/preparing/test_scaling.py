@@ -3,11 +3,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import datasets
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.data.preparing.prepare import PreparingOptions, prepare
-from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, squares
+from fedkin.data.preparing.scaling import Scaling, moments, rescale, restore_scaling, share_unit, squares
 from fedkin.engines.local import LocalFederation
 
 
@@ -243,3 +244,49 @@ def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
         scale(fed)
     with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2"):
         scale(fed, "standard")
+
+
+def stats(x):
+    x = torch.as_tensor(np.asarray(x), dtype=torch.float64)
+    return x.amin(0), x.amax(0), x.std(0, correction=0)
+
+
+def spectra(rng):
+    at = np.linspace(0, 1, 100)
+    peaks = rng.uniform(0, 1, (80, 3))
+    return sum(1_000 * np.exp(-(((at - peaks[:, k : k + 1]) / 0.2) ** 2)) for k in range(3)) + rng.normal(
+        300, 20, (80, 100)
+    )
+
+
+def test_columns_in_one_unit_are_told_from_others():
+    rng = np.random.default_rng(0)
+    digits = datasets.load_digits().data
+    shared = {
+        "pixels": digits,
+        "embedding": rng.normal(0, 1, (90, 32)) * rng.uniform(0.5, 2, 32),
+        "spectra": spectra(rng),
+        "answers": np.clip(rng.normal(3, 1.5, (200, 20)).round(), 1, 5),
+    }
+    mixed = {
+        "wine": datasets.load_wine().data,
+        "cells": datasets.load_breast_cancer().data,
+        "flowers": datasets.load_iris().data,
+        "people": np.column_stack(
+            [rng.lognormal(10, 1, (90, 4)), rng.normal(120, 15, (90, 8)), rng.normal(1, 0.1, (90, 8))]
+        ),
+        "few pixels": digits[:, 24:32],
+    }
+    assert {name for name, x in shared.items() if share_unit(*stats(x))} == set(shared)
+    assert not {name for name, x in mixed.items() if share_unit(*stats(x))}
+
+
+def test_columns_in_one_unit_keep_their_proportions():
+    digits = torch.tensor(datasets.load_digits().data, dtype=torch.float32)
+    fed = federation([digits[:900], digits[900:]])
+    scaling = scale(fed)
+    assert scaling.mode == "common"
+    assert len(scaling.scale.unique()) == 2  # constant columns have 1
+    varies = digits.std(0) > 0
+    torch.testing.assert_close(pooled(fed).std(0)[varies] * scaling.scale[varies].float(), digits.std(0)[varies])
+    assert scale(federation([digits[:900], digits[900:]]), "standard").mode == "standard"

@@ -16,7 +16,10 @@ from fedkin.core.table import Column, Kind, Table
 MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
 
-_MAX_TEXT, _MAX_CATEGORIES = 500, 10_000
+MAX_CATEGORIES = 50
+"""Named categories of a column; others are pooled."""
+
+_MAX_TEXT, _MAX_NAMES = 500, 1_000_000
 _KINDS = ("number", "boolean", "ordinal", "category", "date")
 _MIN_ROWS, _NEARLY = 20, 0.9
 """Rows, and distinct values per row, from which a column names its rows."""
@@ -35,8 +38,8 @@ class ColumnReport:
     unique : bool
         Whether the values are nearly all different and may name the rows, as those of an id do.
     categories : tuple of str
-        Of a category column, the names of those with enough samples; of a boolean or ordinal one, all its values, in
-        order.
+        Of a category column, the names of those with enough samples, at most the 50 most frequent; of a boolean or
+        ordinal one, all its values, in order.
     """
 
     kind: Kind
@@ -87,7 +90,8 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
     if column.kind != "category":
         return ColumnReport(column.kind, filled > 0, unique, column.categories)
     counts = values[~values.isnan()].long().bincount(minlength=len(column.categories))
-    known = [name for name, count in zip(column.categories, counts.tolist(), strict=True) if count >= min_members]
+    frequent = [int(code) for code in counts.argsort(descending=True, stable=True) if counts[code] >= min_members]
+    known = [column.categories[code] for code in sorted(frequent[:MAX_CATEGORIES])]
     return ColumnReport("category", filled > 0, unique, () if unique else tuple(known))
 
 
@@ -123,6 +127,6 @@ def _is_report(fields: Any) -> bool:
 def _are_texts(value: Any) -> bool:
     return (
         isinstance(value, list)
-        and len(value) <= 100 * _MAX_CATEGORIES
+        and len(value) <= _MAX_NAMES
         and all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in value)
     )

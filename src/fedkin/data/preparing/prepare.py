@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import unknown_name
-from fedkin.data.preparing.column_reports import MIN_MEMBERS
-from fedkin.data.preparing.encoding import TableEncoding
+from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
+from fedkin.data.preparing.encoding import OTHER, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
 from fedkin.data.preparing.preparation import STATE, Preparation, remember, restore_preparation
 from fedkin.data.preparing.scaling import (
@@ -203,6 +203,7 @@ def _prepared_tables(
     sums = secure_sums(fed, schema.columns) if fed.secure_sums else _sums(fed, schema.columns, replies)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
+    schema, sums = _most_frequent(schema, sums)
     encoding, notes = fitted_encoding(
         fed, schema, sums, options.scaling, options.indicator, options.lacking == "impute"
     )
@@ -222,6 +223,26 @@ def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
         return schema, sums
     kept = [at for at, column in enumerate(schema.columns) if column.name not in gone]
     return without(schema, gone), sums.of(kept)
+
+
+def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
+    """The most frequent categories of columns that have very many; a column of each would be mostly zeros."""
+    columns, kept, notes = [], [], list(schema.notes)
+    for column, counts in zip(schema.columns, sums.counts, strict=True):
+        codes = list(range(len(column.categories)))
+        if len(counts) > MAX_CATEGORIES + 1:
+            codes = sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
+            notes.append(
+                f"Column '{column.name}' has {len(column.categories)} categories or more, of which the "
+                f"{MAX_CATEGORIES} most frequent are kept and the rest are '{OTHER}'."
+            )
+        columns.append(
+            replace(column, categories=tuple(column.categories[code] for code in codes))
+            if column.kind == "category"
+            else column
+        )
+        kept.append(codes)
+    return Schema(tuple(columns), schema.id, notes), sums.pooled(kept)
 
 
 def _sums(fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]) -> ColumnSums:

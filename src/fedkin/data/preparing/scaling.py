@@ -21,6 +21,8 @@ from fedkin.secure.sums import sums_of_all
 _FEATURES = doubles("features")
 _ROUNDING = 1e-12
 """Spread of a column, relative to its mean, below which it is constant but for rounding."""
+_VISIBLE = 0.01
+"""Maximum of data in [0, 1] below which they are too small to be left alone."""
 _MIN_COLUMNS, _EDGE, _SAME_ORDER = 16, 0.05, 6.0
 """Of columns in one unit: how many there are at least, and the ratio of the largest to the smallest spread at most,
 leaving out so many at either end."""
@@ -90,8 +92,8 @@ def scale_arrays(fed: Federation, mode: str, replies: Mapping[int, Payload]) -> 
 
 
 def in_unit(least: Tensor, greatest: Tensor) -> bool:
-    """Whether all values lie in [0, 1]."""
-    return bool((least >= 0).all() and (greatest <= 1).all())
+    """Whether all values lie in [0, 1], and not all next to 0."""
+    return bool((least >= 0).all() and (greatest <= 1).all()) and float(greatest.max()) >= _VISIBLE
 
 
 def scale_of(mode: str, least: Tensor, greatest: Tensor, spread: Tensor) -> tuple[str, Tensor]:

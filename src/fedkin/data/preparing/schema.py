@@ -111,11 +111,25 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
+    notes += _alike(names)
     if not columns and not problems:
         problems.append("No column is left to compare samples by: " + " ".join(notes))
     if problems:
         raise FedkinError("\n".join(problems))
     return Schema(tuple(columns), found, notes)
+
+
+def _alike(names: Sequence[str]) -> list[str]:
+    """A note for columns whose names differ in case or blanks alone, which are hardly meant to be two."""
+    same: dict[str, list[str]] = {}
+    for name in names:
+        same.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [
+        f"Columns {' and '.join(repr(name) for name in own)} differ in case or blanks alone and count as different; "
+        "give them one name if they are the same."
+        for own in same.values()
+        if len(own) > 1
+    ]
 
 
 def without(schema: Schema, gone: Mapping[str, str]) -> Schema:

@@ -7,7 +7,7 @@ Everything is a sum over samples, so secure sums carry it. Sums of numbers of an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -59,6 +59,14 @@ class ColumnSums:
         low, high = (None if end is None else end[at] for end in (self.low, self.high))
         counts = [self.counts[position] for position in positions]
         return type(self)(self.samples, self.filled[at], self.sum[at], self.squares[at], counts, low, high)
+
+    def pooled(self, kept: Sequence[Sequence[int]]) -> Self:
+        """The sums with frequencies of the `kept` categories of each column alone; the rest count as others."""
+        counts = [
+            torch.cat([own[list(codes)], own.sum()[None] - own[list(codes)].sum()]) if len(own) else own
+            for own, codes in zip(self.counts, kept, strict=True)
+        ]
+        return replace(self, counts=counts)
 
     @property
     def mean(self) -> Tensor:
