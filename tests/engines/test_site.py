@@ -17,6 +17,7 @@ from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centralized import send_samples
 from fedkin.methods.samples.dec import send_flat_samples
+from fedkin.secure.sum_tasks import send_key
 
 
 @task
@@ -248,3 +249,13 @@ def test_the_first_two_processes_at_a_site_hold_the_same_file(tmp_path: Path, mo
         patched.setattr(Path, "exists", lambda path: False)  # as both see it that come at the same moment
         with Memory(tmp_path), pytest.raises(FedkinError, match="Another process is at work"), Memory(tmp_path):
             pass
+
+
+def test_what_a_site_keeps_is_its_owners_alone(tmp_path):
+    site = Site("a", tmp_path / "private", torch.rand(5, 3))
+    assert (tmp_path / "private" / "identity").exists() or site.identity
+    site.answer(Request("ab", 0, 0, 1, 0, send_key.name), {})
+    folder = tmp_path / "private"
+    assert (folder / "identity").stat().st_mode & 0o777 == 0o600
+    assert (folder / "ab").stat().st_mode & 0o777 == 0o700
+    assert (folder / "ab" / "memory-1.safetensors").stat().st_mode & 0o777 == 0o600

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
+from fedkin.core.noise import Secret
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
@@ -297,3 +299,22 @@ def test_the_package_for_it_may_be_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(FedkinError, match=r"^Secure sums need the package cryptography; install fedkin\[secure\]\.$"):
         secure(federation(), FedAvgMethod())
+
+
+def test_a_tag_is_answered_for_one_request_only():
+    fed = federation()
+    sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    client = fed.clients[0]
+    client.noise = Secret()
+    keys = torch.stack([fed.keys[i] for i in range(5)])
+    tag = torch.arange(16, dtype=torch.uint8)
+    terms = [asdict(term) for term in TERMS]
+    request = {"task": tell.name, "terms": terms, "ids": list(range(5)), "keys": keys, "tag": tag}
+
+    def answer(add):
+        (reply,) = masked.run([client], [request | {"payload": {"add": add}}])
+        return reply
+
+    first = answer(0.5)["masked"]
+    assert torch.equal(answer(0.5)["masked"], first)
+    assert answer(0.25) == {"refused": "its tag has been used for another request"}

@@ -15,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,12 +28,12 @@ from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
-from fedkin.core.files import file_lock, write_atomically, write_secret
+from fedkin.core.files import file_lock, write_secret
 from fedkin.core.noise import KEY, Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.core.task import known_task
-from fedkin.core.trees import load_tree, owned, save_tree, to_bytes
+from fedkin.core.trees import load_tree, owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 
 _IDENTITY, _KEY, _LASTING_FILE = "identity", "key", "lasting.safetensors"
@@ -155,7 +156,7 @@ class Site:
         """A random token, made once and kept in the folder; another site of the same name has a different one."""
         path = self.folder / _IDENTITY
         if not path.exists():
-            write_atomically(path, secrets.token_hex(16))
+            write_secret(path, secrets.token_hex(16).encode())
         return path.read_text()
 
     def introduction(self, labels: bool) -> Payload:
@@ -249,6 +250,9 @@ class Memory:
         self._content = b""
 
     def __enter__(self) -> Memory:
+        with suppress(OSError):  # the lock says what is wrong
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
         self._lock = file_lock(self.folder / "lock")
         self._lock.__enter__()
         return self
@@ -296,9 +300,9 @@ class Memory:
         for name in [name for name in state if name.startswith(LASTING)]:
             lasting[name] = state.pop(name)
         if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
-            save_tree(self.folder / _LASTING_FILE, lasting)
+            write_secret(self.folder / _LASTING_FILE, to_bytes(lasting))
         if to_bytes(state) != self._content:
-            save_tree(self._path(request.exchange), state)
+            write_secret(self._path(request.exchange), to_bytes(state))
 
     def _lasting(self) -> dict[str, Tensor]:
         path = self.folder / _LASTING_FILE

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Client
+from fedkin.core.client import LASTING, Client
 from fedkin.core.errors import FedkinError
+from fedkin.core.noise import Secret
 from fedkin.core.payload import Payload
 from fedkin.core.replies import (
     Array,
@@ -26,12 +28,15 @@ from fedkin.core.replies import (
     octets,
 )
 from fedkin.core.task import Task, known_task, task
+from fedkin.core.trees import owned, to_bytes
 from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
 
 MIN_CLIENTS = 3
 """Minimum number of clients in a sum; in a sum of two, each learns the other's value."""
 OTHER_KEY = "its key is another"
 """Reply of a client that has lost its memory; it is asked for its new key the next time."""
+_TAG, _TAGS = 16, LASTING + "tags"
+"""Bytes of a tag; where a client's state has those it has answered, each with a digest of the request."""
 _PRIVATE = "sums_key"
 """Where a client's state has its private key, uint8 ``(32,)``."""
 
@@ -83,7 +88,7 @@ def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
 @task(
     takes={
         "task": is_name, "terms": _are_terms, "ids": is_list(is_count), "keys": octets("clients", KEY),
-        "tag": octets(16), "payload": _is_payload,
+        "tag": octets(_TAG), "payload": _is_payload,
     },
     may_hold={"masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text},
 )  # fmt: skip
@@ -93,6 +98,8 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     for client, payload in zip(clients, payloads, strict=True):
         keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
         reason = _objection(client, keys)
+        if reason is None and _replayed(client, payload):
+            reason = "its tag has been used for another request"
         if reason is None:
             [reply] = _inner(payload["task"], payload["payload"]).run([client], [payload["payload"]])
             try:
@@ -113,6 +120,23 @@ def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
     if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
         return OTHER_KEY
     return None
+
+
+def _replayed(client: Client, payload: Payload) -> bool:
+    """Whether the tag came before with another request; if not, it is remembered with this one.
+
+    The same tag gives the same masks, so the difference of two replies would be that of what they hide. The same
+    request again, after a reply was lost, gets the same reply. In a simulation nothing is secret, and nothing kept.
+    """
+    if not isinstance(client.noise, Secret):
+        return False
+    request = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode()
+    own = torch.frombuffer(bytearray(bytes(payload["tag"].tolist()) + sha256(request).digest()), dtype=torch.uint8)
+    known = client.state.get(_TAGS, torch.zeros(0, len(own), dtype=torch.uint8))
+    same = known[(known[:, :_TAG] == own[:_TAG]).all(1)]
+    if not len(same):
+        client.state[_TAGS] = torch.cat([known, own[None]])
+    return bool((same != own).any())
 
 
 def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int, bytes]) -> Tensor:
