@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from fedkin.core import Client, FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.noise import normal
+from fedkin.core.replies import is_number
 from fedkin.core.task import _TASKS, known_task
 from fedkin.core.trusted_packages import trusted_packages
+from fedkin.data.preparing.prepare import arrange_columns
+from fedkin.data.preparing.scaling import shapes
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
@@ -136,7 +139,7 @@ def test_a_real_site_does_not_send_its_samples_away_whoever_asks(tmp_path: Path)
     assert [name.moves_data for name in (send_samples, send_flat_samples, give_all, hide)] == [True, True, True, False]
 
 
-@task(accounted=True)
+@task(takes={"mu": is_number}, accounted=True)
 def release(clients, payloads):
     return [{"sent": client.reserve(payload["mu"])} for client, payload in zip(clients, payloads, strict=True)]
 
@@ -169,7 +172,8 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     known = {task.name for task in _TASKS.values() if task.accounted and task.name.startswith("fedkin.")}
     private = "fedkin.methods.samples.kingraph.private_kingraph."
     assert known == {
-        "fedkin.data.preparing.scaling.shapes",
+        arrange_columns.name,
+        shapes.name,
         "fedkin.methods.samples.kingraph.kingraph_tasks.receive_clusters",
         *(private + name for name in ("send_shape", "send_noisy_moments", "send_noisy_sums")),
     }

@@ -128,7 +128,7 @@ def is_flag(value: Any) -> bool:
 
 def is_shape(value: Any) -> bool:
     """Whether it is a list of one to four whole numbers from 1, of at most 2^31 elements."""
-    if not isinstance(value, list) or not 0 < len(value) <= 4:
+    if not isinstance(value, list | tuple) or not 0 < len(value) <= 4:
         return False
     elements = 1
     for length in value:
