@@ -79,7 +79,12 @@ def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():
 def test_a_server_cannot_ask_for_smaller_cells():
     values, clusters = rows(4)
     fed, _ = federation([(values, clusters), rows(60)])
-    payload = {"columns": [["length", "number", []]], "n_clusters": 2, "around": torch.zeros(1), "min_members": 1}
+    payload = {
+        "columns": [["length", "number", []]],
+        "n_clusters": 2,
+        "around": torch.zeros(1).double(),
+        "min_members": 1,
+    }
     [reply] = cluster_cells.run([fed.clients[0]], [payload])
     assert not reply["members"].any()
     assert not reply["sum"].any()

@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
-from fedkin.core.replies import are_counts
+from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, whole
 from fedkin.data.preparing.column_reports import MIN_MEMBERS
 from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.data.preparing.statistics import count_lengths, plain
+from fedkin.data.preparing.statistics import are_columns, columns_of, count_lengths, plain
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import summed
 
+_MAX_CLUSTERS = 2**15
 _ATTEMPTS = 3
 """At reaching clients that have not replied; a run can do without them."""
 
@@ -85,44 +86,58 @@ class ClusterProfile:
         return cls(columns, members=members, missing=missing, **fields)
 
 
-def _are_squares(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point() and bool((value >= 0).all())
+_QUESTION: Expected = {
+    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None),
+    "min_members": counts_to(MAX_COUNT),
+}  # fmt: skip
 
 
 @task(
+    takes=_QUESTION,
     holds={
-        "members": are_counts,
-        "filled": are_counts,
-        "sum": ("clusters", "columns"),
-        "squares": _are_squares,
-        "counts": are_counts,
+        "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
+        "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
     },
     may_be_empty=True,
-)
+)  # fmt: skip
 def cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report sums by cluster and column of a table, without cells of too few values; nothing without clusters."""
     return [_cells(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
 
-@task
+@task(takes=_QUESTION)
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """`cluster_cells` for a secure sum, zeros without clusters."""
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
-        if not reply:
-            replies.append({term["name"]: torch.zeros(term["shape"]) for term in payload["zeros"]})
-            continue
-        digits = {name: to_digits(reply[name].flatten()) for name in ("sum", "squares")}
-        replies.append({**reply, **digits})
+        if reply:
+            digits = {name: to_digits(reply[name].flatten()) for name in ("sum", "squares")}
+            replies.append({**reply, **digits})
+        else:
+            shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
+            replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
     return replies
+
+
+def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple[int, ...]]:
+    """Of what a client reports."""
+    cells = (n_clusters, len(columns))
+    counts = (n_clusters, sum(count_lengths(columns)))
+    return {"members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts}
+
+
+def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The same for a secure sum, for which numbers are digits."""
+    digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
+    return {**shapes, "sum": digits, "squares": digits}
 
 
 def _cells(client: Client, payload: Payload) -> Payload:
     clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
-    columns = [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
-    least = max(MIN_MEMBERS, int(payload.get("min_members", MIN_MEMBERS)))
+    columns = columns_of(payload)
+    least = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     told = reportable(clusters, ~values.isnan(), k, least)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
@@ -198,8 +213,7 @@ def profile_clusters(
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "min_members": min_members,
     }  # fmt: skip
-    shape, width = (n_clusters, len(columns)), sum(count_lengths(columns))
-    shapes = {"members": (n_clusters,), "filled": shape, "sum": shape, "squares": shape, "counts": (n_clusters, width)}
+    shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:
         found = _hidden_sums(fed, payload, shapes)
         members: dict[int, Tensor] = {}
@@ -224,13 +238,9 @@ def _fits(reply: Payload, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Sums of which the server sees no client's part; empty if there is none."""
-    cells = shapes["sum"]
-    digits = (len(UNITS), cells[0] * cells[1])
-    widths = {**shapes, "sum": digits, "squares": digits}
-    terms = [Term(name, shape) for name, shape in widths.items() if 0 not in shape]
-    zeros = [{"name": name, "shape": list(shape)} for name, shape in widths.items()]
-    sums = summed(fed, hidden_cluster_cells, fed.all(**payload, zeros=zeros), terms).get(0)
+    terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
+    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
     if sums is None:
         return {}
     totals = {"counts": torch.zeros(shapes["counts"]), **sums.totals}
-    return {**totals, **{name: of_digits(totals[name]).view(cells) for name in ("sum", "squares")}}
+    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in ("sum", "squares")}}

@@ -84,7 +84,8 @@ def plain(columns: Sequence[SchemaColumn]) -> list[list[Any]]:
     return [[column.name, column.kind, list(column.categories)] for column in columns]
 
 
-def _columns(payload: Payload) -> list[SchemaColumn]:
+def columns_of(payload: Payload) -> list[SchemaColumn]:
+    """The columns in a payload."""
     return [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
 
 
@@ -99,14 +100,14 @@ def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
     return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
 
 
-def _are_columns(value: Any) -> bool:
+def are_columns(value: Any) -> bool:
     """Whether it is a list of columns as `plain` writes them."""
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 3 for one in value):
         return False
     return all(is_text(name) and is_name(kind) and is_list(is_text)(levels) for name, kind, levels in value)
 
 
-_COLUMNS: Expected = {"columns": _are_columns}
+_COLUMNS: Expected = {"columns": are_columns}
 
 
 @task(
@@ -120,7 +121,7 @@ def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        columns = _columns(payload)
+        columns = columns_of(payload)
         values = _aligned(client, columns)
         numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
         reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
@@ -136,7 +137,7 @@ def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     """Report each column's sum of squared distances from the common mean, and the frequencies of categories."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        columns = _columns(payload)
+        columns = columns_of(payload)
         values = _aligned(client, columns)
         numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
         squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
@@ -152,7 +153,7 @@ def cell_histograms(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        values = _aligned(client, _columns(payload))
+        values = _aligned(client, columns_of(payload))
         width = (payload["high"] - payload["low"]).clamp_min(torch.finfo(torch.float64).tiny)
         bins = ((values - payload["low"]) / width * _BINS).clamp(0, _BINS - 1)
         counts = [own[~own.isnan()].long().bincount(minlength=_BINS) for own in bins.T]

@@ -15,7 +15,7 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
-from fedkin.core.replies import Expected, is_count, is_name, reals
+from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
 from fedkin.features.extractors import extract, width_of
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
@@ -151,7 +151,9 @@ class OneRoundMethod(CentroidMethod):
         return after, record
 
 
-CENTROIDS: Expected = {"n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name}
+CENTROIDS: Expected = {
+    "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
+}  # fmt: skip
 """A result whose clusters are centroids."""
 
 

@@ -117,7 +117,8 @@ def send_summary(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task(
     takes={
-        "clusters": Maybe(whole(None)), "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
+        "clusters": Maybe(whole(None)), "confidence": Maybe(reals(None)),
+        "smoothing": Maybe(counts_to(MANY, 0)), "rounds": Maybe(counts_to(MANY, 0)),
         "result": Maybe(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
