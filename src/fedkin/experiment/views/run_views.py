@@ -106,7 +106,8 @@ def _steps(records: Sequence[RecordLine], unit: str) -> str:
 def _found(clusters: Sequence[int], clients: ClientClusters | None, records: Sequence[RecordLine]) -> str:
     """What a run found, as a clause; empty if nothing."""
     if clients is None:
-        return f"{pluralize(len(clusters), 'cluster')} were found in all their samples" if clusters else ""
+        verb = "was" if len(clusters) == 1 else "were"
+        return f"{pluralize(len(clusters), 'cluster')} {verb} found in all their samples" if clusters else ""
     found = len({cluster for cluster in clients.clusters[:, -1].tolist() if cluster >= 0})
     if not any(phase_of(record) == TRAINING for record in records):
         return f"{pluralize(found, 'cluster')} of clients {'was' if found == 1 else 'were'} found" if found else ""
