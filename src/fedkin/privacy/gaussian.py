@@ -60,7 +60,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     if not 0.0 < epsilon < math.inf:
         raise FedkinError(f"Epsilon {epsilon} must be above 0 and finite for Gaussian noise.")
     if not 0.0 < delta < 1.0:
-        raise FedkinError(f"Delta {delta} must be above 0 and below 1; Gaussian noise cannot do with 0.")
+        raise FedkinError(f"Delta {delta} must be above 0 and below 1; Gaussian noise does not allow 0.")
     return bisect_upwards(lambda mu: gaussian_delta(epsilon, mu) > delta)[0]
 
 

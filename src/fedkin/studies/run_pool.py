@@ -228,5 +228,5 @@ def _messages(worker: RunWorker, name: str) -> list[list[Any]]:
     except FedkinError as error:
         raise FedkinError(
             f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the command to "
-            "resume, with --jobs 1 for the least memory."
+            "resume, with --jobs 1 for minimal memory."
         ) from error

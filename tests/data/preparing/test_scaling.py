@@ -240,7 +240,7 @@ def test_with_secure_sums_no_client_tells_its_numbers():
 def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
     fed = federation(draw(0, [3, 4], 2))
     fed.secure_sums = True
-    with pytest.raises(FedkinError, match="least and greatest values; with secure sums it should be 'standard' or"):
+    with pytest.raises(FedkinError, match="minima and maxima; with secure sums it must be 'standard' or"):
         scale(fed)
     with pytest.raises(FedkinError, match="needs at least 3 clients, but no more than 2"):
         scale(fed, "standard")

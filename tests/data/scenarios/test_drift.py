@@ -235,5 +235,5 @@ def test_impossible_options_are_refused(call, sentence):
 
 
 def test_a_class_that_comes_too_late_is_refused():
-    with pytest.raises(FedkinError, match=r"^Client \d joins with the class '2', which nobody has had before; allowed"):
+    with pytest.raises(FedkinError, match=r"^Client \d joins with the class '2', which no client had before; use"):
         rare_class_comes_late()

@@ -114,8 +114,8 @@ def test_overlap_leaves_a_single_holder_unchanged():
         ({"overlap": 1.5}, "overlap is 1.5; allowed: 0 to 1."),
         ({"overlap": float("nan")}, "overlap is nan; allowed: 0 to 1."),
         ({"high": 11}, "A client was to have up to 11 classes, but the data have only 10."),
-        ({"low": 0}, "Classes per client were to be 0 to 5; allowed: 1 <= least <= greatest <= 10."),
-        ({"low": 6}, "Classes per client were to be 6 to 5; allowed: 1 <= least <= greatest <= 10."),
+        ({"low": 0}, "Classes per client were to be 0 to 5; allowed: 1 <= minimum <= maximum <= 10."),
+        ({"low": 6}, "Classes per client were to be 6 to 5; allowed: 1 <= minimum <= maximum <= 10."),
     ],
 )
 def test_numbers_out_of_range_are_refused(options, sentence):

@@ -194,7 +194,7 @@ def test_ten_thousand_clients_take_seconds():
         (
             lambda y: dirichlet_split(y, 4, 0.01, rng()),
             "No Dirichlet split with alpha 0.01 gave each of 4 clients 10 of 40 samples in 1000 attempts; take fewer "
-            "clients, a larger alpha or a smaller least size.",
+            "clients, a larger alpha or a smaller minimum size.",
         ),
         (
             lambda y: shard_split(y, 2, rng()),

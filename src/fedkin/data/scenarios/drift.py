@@ -213,6 +213,6 @@ def _check_classes(population: Population, later: dict[int, Tensor], what: str) 
     for client, y in later.items():
         if int(y.max()) > known:
             raise FedkinError(
-                f"Client {client} {what} with the class '{population.classes[int(y.max())]}', which nobody has had "
-                "before; allowed are fewer clients or a larger alpha, so that all classes are there from the start."
+                f"Client {client} {what} with the class '{population.classes[int(y.max())]}', which no client had "
+                "before; use fewer clients or a larger alpha, so that all classes exist from the start."
             )

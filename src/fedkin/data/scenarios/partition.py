@@ -98,7 +98,7 @@ def class_range(n_classes: int, low: int | None = None, high: int | None = None)
         raise FedkinError(f"A client was to have up to {max(low, high)} classes, but the data have only {n_classes}.")
     if not 1 <= low <= high:
         raise FedkinError(
-            f"Classes per client were to be {low} to {high}; allowed: 1 <= least <= greatest <= {n_classes}."
+            f"Classes per client were to be {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}."
         )
     return low, high
 

@@ -219,7 +219,7 @@ def _dirichlet_counts(
             return torch.stack(counts)
     raise FedkinError(
         f"No Dirichlet split with alpha {alpha} gave each of {n} clients {least} of {len(y)} samples in {_ATTEMPTS} "
-        "attempts; take fewer clients, a larger alpha or a smaller least size."
+        "attempts; take fewer clients, a larger alpha or a smaller minimum size."
     )
 
 

@@ -157,7 +157,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         read = {name: {"known": dict(note["known"]), "step": int(note["step"])} for name, note in _loaded(path).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedkinError(f"{path} is not as fedkin wrote it; remove it to track the run anew.") from error
+        raise FedkinError(f"{path} is not as fedkin wrote it; remove it to track the run again.") from error
     return read
 
 

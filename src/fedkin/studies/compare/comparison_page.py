@@ -75,7 +75,7 @@ def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
     rows = [
         ("Recommended", comparison.recommended or "–", "chosen " + ("by" if comparison.by == "truth" else "without")
          + " the truth"),
-        ("Methods", f"{finished} of {len(comparison.lines)}", "came to an end at least once"),
+        ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
         ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
     ]  # fmt: skip
     if comparison.truth_gap is not None:

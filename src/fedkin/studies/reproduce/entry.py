@@ -218,7 +218,7 @@ def folder_of_entries() -> Path:
     for folder in (packaged, beside):
         if folder.is_dir():
             return folder
-    raise FedkinError(f"The papers' experiments are neither in {packaged} nor in {beside}; install fedkin anew.")
+    raise FedkinError(f"The papers' experiments are neither in {packaged} nor in {beside}; reinstall fedkin.")
 
 
 def names_of_entries() -> list[str]:
