@@ -92,8 +92,8 @@ class Renewed:
             if _reset_of(layer) is None and any(True for _ in layer.parameters(recurse=False)):
                 raise FedkinError(
                     f"Layer '{name}' ({type(layer).__name__}) of the module given has parameters but no method "
-                    "reset_parameters to initialise them; add one, or give a function (shape, classes) that creates the "
-                    "module."
+                    "reset_parameters to initialise them; add one, or give a function (shape, classes) that creates "
+                    "the module."
                 )
         try:
             self.module = copy.deepcopy(module)

@@ -135,5 +135,5 @@ def test_a_resumed_run_needs_its_tools(tmp_path: Path, monkeypatch: pytest.Monke
 def test_spoilt_notes_are_refused(content: str, tmp_path: Path) -> None:
     run(tmp_path / "run", TO)
     (tmp_path / "run" / "tracking.json").write_text(content)
-    with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; remove it to track the run again"):
+    with pytest.raises(FedkinError, match=r"tracking\.json is not as fedkin wrote it; remove it to track the run"):
         resume(tmp_path / "run")

@@ -92,9 +92,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     if options.scaling not in _SCALINGS:
         raise unknown_name("scaling", options.scaling, _SCALINGS)
     if fed.secure_sums and options.scaling == "auto":
-        raise FedkinError(
-            "Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'."
-        )
+        raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing = options.scaling == "none" or fed.secure_sums
     replies = fed.agreeing(
