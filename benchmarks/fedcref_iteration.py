@@ -182,7 +182,7 @@ def ratios_to_plain_loops(method: FedCRefMethod, clients: Sequence[Client], work
     """How many times longer than the exchange `train_clusters` plain loops over the same models take."""
     shape = Autoencoder(widths_for(clients[0].x.shape[1]))
     training = StackTraining(method.local_epochs // 2, 0, method.batch_size, method.learning_rate)  # enough for a ratio
-    payload = {**fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload = {**method.start_options(), **fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
 
     def stacked(count: int) -> None:
         fed = LocalFederation(clients, workers=count)

@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 import fedkin
 from fedkin.core import FedkinError
+from fedkin.data.reading.table_options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer, client_clusterer
 from fedkin.estimators.estimator import EstimatorOptions
 from fedkin.methods.clients import ocfl
@@ -75,7 +76,7 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     assert model.history_[-1]["sent"] > model.history_[0]["sent"] > 0
     assert model.classes_.tolist() == list(range(10))
     assert model.n_features_in_ == 64
-    assert model.preparation_.mode == "standard"
+    assert model.preparation_.mode == "common"  # pixels
 
 
 @pytest.mark.parametrize("name", GROUPING)
@@ -160,9 +161,9 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
     pairs = [([[0.0]] * len(own), own) for own in labels]
     if len({label for own in labels for label in own}) < 2:
         with pytest.raises(FedkinError, match="there must be two classes or more"):
-            client_clusterer.clients_of(pairs)
+            client_clusterer.clients_of(pairs, TableOptions())
         return
-    made, classes = client_clusterer.clients_of(pairs)
+    made, classes, _ = client_clusterer.clients_of(pairs, TableOptions())
     assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
     assert (np.diff(classes) > 0).all()
 

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -170,7 +171,7 @@ def federation(name, sizes, **engine):
 def replies(name, sizes, **engine):
     classifier, start, _, _ = problem(name)
     fed = federation(name, sizes, **engine)
-    training = {"epochs": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}
+    training = dataclasses.asdict(Descent(epochs=2, batch_size=8, learning_rate=0.1, momentum=0.9))
     return fed.ask(train, fed.all(module=classifier.spec(), model=start, training=training)), fed.missing
 
 

@@ -165,7 +165,7 @@ def one_of(*values: Any) -> Check:
 
 def is_list(check: Check) -> Check:
     """Says yes to lists whose items all pass a check."""
-    return lambda value: isinstance(value, list) and all(map(check, value))
+    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
 
 
 def within(low: float, high: float = MAX_NUMBER) -> Check:
@@ -259,7 +259,7 @@ def _wrong(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | N
     if isinstance(want, Nullable):
         return None if value is None else _wrong(path, value, want.want, lengths)
     if isinstance(want, Several):
-        if not isinstance(value, list):
+        if not isinstance(value, list | tuple):
             return f"'{path}' is no list"
         reasons = (_wrong(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))
         return next(filter(None, reasons), None)

@@ -194,7 +194,8 @@ def predict(
         raise FedkinError(f"Method '{found.name}' of {folder} does not assign new samples to clusters.")
     data = found.read(source, label, decimal)
     x = found.prepared(data, source)
-    clusters, confidence = found.method.predict(found.result, x), found.method.confidence(found.result, x)
+    clusters, confident = found.method.predict(found.result, x), getattr(found.method, "confidence", None)
+    confidence = None if confident is None else confident(found.result, x)  # a method of one's own may have none
     return csv_of_clusters(clusters, confidence, data.table, found.preparation.id)
 
 

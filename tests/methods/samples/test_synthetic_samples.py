@@ -50,7 +50,7 @@ def test_networks_stay_at_their_client_and_are_dropped_in_the_end():
     state, _ = method.step(fed, state)
     assert fed.traffic.received - received < 500
     method.step(fed, state)
-    assert all(client.state.keys() == {"clusters"} for client in clients)
+    assert all(client.state.keys() == {"clusters", "confidence"} for client in clients)
 
 
 def test_a_client_that_missed_an_epoch_goes_on_where_it_was():

@@ -314,6 +314,7 @@ def test_kin_graph_may_associate_clusters():
 
 def test_kin_graph_needs_every_client():
     fed = LocalFederation(population("method", clients=3).clients, failures=[(n, 0) for n in range(2, 60)])
+    fed.min_clients = 3
     with pytest.raises(FedkinError, match="Client 0"):
         dataclasses.replace(QUICK, initial="kin-graph").init(fed)
 

@@ -138,7 +138,7 @@ class FedCRefMethod(SampleMethod):
         features = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
             _cluster_all(fed)
-        started = fed.ask(fedcref_tasks.start, fed.all(**self._start_options()))
+        started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
             output="sigmoid" if facts.unit else "linear",
@@ -213,7 +213,7 @@ class FedCRefMethod(SampleMethod):
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
-        payload = {**self._start_options(), **spec, "training": asdict(training), "replicas": replicas}
+        payload = {**self.start_options(), **spec, "training": asdict(training), "replicas": replicas}
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         expected: Expected = {"models": updates("clusters", replicas, state.model.size), "samples": whole("clusters")}
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
@@ -351,7 +351,8 @@ class FedCRefMethod(SampleMethod):
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         broadcast(fed, fedcref_tasks.finish, waiting)
 
-    def _start_options(self) -> Payload:
+    def start_options(self) -> Payload:
+        """What a client needs to find its first local clusters."""
         return {
             "initial": self.initial,
             "n_clusters": self.n_clusters,
