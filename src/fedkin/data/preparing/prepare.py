@@ -159,7 +159,10 @@ def encode_table(clients: Sequence[Client], payloads: Sequence[Payload]) -> list
 
 @task(takes={"encoding": _is_encoding}, accounted=True)
 def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """`encode_table` with nothing scaled; it releases nothing, so a client with a privacy budget does it."""
+    """`encode_table` with nothing scaled; it releases nothing, so a client with a privacy budget does it.
+
+    Whatever the server has rows encoded by, private tasks clip each row themselves.
+    """
     return encode_table.run(clients, payloads)
 
 
