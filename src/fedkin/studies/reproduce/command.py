@@ -13,7 +13,7 @@ from fedkin.core.files import write_atomically
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_entry
-from fedkin.studies.reproduce.entry_table import Table, table_of
+from fedkin.studies.reproduce.entry_table import EntryTable, table_of
 from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
 from fedkin.studies.reproduce.probes import is_probed
 from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
@@ -82,7 +82,7 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None) -
 
 def reproduce(
     plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
-) -> tuple[list[Table], dict[str, str]]:
+) -> tuple[list[EntryTable], dict[str, str]]:
     """Run what is missing of some plans, and write their tables.
 
     Parameters
@@ -99,7 +99,7 @@ def reproduce(
 
     Returns
     -------
-    list of Table
+    list of EntryTable
     dict
         Why runs failed, by name.
 
@@ -139,7 +139,7 @@ def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
             raise unknown_name("row or column", name, known)
 
 
-def write_tables(plans: Sequence[Plan], out: Path) -> list[Table]:
+def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
     """Write the tables of what is finished: a folder for each entry and scale, and a summary of these entries."""
     tables = [table_of(plan, out / RUNS) for plan in plans]
     for table in tables:

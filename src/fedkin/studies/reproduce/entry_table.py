@@ -55,7 +55,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Table:
+class EntryTable:
     """What came of an entry at a scale.
 
     Attributes
@@ -101,7 +101,7 @@ class Table:
         }
 
 
-def table_of(plan: Plan, runs: Path) -> Table:
+def table_of(plan: Plan, runs: Path) -> EntryTable:
     """The table as far as its runs are finished.
 
     Parameters
@@ -115,7 +115,7 @@ def table_of(plan: Plan, runs: Path) -> Table:
     by_name = {f"{result.row} | {result.column}": result for result in results}
     claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
-    return Table(plan, results, claims, len(finished), seconds)
+    return EntryTable(plan, results, claims, len(finished), seconds)
 
 
 def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:

@@ -10,7 +10,7 @@ from fedkin.report.text_tables import aligned
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
-from fedkin.studies.reproduce.entry_table import Table
+from fedkin.studies.reproduce.entry_table import EntryTable
 from fedkin.studies.reproduce.estimate import cores, duration_text, speed
 from fedkin.studies.reproduce.reproduce_words import markdown, summary
 
@@ -60,7 +60,7 @@ def reproduced(
         raise failures_error(failed)
 
 
-def _print(tables: Sequence[Table], out: Path) -> None:
+def _print(tables: Sequence[EntryTable], out: Path) -> None:
     if len(tables) == 1:
         plan = tables[0].plan
         print(markdown(tables[0]))

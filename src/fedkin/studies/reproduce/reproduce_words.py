@@ -8,7 +8,7 @@ from typing import Literal
 from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.studies.reproduce.entry import EntryLine
-from fedkin.studies.reproduce.entry_table import Checked, Result, Table
+from fedkin.studies.reproduce.entry_table import Checked, EntryTable, Result
 from fedkin.studies.reproduce.estimate import duration
 from fedkin.studies.reproduce.verdict import Figure
 
@@ -19,7 +19,7 @@ LEGEND = (
 )
 
 
-def markdown(table: Table) -> str:
+def markdown(table: EntryTable) -> str:
     """The table and the claims as Markdown."""
     plan = table.plan
     columns = plan.columns
@@ -38,21 +38,21 @@ def markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def heading(table: Table) -> str:
+def heading(table: EntryTable) -> str:
     """Which table of which paper it is, and what it is about."""
     return f"{table.plan.name}: {table.plan.entry.title}"
 
 
-def command(table: Table) -> str:
+def command(table: EntryTable) -> str:
     """What makes the table."""
     return f"fedkin reproduce {table.plan.asked} --scale {table.plan.scale_name}"
 
 
-def _differences(table: Table) -> list[str]:
+def _differences(table: EntryTable) -> list[str]:
     return [text for text in (table.plan.entry.differs, table.plan.scale.differs) if text]
 
 
-def _runs(table: Table) -> str:
+def _runs(table: EntryTable) -> str:
     count = len(table.plan.jobs)
     runs = pluralize(count, "run")
     done = runs if table.finished == count else f"{table.finished} of {runs} finished"
@@ -82,7 +82,7 @@ def _claim(claim: Checked) -> str:
     return f"{word}: {claim.text}" + (f": {figures}" if figures else "") + "."
 
 
-def summary(tables: Sequence[Table]) -> str:
+def summary(tables: Sequence[EntryTable]) -> str:
     """One row per entry, as Markdown."""
     lines = [
         "| entry | about | runs | core time | in the paper's interval | better | worse | claims that hold |",
@@ -101,12 +101,12 @@ def summary(tables: Sequence[Table]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _claims_that_hold(table: Table) -> str:
+def _claims_that_hold(table: EntryTable) -> str:
     tested = [claim for claim in table.claims if claim.holds != "untested"]
     return f"{sum(claim.holds == 'holds' for claim in tested)} of {len(tested)}"
 
 
-def page(table: Table) -> PageView:
+def page(table: EntryTable) -> PageView:
     """The page of one entry."""
     plan, counts = table.plan, table.counts()
     return PageView(
@@ -123,7 +123,7 @@ def page(table: Table) -> PageView:
     )
 
 
-def _parts(table: Table) -> Iterator[PagePart]:
+def _parts(table: EntryTable) -> Iterator[PagePart]:
     yield PagePart(
         "table",
         "Ours beside the paper's",
@@ -137,7 +137,7 @@ def _parts(table: Table) -> Iterator[PagePart]:
     yield PagePart("again", "Again", paragraphs=[_runs(table)], commands=[command(table)])
 
 
-def pages_part(table: Table) -> PagePart:
+def pages_part(table: EntryTable) -> PagePart:
     """An entry as a part of the page of many."""
     notes = [_plain(_claim(claim)) for claim in table.claims]
     paragraphs = [f"Differs: {text}" for text in _differences(table)]
@@ -146,7 +146,7 @@ def pages_part(table: Table) -> PagePart:
     )
 
 
-def page_of_all(tables: Sequence[Table], scale: str) -> PageView:
+def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
     """The page of many entries."""
     totals = {name: sum(table.counts()[name] for table in tables) for name in ("inside", "better", "worse")}
     tested = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
@@ -168,7 +168,7 @@ def _plain(text: str) -> str:
     return text.replace("**", "")
 
 
-def _overview(tables: Sequence[Table]) -> ResultTable:
+def _overview(tables: Sequence[EntryTable]) -> ResultTable:
     rows = []
     for table in tables:
         counts = table.counts()
@@ -186,7 +186,7 @@ def _overview(tables: Sequence[Table]) -> ResultTable:
     return ResultTable("All entries", "Cells by verdict, and claims that were checked.", "entry", columns, rows)
 
 
-def _table(table: Table) -> ResultTable:
+def _table(table: EntryTable) -> ResultTable:
     columns = table.plan.columns
     rows = [(row.name, [_cell(result) for result in table.row(row.name)]) for row in table.plan.rows]
     title = f"{table.plan.entry.source}: {table.plan.entry.title}"
@@ -202,7 +202,7 @@ def _cell(result: Result) -> TableCell:
     return TableCell(result.ours.shown(result.digits), _of_paper(result), result.verdict, tip)
 
 
-def _curves(table: Table) -> Iterator[Curve]:
+def _curves(table: EntryTable) -> Iterator[Curve]:
     """The rows over the columns' places, where these have any."""
     columns = [column for column in table.plan.columns if column.at is not None]
     if len(columns) < 2:
@@ -236,7 +236,7 @@ def _place(column: EntryLine) -> float:
 
 
 def _figures(
-    table: Table, row: str, columns: Sequence[EntryLine], whose: Literal["ours", "paper"]
+    table: EntryTable, row: str, columns: Sequence[EntryLine], whose: Literal["ours", "paper"]
 ) -> list[Figure | None]:
     by_column = {result.column: result for result in table.row(row)}
     return [getattr(by_column[column.name], whose) for column in columns]

@@ -321,5 +321,5 @@ def test_a_message_that_is_no_bytes_is_refused_by_name():
     fed = Odd(pictures.clients(), workers=1)
     method = EmbeddingMethod(**SETTINGS)
     state, record = method.step(fed, method.init(fed))
-    assert record.missing == {2: "'bits' are no bytes"}
+    assert record.missing == {2: "'bits' is of torch.float32 where torch.uint8 was expected"}
     assert int(state.labels[2]) == -1

@@ -155,9 +155,6 @@ class EmbeddingMethod(OneShotMethod):
         payloads = {chance: how | {"flip": chance} for chance in chances}
         asked = {client: payloads[self._flip_of(client, bits)] for client in clients}
         replies = fed.ask(embed, asked, {"bits": (-(-bits // 8),)})
-        for client in [client for client, reply in replies.items() if reply["bits"].dtype != torch.uint8]:
-            del replies[client]
-            fed.missing[client] = "'bits' are no bytes"
         found = {client: unpacked(reply["bits"], bits) for client, reply in replies.items()}
         if state.template.numel():
             found = {client: matched_to(state.template, message) for client, message in found.items()}
