@@ -199,6 +199,10 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
             ["method.empty=reseed"],
             "'method.empty' is 'reseed', {} 'keep'.",
         ),
+        *(
+            (method, [f"method.aggregation={how}"], f"'method.aggregation' is '{how}', {{}} 'mean'.")
+            for method, how in (("fedavg", "median"), ("fedopt", "trimmed-mean"), ("ifca", "median"))
+        ),
         ("ffcm", [], "'method.aggregation' is 'kmeans', {} 'mean'."),
         ("fedavg", ["data.scaling=auto"], "'data.scaling' is 'auto', {} 'standard' or 'none'."),
     ],

@@ -112,7 +112,7 @@ def test_what_is_not_allowed_is_told_in_a_sentence(make, sentence):
 
 def test_unknown_parameters_are_no_parameters():
     with pytest.raises(
-        TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has arrayrecord_key, .*trigger"
+        TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has aggregation, arrayrecord_key, .*trigger"
     ):
         flower.OCFLStrategy(fraction_fit=0.5)
 

@@ -1,24 +1,11 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.nn.aggregation import Means, weighted_mean
-
-
-@given(st.permutations(range(5)))
-def test_the_order_of_clients_does_not_matter(order):
-    models = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
-    weights = [3.0, 1.0, 4.0, 1.0, 5.0]
-    torch.testing.assert_close(
-        weighted_mean(models[order], [weights[i] for i in order]), weighted_mean(models, weights)
-    )
-
-
-def test_weights_are_shares_of_samples():
-    models = torch.tensor([[0.0, 2.0], [4.0, 2.0]])
-    assert weighted_mean(models, [30, 10]).tolist() == [1.0, 2.0]
-    assert weighted_mean(models[:1], [7]).tolist() == [0.0, 2.0]
+from fedkin.core.errors import DivergedError
+from fedkin.nn.aggregation import Aggregation, Means, middle
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.5, 9), st.floats(-9, 9)), max_size=12))
@@ -58,3 +45,77 @@ def test_sums_are_made_in_double_precision():
     for value in (1e8, 1.0, -1e8):
         means.add(0, torch.tensor([value]), 1.0)
     assert float(means.of(0)) == pytest.approx(1 / 3)
+
+
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=2, max_size=2), min_size=1, max_size=9))
+def test_the_middle_is_the_median_or_the_mean_without_a_fifth_at_either_end(rows):
+    tensors = [torch.tensor(row) for row in rows]
+    assert middle(tensors, "median").tolist() == pytest.approx(np.median(rows, axis=0), abs=1e-5)
+    dropped = min(-(-len(rows) // 5), (len(rows) - 1) // 2)
+    inner = np.sort(rows, axis=0)[dropped : len(rows) - dropped]
+    assert middle(tensors, "trimmed-mean").tolist() == pytest.approx(inner.mean(0), abs=1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["median", "trimmed-mean"])
+@pytest.mark.parametrize("shared", [0, 1])
+def test_one_of_five_cannot_move_the_middle_beyond_the_others(aggregation: Aggregation, shared: int) -> None:
+    means = Means(2, 3, shared, aggregation)
+    for client, value in enumerate((1.0, 1.1, 1.2, 1.3, 1e9)):
+        means.add(0, torch.full((3,), value), 1e6 if value > 2 else 1.0, client)
+    assert float(means.of(0).min()) >= 1.0
+    assert float(means.of(0).max()) <= 1.3
+    moved = means.moved(torch.zeros(2, 3))
+    assert float(moved.abs().max()) <= 1.3
+    assert moved[1].tolist() == [float(moved[0, 0]) if at < shared else 0.0 for at in range(3)]
+
+
+def test_a_model_that_one_client_explodes_names_it() -> None:
+    means = Means(1, 4)
+    for client, value in ((3, 1.0), (5, 1e9), (8, -1.0), (9, 0.5)):
+        means.add(0, torch.full((4,), value), 1.0, client)
+    with pytest.raises(DivergedError, match=r"beyond any use.*client 5: its update has length 2e\+09") as caught:
+        means.moved(torch.ones(1, 4))
+    assert list(caught.value.culprits) == [5]
+
+
+def test_a_model_that_one_client_moves_by_many_times_its_length_has_exploded() -> None:
+    means = Means(2, 4)
+    for client, value in ((3, 1.0), (5, 1e3), (8, -1.0)):
+        means.add(0, torch.full((4,), value), 1.0, client)
+    with pytest.raises(DivergedError, match="exploded") as caught:
+        means.moved(torch.ones(2, 4))
+    assert list(caught.value.culprits) == [5]
+    assert means.moved(torch.full((2, 4), 50.0)).isfinite().all()
+
+
+def test_a_model_that_was_useless_before_hinders_nobody() -> None:
+    means = Means(2, 2)
+    means.add(1, torch.ones(2), 1.0, 0)
+    assert means.moved(torch.tensor([[torch.nan, 0.0], [0.0, 0.0]]))[1].tolist() == [1.0, 1.0]
+
+
+def test_models_beyond_use_are_refused_with_or_without_a_culprit() -> None:
+    means = Means(1, 2, aggregation="median")
+    for client in range(3):
+        means.add(0, torch.full((2,), 9e7), 1.0, client)
+    with pytest.raises(DivergedError, match="no client's update stands out") as caught:
+        means.moved(torch.full((1, 2), 5e7))
+    assert caught.value.culprits == {}
+    with pytest.raises(DivergedError, match="not finite"):
+        means.check(torch.tensor([[torch.nan, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        [1.0, 1.0, 90.0],  # longer, yet not by much
+        [1e-6, 1e-6, 1e-2],  # a newcomer, where the others have learnt
+        [1e4, 2e4, 1e4],  # running statistics of data that are not scaled
+        [1.0, 1e6],  # of two, who is right?
+    ],
+)
+def test_honest_updates_are_not_refused(updates: list[float]) -> None:
+    means = Means(1, 2)
+    for client, value in enumerate(updates):
+        means.add(0, torch.full((2,), value), 1.0, client)
+    assert means.moved(torch.full((1, 2), 3.0)).isfinite().all()

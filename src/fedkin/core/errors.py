@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 _NAMES, _PROBLEMS = 20, 50
 """Names and lines that a sentence lists at most."""
@@ -18,6 +18,20 @@ class FedkinError(ValueError):
 
 class RefusalError(FedkinError):
     """About what a client will not do, however often it is asked."""
+
+
+class DivergedError(FedkinError):
+    """A model is not finite, or has exploded.
+
+    Attributes
+    ----------
+    culprits : dict of int to str
+        Clients whose updates stand out, and how; empty if none does, or if it is not known.
+    """
+
+    def __init__(self, sentence: str, culprits: Mapping[int, str]) -> None:
+        super().__init__(sentence)
+        self.culprits = dict(culprits)
 
 
 def in_short(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -80,6 +80,8 @@ class Federation(ABC):
         run; part of a checkpoint.
     min_clients : int
         How many clients a run goes on with, at least, when others give no usable reply.
+    requested, usable : int
+        Requests made and usable replies received since both were last set to 0, as `fedkin.core.steps.do_step` does.
     on_left_out : callable
         Called with a sentence about every client that is left out.
     secure_sums : bool
@@ -101,6 +103,8 @@ class Federation(ABC):
         self.away: set[int] = set()
         self.left_out: dict[int, str] = {}
         self.min_clients = MIN_CLIENTS
+        self.requested = 0
+        self.usable = 0
         self.on_left_out: Callable[[str], None] = lambda sentence: None
         self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
@@ -139,6 +143,7 @@ class Federation(ABC):
             if id(payload) not in sizes:
                 sizes[id(payload)] = payload_bytes(payload)
             self.traffic.sent += sizes[id(payload)]
+        self.requested += len(asked)
         waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
         for client, answer in self.deliver(task, asked):
             if isinstance(answer, str):
@@ -147,6 +152,7 @@ class Federation(ABC):
             reason = self._unusable(task, answer, expected(client) if callable(expected) else expected)
             if reason is None:
                 del waiting[client]
+                self.usable += 1
                 yield client, answer
             else:
                 waiting[client] = reason
@@ -253,8 +259,7 @@ class Federation(ABC):
         FedkinError
             If fewer than `min_clients` would remain, with the reason of the first.
         """
-        remaining = [i for i in self.present if i not in reasons]
-        if reasons and len(remaining) < min(self.min_clients, len(self.present)):
+        if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
             if isinstance(reason, Refusal):
                 raise FedkinError(f"Client {client} refuses, and nothing can begin without it: {reason}")
@@ -266,6 +271,11 @@ class Federation(ABC):
         self.away = self.away | set(reasons)
         for client, reason in reasons.items():
             self.on_left_out(f"Client {client} is left out of the run: {reason}.".replace("..", "."))
+
+    def can_spare(self, clients: Collection[int]) -> bool:
+        """Whether enough clients remain without these."""
+        remaining = [i for i in self.present if i not in clients]
+        return len(remaining) >= min(self.min_clients, len(self.present))
 
     def refresh(self) -> None:  # noqa: B027
         """Bring `clients` up to date, where they are copies of those that do the work."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedkin.core import Client, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.options import Option, options_of
+from fedkin.core.steps import do_step
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import PreparingOptions, prepare
@@ -147,7 +148,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             while not state.finished:
                 progress.phase(f"Step {state.steps + 1}")
                 began = time.perf_counter()
-                state, record = method.step(fed, state)
+                state, record = do_step(method, fed, state)
                 traffic = {"sent": fed.traffic.sent, "received": fed.traffic.received}
                 history.append({"step": state.steps, **record.values, **traffic})
                 line = {"step": state.steps, "values": record.values, "metrics": {}}

@@ -22,6 +22,7 @@ from typing import Any
 from fedkin.core import Federation, FedkinError, Method, Record, State
 from fedkin.core.files import LOCK, folder_lock, write_atomically
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
+from fedkin.core.steps import do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
@@ -314,7 +315,7 @@ class Run:
         computed = self.fed.seconds  # what newcomers compute to join belongs to the step, as its bytes do
         self._advance(state.steps + 1)
         began = time.perf_counter()
-        state, record = self.method.step(self.fed, state)
+        state, record = do_step(self.method, self.fed, state)
         timing = _timing(state.steps, time.perf_counter() - began, self.fed.seconds - computed)
         line = self._line(state, record)
         if self.callbacks.stops(line) and not state.finished:

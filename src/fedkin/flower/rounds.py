@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedkin.core import Record
+from fedkin.core.steps import do_step
 from fedkin.flower.message_federation import GridFederation
 from fedkin.flower.strategy_result import ClusterResult
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
@@ -73,7 +74,7 @@ class RoundLoop:
             self.strategy.wait(fed.grid)
             fed.connect()
             fed.round, fed.trained, fed.has_losses = done + 1, {}, True
-            state, record = self._participating().step(fed, state)
+            state, record = do_step(self._participating(), fed, state)
             trains = record.values.get("phase", "training") == "training"
             self._note(record, done + 1 if trains else 0)
             if trains:

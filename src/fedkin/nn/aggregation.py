@@ -2,55 +2,176 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fedkin.core.errors import DivergedError, listing
 
-def weighted_mean(models: Tensor, weights: Sequence[float]) -> Tensor:
-    """Mean of `models` ``(k, size)`` weighted by `weights`, such as sample counts: ``(size,)``.
+Aggregation = Literal["mean", "median", "trimmed-mean"]
+"""How several models become one: their mean weighted by samples, or, number by number, the median or the mean without
+the extremes, in which all clients count alike. Up to a fifth of the clients cannot move the latter two far (Yin et al.
+2018)."""
 
-    Summed in double precision and in the order given, so the result does not depend on the order of replies.
+TRIMMED = 0.2
+"""Fraction of the values that a trimmed mean leaves out at either end, rounded up."""
+MAX_MODEL = 1e8
+"""Greatest magnitude of a number in a model that is of any use."""
+_OTHERS, _MOVED = 100.0, 10.0
+_COLUMNS = 1 << 16
+
+
+def middle(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
+    """The coordinate-wise median or trimmed mean of `rows`, each ``(size,)``: float32 ``(size,)``.
+
+    A trimmed mean leaves out a fifth of the values at either end, rounded up; it is the median of one to four rows.
     """
-    counts = torch.tensor(weights, dtype=torch.float64)
-    return ((counts / counts.sum()) @ models.double()).to(models.dtype)
+    count = len(rows)
+    dropped = (count - 1) // 2 if aggregation == "median" else min(math.ceil(TRIMMED * count), (count - 1) // 2)
+    parts = []
+    for start in range(0, len(rows[0]), _COLUMNS):  # sorting takes memory
+        ordered = torch.stack([row[start : start + _COLUMNS] for row in rows]).sort(0).values
+        parts.append(ordered[dropped : count - dropped].double().mean(0).float())
+    return torch.cat(parts) if parts else rows[0].float()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is remembered of one update: its client, if that is known, its length and its weight."""
+
+    cluster: int
+    client: int | None
+    length: float
+    weight: float
 
 
 class Means:
-    """Weighted means of updates, one per cluster, summed in double precision as they come in.
+    """Averages of updates or models, one per cluster.
+
+    Weighted means are summed in double precision as updates come in. For the other ways to aggregate, updates are kept
+    until they are asked for, and their weights do not count.
 
     Parameters
     ----------
     clusters, size : int
     shared : int
         So many leading numbers are averaged over all clusters together.
+    aggregation : {"mean", "median", "trimmed-mean"}
     """
 
-    def __init__(self, clusters: int, size: int, shared: int = 0) -> None:
-        self.size, self.shared = size, shared
+    def __init__(self, clusters: int, size: int, shared: int = 0, aggregation: Aggregation = "mean") -> None:
+        self.size, self.shared, self.aggregation = size, shared, aggregation
         self.sums: dict[int, Tensor] = {}
         self.weights = [0.0] * clusters
         self._common = torch.zeros(shared, dtype=torch.float64)
+        self._kept: dict[int, list[Tensor]] = {}
+        self._parts: list[_Part] = []
 
-    def add(self, cluster: int, update: Tensor, weight: float) -> None:
-        """Add one update ``(size,)``."""
+    def add(self, cluster: int, update: Tensor, weight: float, client: int | None = None) -> None:
+        """Add one update ``(size,)``; with its client, if it is one client's, who is named if it stands out."""
+        self.weights[cluster] += weight
+        self._parts.append(_Part(cluster, client, float(torch.linalg.vector_norm(update)), weight))
+        if self.aggregation != "mean":
+            self._kept.setdefault(cluster, []).append(update)
+            return
         if cluster not in self.sums:
             self.sums[cluster] = torch.zeros(self.size, dtype=torch.float64)
         self.sums[cluster].add_(update, alpha=weight)
-        self.weights[cluster] += weight
         self._common.add_(update[: self.shared], alpha=weight)
 
     def of(self, cluster: int) -> Tensor:
-        """The cluster's mean update ``(size,)`` in float32; zeros without any update, so its model stays."""
-        if self.weights[cluster] == 0.0:
+        """The cluster's average ``(size,)`` in float32; zeros without any update, so its model stays."""
+        if self.aggregation != "mean" and cluster in self._kept:
+            return middle(self._kept[cluster], self.aggregation)
+        if cluster not in self.sums or self.weights[cluster] == 0.0:
             return torch.zeros(self.size)
         return (self.sums[cluster] / self.weights[cluster]).float()
 
     def all(self) -> Tensor:
-        """The mean updates of all clusters ``(clusters, size)``, equal in their shared leading numbers."""
+        """The averages of all clusters ``(clusters, size)``, equal in their shared leading numbers."""
         means = torch.stack([self.of(cluster) for cluster in range(len(self.weights))])
-        total = sum(self.weights)
-        if self.shared and total > 0:
-            means[:, : self.shared] = (self._common / total).float()
+        if self.shared and (self._kept or sum(self.weights) > 0):
+            means[:, : self.shared] = self._shared_mean()
         return means
+
+    def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
+        """`models` ``(clusters, size)`` moved by `rate` times the averages.
+
+        Raises
+        ------
+        DivergedError
+            See `check`.
+        """
+        after = models + rate * self.all()
+        self.check(after, models)
+        return after
+
+    def check(self, after: Tensor, before: Tensor | None = None) -> None:
+        """Refuse models that nobody can go on with.
+
+        Parameters
+        ----------
+        after : Tensor, (clusters, size)
+            Models as they would be.
+        before : Tensor, (clusters, size), optional
+            Models as they were, if updates were averaged; without, models themselves were.
+
+        Raises
+        ------
+        DivergedError
+            If a model becomes useless: a number of it is not finite or beyond `MAX_MODEL`. Or if, in a mean, one client
+            alone moves its cluster's model by more than ten times that model's length, and ten times the usual length
+            of an update, which is less than a hundredth of its own.
+        """
+        usual = self._usual()
+        alone = [part for part in self._parts if part.client is not None and not part.length <= _OTHERS * usual]
+        alone = alone if len(self._parts) > 2 else []
+        bad = _useless(after) if before is None else _useless(after) & ~_useless(before)
+        if bad.any():
+            raise _diverged("is not finite, or beyond any use", alone, usual)
+        dominant = [part for part in alone if self._moves_far(part, before, usual)]
+        if dominant and self.aggregation == "mean":
+            raise _diverged("has exploded", dominant, usual)
+
+    def _moves_far(self, part: _Part, before: Tensor | None, usual: float) -> bool:
+        """Whether an update by itself moves its cluster's model by many times the length of this and other updates."""
+        own = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
+        total = self.weights[part.cluster]
+        return total > 0 and part.weight / total * part.length > _MOVED * max(own, usual)
+
+    def _usual(self) -> float:
+        """The median length of an update."""
+        lengths = sorted(part.length if part.length == part.length else math.inf for part in self._parts)
+        return lengths[(len(lengths) - 1) // 2] if lengths else 0.0
+
+    def _shared_mean(self) -> Tensor:
+        """The average of the shared leading numbers ``(shared,)`` over all clusters."""
+        if self.aggregation == "mean":
+            return (self._common / sum(self.weights)).float()
+        every = [update[: self.shared] for updates in self._kept.values() for update in updates]
+        return middle(every, self.aggregation)
+
+
+def _useless(models: Tensor) -> Tensor:
+    """Which models ``(clusters, size)`` nobody can use: bool ``(clusters,)``."""
+    if not models.numel():
+        return torch.zeros(len(models), dtype=torch.bool)
+    least, greatest = models.aminmax(dim=1)
+    return ~((greatest <= MAX_MODEL) & (least >= -MAX_MODEL))  # whatever is not finite fails a comparison
+
+
+def _diverged(what: str, parts: Sequence[_Part], usual: float) -> DivergedError:
+    """The error that a model cannot be used, which names the clients of `parts`."""
+    reasons = {
+        part.client: f"its update has length {part.length:.3g} where most have at most {usual:.3g}"
+        for part in parts
+        if part.client is not None
+    }
+    why = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
+    if not reasons:
+        why = "no client's update stands out; a lower learning rate, or scaled data, may help"
+    return DivergedError(f"A model {what} after averaging, so the run stops ({why}).", reasons)

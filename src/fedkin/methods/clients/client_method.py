@@ -21,6 +21,7 @@ from fedkin.core.replies import updates
 from fedkin.data.reading.arrays import common_shape
 from fedkin.methods.clients.client_tasks import describe, labels_of, losses_of, lowest_loss, train
 from fedkin.nn import choose
+from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
 from fedkin.secure.sums import check_enough
@@ -84,6 +85,10 @@ class ClientMethod(Method[Any]):
         Whether updates are weighted by the client's number of samples, or equally.
     server_learning_rate : float
         Factor of the mean update.
+    aggregation : {"mean", "median", "trimmed-mean"}
+        How a cluster's updates become one: their weighted mean, or, number by number, the median, or the mean without a
+        fifth of the values at either end. The latter two count clients equally, whatever `weighting` says; hostile
+        clients, up to a fifth of a cluster, move them little.
     """
 
     module: str = "auto"
@@ -99,6 +104,7 @@ class ClientMethod(Method[Any]):
     proximal: NotNegative = 0.0
     weighting: Literal["samples", "clients"] = "samples"
     server_learning_rate: Positive = 1.0
+    aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
     clusters = "clients"
@@ -203,6 +209,10 @@ class ClientMethod(Method[Any]):
     def weight(self, reply: Payload) -> float:
         """Return the weight of a client's update."""
         return float(reply["samples"]) if self.weighting == "samples" else 1.0
+
+    def means_of(self, clusters: int, size: int, shared: int = 0) -> Means:
+        """Return what averages updates ``(size,)``, with so many leading numbers averaged over all clusters."""
+        return Means(clusters, size, shared, self.aggregation)
 
     def finished(self, state: State) -> bool:
         """Whether the current round is the last."""

@@ -19,12 +19,12 @@ class FedAvgMethod(ClientMethod):
     """One model for all clients (McMahan et al. 2017, algorithm 1), with FedProx's term if `proximal` is given."""
 
     baseline = True
-    sums_suffice: ClassVar[Mapping[str, Any]] = {}
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
         heard, means = self.averaged(fed, state)
-        models = state.models + self.server_learning_rate * means.all()
+        models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, finished=self.finished(state))
         return after, round_record(fed, heard, state.labels)
 
@@ -42,13 +42,13 @@ class FedAvgMethod(ClientMethod):
             return add_sums(means, self, fed, state, starts, cluster_of), means
         losses = {}
         for client, reply in self.trained(fed, state, starts):
-            means.add(cluster_of[client], reply["update"], self.weight(reply))
+            means.add(cluster_of[client], reply["update"], self.weight(reply), client)
             losses[client] = reply["loss"]
         return Participation.each(losses), means
 
     def means(self, state: ClientMethodState) -> Means:
         """Return what averages a round's updates."""
-        return Means(*state.models.shape)
+        return self.means_of(*state.models.shape)
 
 
 @dataclass(frozen=True)

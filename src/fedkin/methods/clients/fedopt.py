@@ -58,7 +58,7 @@ class FedOptMethod(FedAvgMethod):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[ClientMethodState]] = FedOptState
-    sums_suffice: ClassVar[Mapping[str, Any]] = {}
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean"}
 
     def init(self, fed: Federation) -> FedOptState:
         """FedAvg's state, with moments at their first values."""
@@ -77,6 +77,7 @@ class FedOptMethod(FedAvgMethod):
         else:
             mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
+        means.check(models, state.models)
         after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))
         return after, round_record(fed, heard, state.labels)
 

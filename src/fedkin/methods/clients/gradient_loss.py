@@ -27,7 +27,6 @@ from fedkin.core.replies import (
 )
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, positions, round_record
 from fedkin.methods.clients.client_tasks import labels_of, lowest_loss
-from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, MANY
 
@@ -117,12 +116,14 @@ class GradientLossMethod(ClientMethod):
             labels[position[client]] = int(reply["cluster"])
         sizes = labels[labels >= 0].bincount(minlength=clusters)
         helping = stand_ins if bool((sizes == 0).any()) else {}
-        means = Means(clusters, size)
+        means = self.means_of(clusters, size)
         for client, reply in replies.items():
             cluster = helping.get(client, int(reply["cluster"]))
-            means.add(cluster, reply["update"][int(client in helping)], self.weight(reply))
+            means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
         moves = self.server_learning_rate * means.all()
-        after = state.next(models=state.models + moves, moves=moves, labels=labels, finished=self.finished(state))
+        models = state.models + moves
+        means.check(models, state.models)
+        after = state.next(models=models, moves=moves, labels=labels, finished=self.finished(state))
         return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
 
     def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:

@@ -70,7 +70,9 @@ class IFCAMethod(ClientMethod):
     finds_k = False
     takes_k = True
     cost = "cheap"
-    sums_suffice: ClassVar[Mapping[str, Any]] = {"averaging": "models", "start": "random", "empty": "keep"}
+    sums_suffice: ClassVar[Mapping[str, Any]] = {
+        "averaging": "models", "start": "random", "empty": "keep", "aggregation": "mean",
+    }  # fmt: skip
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K models, and no client in a cluster yet."""
@@ -86,13 +88,14 @@ class IFCAMethod(ClientMethod):
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients choose a model and train it; add to each model the mean update of the clients that chose it."""
         clusters, size = state.models.shape
-        means = Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+        means = self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
         labels, worst = state.labels.clone(), _Worst(clusters)
         if fed.secure_sums:
             heard = self._in_two_exchanges(fed, state, labels, means)
         else:
             heard = self._in_one_exchange(fed, state, labels, means, worst)
         models = state.models + self.server_learning_rate * self._moves(means)
+        means.check(models, state.models)
         if self.empty == "reseed" and heard.answered:
             models = worst.reseeded(models, labels, means.shared)
         after = state.next(models=models, labels=labels, finished=self.finished(state))
@@ -109,7 +112,7 @@ class IFCAMethod(ClientMethod):
         for client, reply in fed.stream(choose_and_train, asked, expected):
             cluster = int(reply["cluster"])
             labels[position[client]] = cluster
-            means.add(cluster, reply["update"], self.weight(reply))
+            means.add(cluster, reply["update"], self.weight(reply), client)
             if self.empty == "reseed":
                 worst.see(reply["loss"], client, state.models[cluster] + reply["update"])
             found[client] = reply["loss"]

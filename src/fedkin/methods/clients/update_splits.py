@@ -9,7 +9,7 @@ update.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
 
 _COLUMNS = 1 << 20
+MeansOf = Callable[[int, int], Means]
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class UpdateMethod(ClientMethod):
         work, watching = _Working(state, positions(fed)), self.watching(state)
         losses: dict[int, float] = {}
         kept: dict[int, tuple[Tensor, float]] = {}
-        means = Means(*state.models.shape)
+        means = self.means_of(*state.models.shape)
         for client, reply in self.trained(fed, state, work.starts(self.participants(fed, state))):
             losses[client] = reply["loss"]
             if str(client) in work.pending:
@@ -138,12 +139,12 @@ class UpdateMethod(ClientMethod):
             elif watching:
                 kept[client] = reply["update"], self.weight(reply)
             else:
-                means.add(work.cluster(client), reply["update"], self.weight(reply))
+                means.add(work.cluster(client), reply["update"], self.weight(reply), client)
         watched = [self._watch(fed, state, part, work) for part in _by_cluster(kept, work, self._compared(state))]
         if kept:
-            means = work.means(kept)
+            means = work.means(kept, self.means_of)
         after = state.next(
-            models=work.models + self.server_learning_rate * means.all(),
+            models=means.moved(work.models, self.server_learning_rate),
             labels=work.labels,
             splits=work.splits,
             pending=work.pending,
@@ -157,7 +158,7 @@ class UpdateMethod(ClientMethod):
         """Divide one cluster if the method says so."""
         parts, distances, values = self.divided(fed, state, part)
         if parts is not None and len(set(parts)) > 1:
-            work.divide(part, renumbered(parts), distances, state.steps + 1)
+            work.divide(part, renumbered(parts), distances, state.steps + 1, self.means_of)
         return UpdateDistances(part.clients, distances, values)
 
     def result(self, state: Any) -> dict[str, Any]:
@@ -219,10 +220,10 @@ class _Working:
                 return
         self.labels[self.position[client]] = cluster
 
-    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int) -> None:
+    def divide(self, part: Round, parts: list[int], distances: Tensor, number: int, means_of: MeansOf) -> None:
         """Split a cluster in round `number`; members that were missing become unknown and pending."""
         count = max(parts) + 1
-        means = Means(count, part.updates.shape[1])
+        means = means_of(count, part.updates.shape[1])
         for update, weight, to in zip(part.updates, part.weights, parts, strict=True):
             means.add(to, update, weight)
         clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
@@ -244,11 +245,11 @@ class _Working:
         self.models = torch.cat([self.models, self.models[part.cluster].expand(count - 1, -1)])
         self.splits.append(split)
 
-    def means(self, updates: Mapping[int, tuple[Tensor, float]]) -> Means:
+    def means(self, updates: Mapping[int, tuple[Tensor, float]], means_of: MeansOf) -> Means:
         """Return the mean updates of the current clusters."""
-        means = Means(*self.models.shape)
+        means = means_of(*self.models.shape)
         for client, (update, weight) in updates.items():
-            means.add(self.cluster(client), update, weight)
+            means.add(self.cluster(client), update, weight, client)
         return means
 
 

@@ -45,7 +45,7 @@ from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
 from fedkin.methods.samples.sample_method import Facts, SampleMethod, assign_samples, broadcast, describe_clients
-from fedkin.nn.aggregation import Means
+from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow import Flow, spread_levels
 from fedkin.nn.network_forms import DESCENT, FLOW
@@ -112,6 +112,9 @@ class UIFCAMethod(SampleMethod):
         Margin that keeps values away from 0 and 1 before the logit (1e-5 is another usual choice).
     start : {"centroids", "random"}
         First assignment: by centroids of all clients' k-means centroids, or by random flows.
+    aggregation : {"mean", "median", "trimmed-mean"}
+        How models of one cluster become one: their mean weighted by samples, or, number by number, the median, or the
+        mean without a fifth of the values at either end, in which clients count equally.
     """
 
     n_clusters: Count = 10
@@ -127,6 +130,7 @@ class UIFCAMethod(SampleMethod):
     pixels: Literal["auto", "logit", "none"] = "auto"
     alpha: Annotated[float, Gt(0), Lt(0.5)] = 0.05
     start: Literal["centroids", "random"] = "centroids"
+    aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[State]] = UIFCAState
     has_device: ClassVar[bool] = True
@@ -146,7 +150,7 @@ class UIFCAMethod(SampleMethod):
         """One communication round; in the first of a cluster round clients assign their samples before training."""
         samples = {} if state.steps % self.rounds == 0 else dict(state.samples)
         clusters, size = state.models.shape
-        means = Means(clusters, size)
+        means = Means(clusters, size, aggregation=self.aggregation)
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: Expected = {
@@ -160,11 +164,11 @@ class UIFCAMethod(SampleMethod):
             samples[str(client)] = reply["samples"]
             for cluster, model, loss in zip(reply["clusters"].tolist(), reply["models"], reply["losses"], strict=True):
                 count = float(reply["samples"][cluster])
-                means.add(cluster, model - state.models[cluster], count)
+                means.add(cluster, model - state.models[cluster], count, client)
                 losses.append((float(loss) * count, count))
         missing = dict(fed.missing)
         state = state.next(
-            models=state.models + means.all(),
+            models=means.moved(state.models),
             samples=samples,
             finished=state.steps + 1 >= self.cluster_rounds * self.rounds,
         )

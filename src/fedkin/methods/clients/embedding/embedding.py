@@ -23,7 +23,6 @@ from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, mess
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
-from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
@@ -250,14 +249,14 @@ class EmbeddingMethod(OneShotMethod):
             "steps": self.pretraining_steps,
         }
         asked = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
-        means, errors = Means(1, len(state.vector)), {}
+        means, errors = self.means_of(1, len(state.vector)), {}
         for client, reply in fed.stream(train_encoder, asked, {"update": (len(state.vector),)}):
-            means.add(0, reply["update"], self.weight(reply))
+            means.add(0, reply["update"], self.weight(reply), client)
             errors[client] = reply["loss"]
         error = sum(errors.values()) / len(errors) if errors else None
         record = round_record(fed, {}, state.labels, phase="pre-training", reconstruction=error)
         record = dataclasses.replace(record, answered=sorted(errors))
-        return state.next(vector=state.vector + means.of(0)), record
+        return state.next(vector=means.moved(state.vector[None])[0]), record
 
     def _flips(self, bits: int) -> list[float]:
         """Probabilities that clients take in turn, for a message of so many bits."""

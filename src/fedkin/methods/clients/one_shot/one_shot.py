@@ -96,7 +96,7 @@ class OneShotMethod(FedAvgMethod):
         heard, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
-        models = state.models + self.server_learning_rate * means.all()
+        models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
         record = round_record(fed, heard, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
@@ -105,7 +105,7 @@ class OneShotMethod(FedAvgMethod):
     def means(self, state: ClientMethodState) -> Means:
         """Return what averages a round's updates, with the shared layers over all clusters."""
         clusters, size = state.models.shape
-        return Means(clusters, size, shared=Classifier.of(state.module).leading(self.shared_layers))
+        return self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:

@@ -32,7 +32,7 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
-from fedkin.nn.aggregation import Means
+from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.contrastive import Backbone, Design, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
 
@@ -111,6 +111,9 @@ class CCFCMethod(SampleMethod):
         any client's network. Models are still sent to the server and back, so traffic is the same.
     precision : {"float32", "bfloat16"}
         Numbers in the products of training. "bfloat16" is faster on some processors that have instructions for it.
+    aggregation : {"mean", "median", "trimmed-mean"}
+        How the clients' models become one: their mean weighted by samples, or, number by number, the median, or the
+        mean without a fifth of the values at either end, in which clients count equally.
     """
 
     n_clusters: Count = 10
@@ -130,6 +133,7 @@ class CCFCMethod(SampleMethod):
     restarts: Count = 10
     standalone: bool = False
     precision: Precision = "float32"
+    aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[State]] = CCFCState
     has_device: ClassVar[bool] = True
@@ -193,7 +197,7 @@ class CCFCMethod(SampleMethod):
         """Train for a round; in the second phase only clients with centroids."""
         clients = [i for i in fed.present if task is ccfc_tasks.learn_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
-        found, means = _RoundReplies(), Means(len(names), size)
+        found, means = _RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
         training = {name: getattr(self, name) for name in _TRAINING}
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
         expected = {"model": updates(size)} | (
@@ -201,7 +205,7 @@ class CCFCMethod(SampleMethod):
         )
         for client, reply in fed.stream(task, asked, expected):
             name = self._name(client)
-            means.add(names.index(name), reply["model"], reply["samples"])
+            means.add(names.index(name), reply["model"], reply["samples"], client)
             found.answered.append(client)
             if "centroids" in reply:
                 found.centroids.append((name, reply["centroids"]))
@@ -209,6 +213,8 @@ class CCFCMethod(SampleMethod):
                 found.losses.append((reply["loss"], reply["samples"]))
         missing.update(fed.missing)
         found.models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
+        if found.models and not self.standalone:
+            means.check(found.models[_EVERYONE][None])
         return found
 
     def _with_centroids(self, fed: Federation, state: CCFCState, missing: dict[int, str]) -> CCFCState:

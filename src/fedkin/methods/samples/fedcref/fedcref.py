@@ -37,6 +37,7 @@ from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCl
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
+from fedkin.nn.aggregation import Aggregation
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
@@ -98,6 +99,9 @@ class FedCRefMethod(SampleMethod):
         Number of such iterations.
     max_iterations : int
         Maximum number of iterations.
+    aggregation : {"mean", "median", "trimmed-mean"}
+        How the models of a community's members become one: their mean weighted by samples, or, number by number, the
+        median, or the mean without a fifth of the values at either end, in which members count equally.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
@@ -124,6 +128,7 @@ class FedCRefMethod(SampleMethod):
     tolerance: Annotated[float, Ge(0)] = 0.1
     patience: Count = 3
     max_iterations: Count = 10
+    aggregation: Aggregation = "mean"
     oracle: Oracle | None = None
 
     state_type: ClassVar[type[State]] = FedCRefState
@@ -298,7 +303,7 @@ class FedCRefMethod(SampleMethod):
                 lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
             )
             lost.update(fed.missing)
-            fedcref_state.average_models(models, members, replies)
+            fedcref_state.average_models(models, members, replies, self.aggregation)
         return models
 
     def _refine(

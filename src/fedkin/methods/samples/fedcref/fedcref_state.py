@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedkin.core import Payload, State
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
-from fedkin.nn.aggregation import weighted_mean
+from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
 
@@ -87,14 +87,30 @@ def continue_models(models: Tensor, state: FedCRefState, graph: AssociationGraph
             models[cluster] = state.cluster_models[max(sorted(set(before)), key=before.count)]
 
 
-def average_models(models: Tensor, members: dict[int, list[tuple[int, int]]], replies: dict[int, Payload]) -> None:
-    """Sample-weighted mean per community, in place; a community without replies keeps its model."""
-    received: dict[int, list[tuple[Tensor, float]]] = {}
+def average_models(
+    models: Tensor,
+    members: dict[int, list[tuple[int, int]]],
+    replies: dict[int, Payload],
+    aggregation: Aggregation = "mean",
+) -> None:
+    """Sample-weighted mean per community, in place; a community without replies keeps its model.
+
+    Raises
+    ------
+    DivergedError
+        If a model is not finite, or has exploded.
+    """
+    clusters, size = models.shape
+    means, received = Means(clusters, size, aggregation=aggregation), set()
     for client, reply in replies.items():
         for (cluster, _), model, samples in zip(members[client], reply["models"], reply["samples"], strict=True):
-            received.setdefault(cluster, []).append((model, float(samples)))
-    for cluster, parts in received.items():
-        models[cluster] = weighted_mean(torch.stack([model for model, _ in parts]), [samples for _, samples in parts])
+            means.add(cluster, model, float(samples), client)
+            received.add(cluster)
+    averaged = models.clone()
+    for cluster in received:
+        averaged[cluster] = means.of(cluster)
+    means.check(averaged)
+    models.copy_(averaged)
 
 
 def keep_clusters(

@@ -1,0 +1,74 @@
+"""A step of a method that somebody answered, and that leaves models to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedkin.core.errors import DivergedError, FedkinError, listing
+from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation, Refusal, Unusable
+from fedkin.core.method import Method, State
+from fedkin.core.record import Record
+
+
+def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
+    """Do one step of `method`; again if nobody answered, or if clients have to be left out first.
+
+    A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
+    that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
+    a model useless (`DivergedError`).
+
+    Parameters
+    ----------
+    method : Method
+    fed : Federation
+    state : State
+
+    Returns
+    -------
+    state : State
+    record : Record
+
+    Raises
+    ------
+    FedkinError
+        If fewer than `Federation.min_clients` would remain, which names the clients and says why; or if a model
+        diverges and no client stands out.
+    """
+    empty = 0
+    while True:
+        fed.requested, fed.usable = 0, 0
+        try:
+            after, record = method.step(fed, state)
+        except DivergedError as error:
+            reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
+            if not reasons or not fed.can_spare(reasons):
+                raise
+            fed.leave_out(reasons)
+            continue
+        if fed.usable or not fed.requested:
+            return after, record
+        empty += 1
+        reasons = {i: reason for i, reason in fed.missing.items() if i not in fed.away}
+        if empty < _attempts(reasons):
+            fed.pause(empty)
+            continue
+        if not reasons or not fed.can_spare(reasons):
+            raise FedkinError(_nobody(state, reasons, empty))
+        fed.leave_out(reasons)
+        empty = 0
+
+
+def _attempts(reasons: Mapping[int, str]) -> int:
+    """How often a step is tried that nobody answers."""
+    lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
+    return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
+
+
+def _nobody(state: State, reasons: Mapping[int, str], attempts: int) -> str:
+    """The sentence that nobody gave a usable reply."""
+    clients = [f"client {client}: {reason}" for client, reason in reasons.items()]
+    return (
+        f"Nobody gave a usable reply in step {state.steps + 1}, in {attempts} attempts, so the run stops "
+        f"({listing(clients)})."
+    )
