@@ -16,6 +16,7 @@ import planted
 from fedkin import flower
 from fedkin.core import Client, FedkinError
 from fedkin.core.task import Task
+from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.wire import content, read
 from fedkin.flower import query
 from fedkin.methods.clients import client_tasks, ladd
@@ -162,8 +163,40 @@ def test_an_app_without_the_query_is_told_what_it_needs():
 
 
 def test_classes_need_labels():
-    with pytest.raises(FedkinError, match=r"Node 1000 has described samples without labels, which this strategy needs"):
+    with pytest.raises(FedkinError, match="its samples have no labels, which this strategy needs"):
         start(flower.EmbeddingStrategy(), grid(pictures.clients(), labelled=False))
+
+
+def spoilt(where: app_nodes.Fleet, change: Any, partition: int = 2) -> app_nodes.Fleet:
+    """Have one partition answer every query otherwise."""
+    real = where.app._registered_funcs["query.fedkin"]
+
+    def odd(message: Any, context: Any) -> Any:
+        reply = real(message, context)
+        if context.node_config["partition-id"] != partition:
+            return reply
+        answer = change(dict(read(reply.content).tree()))
+        return Message(content(to_bytes(owned(answer))), reply_to=message)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    return where
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"classes": 0}, "its samples have no labels"),
+        ({"classes": 10**6}, "'classes' is not what it should be"),
+        ({"shape": [1, 10**9, 10**9]}, "'shape' is not what it should be"),
+        ({"shape": [1, 5, 5]}, "its shape [1, 5, 5] is not the others'"),
+    ],
+)
+def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_result(lie, reason, caplog):
+    where = spoilt(grid(pictures.clients()), lambda answer: answer | (lie if "classes" in answer else {}))
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert f"Node {where.node(2)} is left out of the run: {reason}" in caplog.text
+    assert all(reason in record["missing"][2] for record in result.records)
+    assert sorted(result.clusters) == sorted(where.node(at) for at in range(len(pictures.TURNS)) if at != 2)
 
 
 def test_a_node_that_is_silent_at_first_does_not_keep_the_others():

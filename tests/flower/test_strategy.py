@@ -274,6 +274,16 @@ def test_a_reply_that_cannot_be_used_counts_as_missing(spoil, reason):
     assert 2 not in result.records[0]["answered"]
 
 
+def test_a_node_that_explodes_the_model_is_left_out_and_the_others_go_on(caplog):
+    where = grid()
+    huge = lambda c: c.update({"arrays": ArrayRecord({k: torch.full(v.shape, 1e9) for k, v in c["arrays"].items()})})  # noqa: E731
+    spoils(where, huge, {2})
+    result = start(flower.OCFLStrategy(), where)
+    assert "Node 1014 is left out of the run: its update has length" in caplog.text
+    assert "its update has length" in result.records[0]["missing"][2]
+    assert float(app_nodes.vector(result.arrays).abs().max()) < 100
+
+
 @pytest.mark.parametrize("strategy", [flower.OCFLStrategy, lambda: flower.IFCAStrategy(n_clusters=2)])
 def test_weights_need_not_be_whole_numbers(strategy):
     plain, where = grid(), grid()

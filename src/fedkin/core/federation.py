@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -88,9 +89,16 @@ class Federation(ABC):
         Whether methods may only learn sums over clients; set by `fedkin.secure.sums.secure`.
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
+    attempts : int
+        How often those that give no usable reply are asked, where all are needed.
+    has_latecomers : bool
+        Whether clients that are silent when all are needed may still take part later, rather than being left out.
     clients : dict of int to Client
         The clients in this process, for the evaluator and the report only; empty where clients run elsewhere.
     """
+
+    attempts: ClassVar[int] = MAX_ATTEMPTS
+    has_latecomers: ClassVar[bool] = False
 
     def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
         self.ids = sorted(ids)
@@ -222,8 +230,11 @@ class Federation(ABC):
             If fewer than `min_clients` gave a usable reply, or none of those asked.
         """
         everyone = self.present if clients is None else list(clients)
-        replies = self.ask_again(task, dict.fromkeys(everyone, payload), MAX_ATTEMPTS, expected)
-        self.leave_out({i: reason for i, reason in self.missing.items() if i in everyone})
+        replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)
+        missing = {i: reason for i, reason in self.missing.items() if i in everyone}
+        if self.has_latecomers and replies:
+            missing = {i: reason for i, reason in missing.items() if isinstance(reason, Unusable | Refusal)}
+        self.leave_out(missing)
         return replies
 
     def agreeing(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
@@ -262,15 +273,19 @@ class Federation(ABC):
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
             if isinstance(reason, Refusal):
-                raise FedkinError(f"Client {client} refuses, and nothing can begin without it: {reason}")
-            attempts = MAX_UNUSABLE if isinstance(reason, Unusable) else MAX_ATTEMPTS
+                raise FedkinError(f"{self.called(client)} refuses, and nothing can begin without it: {reason}")
+            attempts = min(self.attempts, MAX_UNUSABLE) if isinstance(reason, Unusable) else self.attempts
             raise FedkinError(
-                f"Client {client} gave no usable reply in {attempts} attempts ({reason}); nothing can begin."
+                f"{self.called(client)} gave no usable reply in {attempts} attempts ({reason}); nothing can begin."
             )
         self.left_out |= {i: str(reason) for i, reason in reasons.items()}
         self.away = self.away | set(reasons)
         for client, reason in reasons.items():
-            self.on_left_out(f"Client {client} is left out of the run: {reason}.".replace("..", "."))
+            self.on_left_out(f"{self.called(client)} is left out of the run: {reason}.".replace("..", "."))
+
+    def called(self, client: int) -> str:
+        """What a client is called at the beginning of a sentence."""
+        return f"Client {client}"
 
     def can_spare(self, clients: Collection[int]) -> bool:
         """Whether enough clients remain without these."""

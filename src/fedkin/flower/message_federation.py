@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.federation import Unusable
 from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Expected
 from fedkin.engines.flower.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
@@ -24,7 +24,12 @@ from fedkin.methods.clients import client_tasks, ifca, ladd
 from fedkin.methods.clients.embedding import embedding_tasks
 
 _LATECOMERS = 1000
-_ATTEMPTS = 3
+
+_NO_LABELS = (
+    "its samples have no labels, which this strategy needs; let the function given to describes() return "
+    "(x, y), or use EmbeddingStrategy(form='prototypes')"
+)
+_NO_QUERY = "it needs app.query('fedkin')(fedkin.flower.describes(load))"
 
 log = logging.getLogger("flwr")
 
@@ -55,6 +60,9 @@ class GridFederation(Federation):
         Whether all of them reported a loss; a missing loss counts as 0 in what methods report.
     """
 
+    attempts = 3
+    has_latecomers = True
+
     def __init__(self, grid: Grid, layout: ArrayLayout, terms: Terms, seed: int = 0) -> None:
         self.grid, self.layout, self.terms = grid, layout, terms
         self.nodes: list[int] = []
@@ -63,6 +71,7 @@ class GridFederation(Federation):
         self.has_losses = True
         self._useless: dict[int, str] = {}
         super().__init__(range(len(list(grid.get_node_ids())) + _LATECOMERS), seed)
+        self.on_left_out = log.warning
         self.connect()
 
     def connect(self) -> None:
@@ -76,23 +85,12 @@ class GridFederation(Federation):
             log.info("New nodes: %s", new[:room])
         self.nodes += new[:room]
         there = set(connected)
-        self.away = {i for i in self.ids if i >= len(self.nodes) or self.nodes[i] not in there}
+        absent = {i for i in self.ids if i >= len(self.nodes) or self.nodes[i] not in there}
+        self.away = absent | self.left_out.keys()
 
-    def ask_until_all_reply(
-        self,
-        task: Task,
-        payload: Payload,
-        clients: Iterable[int] | None = None,
-        expected: Expected | None = None,
-    ) -> dict[int, Payload]:
-        """As in any federation, but the run begins without nodes that do not reply; at least one must."""
-        everyone = self.present if clients is None else clients
-        replies = self.ask_again(task, dict.fromkeys(everyone, payload), _ATTEMPTS, expected)
-        if not replies:
-            raise FedkinError(
-                f"No node answered in {_ATTEMPTS} attempts ({_reasons(self.missing)}); nothing can begin."
-            )
-        return replies
+    def called(self, client: int) -> str:
+        """A node by the id that Flower has given it."""
+        return f"Node {self.nodes[client]}"
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         self._useless = {}
@@ -126,11 +124,8 @@ class GridFederation(Federation):
         for client, reply in self._query(task, payloads):
             if not isinstance(reply, str) and not reply.get("classes"):
                 if self.terms.labels_needed:
-                    raise FedkinError(
-                        f"Node {self.nodes[client]} has described samples without labels, which this strategy needs; "
-                        "let the function given to describes() return (x, y), or use "
-                        "EmbeddingStrategy(form='prototypes')."
-                    )
+                    yield client, self._refuse(client, _NO_LABELS)
+                    continue
                 reply = reply | {"classes": 2}  # only to say that there are models to train
             yield client, reply
 
@@ -141,9 +136,8 @@ class GridFederation(Federation):
         messages = {i: self._message(i, kind, requests[id(payload)]) for i, payload in payloads.items()}
         for client, reply in exchange(self.grid, messages, self.terms.timeout).items():
             if isinstance(reply, str):
-                yield client, reply
-                if reply.startswith(RAISED):
-                    self._refuse(client, f"{reply}; it needs app.query('fedkin')(fedkin.flower.describes(load))")
+                raised = reply.startswith(RAISED)
+                yield client, self._refuse(client, f"{reply}; {_NO_QUERY}") if raised else reply
                 continue
             try:
                 yield client, read(reply).tree()
@@ -233,10 +227,10 @@ class GridFederation(Federation):
             return self._refuse(client, f"'{key}' {what} in its metrics; it should be a number above 0")
         return records[0]
 
-    def _refuse(self, client: int, reason: str) -> str:
+    def _refuse(self, client: int, reason: str) -> Unusable:
         """Remember that a reply of the client app cannot be used."""
         self._useless[client] = reason
-        return reason
+        return Unusable(reason)
 
     def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
         """Send models, by client and a number, to be trained or evaluated."""

@@ -96,11 +96,12 @@ class RoundLoop:
         if not self.fed.has_losses:
             del values["loss"], values["losses"]
         traffic = {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
-        entry = {"round": number, "answered": record.answered, "missing": record.missing, **values, **traffic}
+        missing = record.missing | self.fed.left_out
+        entry = {"round": number, "answered": record.answered, "missing": missing, **values, **traffic}
         self.result.records.append(entry)
         log.info("[ROUND %d/%d] %s", number, self.method.rounds, "" if number else values.get("phase", ""))
-        log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(record.missing))
-        for client, reason in record.missing.items():
+        log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
+        for client, reason in missing.items():
             log.warning("\t│\t> Node %d: %s", nodes[client], reason)
         log.info("\t├──> %d clusters of %s nodes", values["clusters"], values["sizes"])
 
