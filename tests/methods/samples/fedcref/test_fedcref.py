@@ -223,6 +223,18 @@ def test_it_settles_when_nothing_changes():
     assert state.steps == 3
 
 
+def test_the_loop_as_printed_goes_on_while_clients_are_active_or_the_graph_varies():
+    at_rest = dataclasses.replace(SWIFT, stability=0.0, patience=2, max_iterations=9, tolerance=9.0)
+    ends = {ending: run(dataclasses.replace(at_rest, ending=ending), population()) for ending in ("both", "graph")}
+    for fed, state, records in ends.values():
+        assert state.steps == 3
+        assert [record.values["active"] for record in records] == [5, 0, 0]
+        assert all("clusters" in client.state for client in fed.clients.values())
+    restless = dataclasses.replace(at_rest, stability=1.0, max_iterations=5)
+    assert run(dataclasses.replace(restless, ending="both"), population())[1].steps == 5
+    assert run(dataclasses.replace(restless, ending="graph"), population())[1].steps == 3
+
+
 def test_lost_clients_are_named_and_get_their_clusters_in_the_end():
     people = population()
     _, _, records = run(SWIFT, people, failures=[(3, 1), *((n, 4) for n in range(2, 10))])

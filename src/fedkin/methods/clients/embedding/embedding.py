@@ -59,6 +59,11 @@ class EmbeddingState(OneShotState):
 class EmbeddingMethod(OneShotMethod):
     """Clusters clients by quantised, randomised mean codes of their classes; then federated averaging per cluster.
 
+    Differences from the paper: after an ``exact`` or ``gap`` cut, k-means moves clients until none changes; all
+    clusters start from one model; and a round's clients are drawn over all clients, as in the authors' code, not per
+    cluster.
+    ``docs/fidelity/embedding.md`` lists all of them.
+
     Attributes
     ----------
     encoder : str or None

@@ -10,6 +10,10 @@ silent, the implementation follows the authors' code:
 * local centroids are computed with the client's newly trained network; clusters with the averaged one;
 * clusters are compared by cosine, and only within a batch.
 
+Different from both: in the first round the model-contrastive term's anchor is the network that a client starts from,
+where the code has a global one drawn separately. Losses are means over the clusters in a batch, as in the code, not
+over all k.
+
 ``form`` selects between paper and code where their losses differ, ``start`` the initial models of clients.
 """
 

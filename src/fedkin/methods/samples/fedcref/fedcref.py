@@ -13,7 +13,7 @@ Where the defaults differ from the paper, its form stays available by name:
 * ``n_clusters="auto"`` revises the number of local clusters in every refinement; a given number stays, as in the paper.
 * ``stability`` is stricter: at the paper's 0.8 a client is stable while one sample in five still moves.
 
-``docs/fidelity.md`` lists every ambiguity of the paper and how it is resolved.
+``docs/fidelity/fedcref.md`` lists every ambiguity of the paper and how it is resolved.
 """
 
 from __future__ import annotations
@@ -92,9 +92,12 @@ class FedCRefMethod(SampleMethod):
         Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
     stability : float
         The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
+    ending : {"either", "both", "graph"}
+        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both",
+        as the loop of its Algorithm 1 is printed; "graph" whatever the clients do, as in the authors' code.
     tolerance : float
-        The run ends when the numbers of communities and of unmatched local clusters both changed by at most this
-        fraction, `patience` times in a row.
+        The graph is settled once the numbers of communities and of unmatched local clusters both changed by at most
+        this fraction, `patience` times in a row.
     patience : int
         Number of such iterations.
     max_iterations : int
@@ -125,6 +128,7 @@ class FedCRefMethod(SampleMethod):
     threshold: Fraction = 0.2
     safeguard: Literal["auto", "unmatched", "all"] = "auto"
     stability: Fraction = 0.95
+    ending: Literal["either", "both", "graph"] = "either"
     tolerance: Annotated[float, Ge(0)] = 0.1
     patience: Count = 3
     max_iterations: Count = 10
@@ -182,7 +186,7 @@ class FedCRefMethod(SampleMethod):
             clusters={str(i): own for i, own in clusters.items()},
             cluster_models=cluster_models,
             history=history,
-            finished=stable == fed.present or self._is_settled(history) or state.steps + 1 >= self.max_iterations,
+            finished=self._is_over(history, stable == fed.present) or state.steps + 1 >= self.max_iterations,
         )
         if state.finished:
             self.conclude(fed, state)
@@ -337,6 +341,13 @@ class FedCRefMethod(SampleMethod):
             choices = [clusters[i][q] for q in own[i]] + list(range(len(community_models)))
             clusters[i] = [choices[chosen] for chosen in reply["selected"]]
         return clusters, {i: reply["unchanged"] for i, reply in replies.items()}
+
+    def _is_over(self, history: list[list[int]], all_stable: bool) -> bool:
+        """Line 6: whether no client is active any more, the graph is settled, or both."""
+        settled = self._is_settled(history)
+        if self.ending == "graph":
+            return settled
+        return all_stable and settled if self.ending == "both" else all_stable or settled
 
     def _is_settled(self, history: list[list[int]]) -> bool:
         """Phase 5: unmatched local clusters and communities changed little, `patience` times in a row."""

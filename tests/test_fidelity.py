@@ -1,0 +1,92 @@
+"""A page for every paper says where fedkin departs from it, and names only options, modules and files that exist."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.core.options import options_of
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "fidelity"
+PAPERS = sorted(folder.name for folder in (ROOT / "experiments").iterdir() if folder.is_dir())
+SPAN = re.compile(r"`([^`]+)`")
+SETTING = re.compile(r"(scenario\.)?([a-z_]+) = (\S+)")
+NAME = re.compile(r"(scenario\.)?([a-z_]+)")
+SCENARIOS = {
+    name: {option.name for option in options_of(registry.resolve("scenario", name))} for name in registry.SCENARIOS
+}
+
+
+def page_of(paper: str) -> str:
+    return (PAGES / f"{paper}.md").read_text()
+
+
+def methods_of(text: str) -> list[str]:
+    return sorted(set(re.findall(r"\.\./methods/([a-z-]+)\.md", text)))
+
+
+def rows_of(text: str) -> list[list[str]]:
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in cells if row[0] != "point"]
+
+
+def holders(prefix: str | None, name: str, methods: list[str]) -> list[str]:
+    if prefix:
+        return [scenario for scenario, options in SCENARIOS.items() if name in options]
+    return [m for m in methods if name in {option.name for option in options_of(registry.resolve("method", m))}]
+
+
+def is_allowed(prefix: str | None, name: str, value: str, methods: list[str]) -> bool:
+    for holder in holders(prefix, name, methods):
+        settings = [f"scenario.name={holder}", f"scenario.{name}={value}"] if prefix else [f"method.{name}={value}"]
+        try:
+            load_config(methods[0] if prefix else holder, settings)
+        except FedkinError:
+            continue
+        return True
+    return False
+
+
+def test_every_paper_has_a_page() -> None:
+    assert sorted(page.stem for page in PAGES.glob("*.md") if page.stem != "index") == PAPERS
+    assert all(f"({paper}.md)" in (PAGES / "index.md").read_text() for paper in PAPERS)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_rows_say_what_differs_and_how_to_have_the_other_form(paper: str) -> None:
+    rows = rows_of(page_of(paper))
+    assert len(rows) >= 10
+    assert [row for row in rows if len(row) != 5 or not all((row[0], row[1], row[2], row[4]))] == []
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_only_what_exists_is_named(paper: str) -> None:
+    text = page_of(paper)
+    methods, wrong = methods_of(text), []
+    for row in rows_of(text):
+        for span in (span for cell in row for span in SPAN.findall(cell)):
+            if setting := SETTING.fullmatch(span):
+                right = is_allowed(*setting.groups(), methods)
+            elif re.fullmatch(r"\w+\.py", span):
+                right = any((ROOT / "src").rglob(span))
+            elif span.startswith("fedkin."):
+                right = importlib.util.find_spec(span) is not None
+            elif name := NAME.fullmatch(span):
+                right = bool(holders(*name.groups(), methods)) or span in {"differs", "widths_for"}
+            else:
+                right = span.startswith('"')
+            if not right:
+                wrong.append(span)
+    assert wrong == []
+
+
+def test_a_setting_that_does_not_exist_is_told() -> None:
+    assert not is_allowed(None, "trigger", '"never"', ["ocfl"])
+    assert not is_allowed(None, "no_option", "1", ["ocfl"])
+    assert is_allowed(None, "trigger", '"printed"', ["ocfl"])
+    assert is_allowed("scenario.", "drawing", '"replacement"', ["ocfl"])
