@@ -28,5 +28,5 @@ def client(
 
 
 def clients(turns: Sequence[int] = TURNS) -> list[Client]:
-    """Clients 0..n-1, turned as told."""
+    """Clients 0..n-1, turned as given."""
     return [client(number, turn) for number, turn in enumerate(turns)]

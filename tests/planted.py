@@ -1,4 +1,4 @@
-"""Labelled clients in planted clusters, and models small enough that what a method does to them can be told by hand.
+"""Labelled clients in planted clusters, and models small enough that a method can be computed by hand.
 
 Samples are noisy corners of a cube, one corner per class. Clusters agree on the samples and swap some of the labels, so
 that one model cannot serve two of them.
@@ -62,13 +62,13 @@ def client(number: int, swaps: Sequence[tuple[int, int]] = (), samples: int = 24
 def clients(
     clusters: Sequence[int], swaps: dict[int, list[tuple[int, int]]] = LEVELS, samples: int = 24
 ) -> list[Client]:
-    """Clients 0..n-1 of the clusters told."""
+    """Clients 0..n-1 of the given clusters."""
     return [client(number, swaps[cluster], samples) for number, cluster in enumerate(clusters)]
 
 
-def permuted(sites: Sequence[Client], order: Sequence[int]) -> list[Client]:
+def permuted(people: Sequence[Client], order: Sequence[int]) -> list[Client]:
     """The same clients under new ids: client ``order[i]`` becomes client i."""
-    return [Client(new, sites[old].x, sites[old].y) for new, old in enumerate(order)]
+    return [Client(new, people[old].x, people[old].y) for new, old in enumerate(order)]
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Run:
         return [record.values for record in self.records]
 
 
-def run(method: Any, sites: Sequence[Client], secure_sums: bool = False, **engine: Any) -> Run:
+def run(method: Any, people: Sequence[Client], secure_sums: bool = False, **engine: Any) -> Run:
     """Do all rounds of `method`, with sums alone if wanted."""
-    fed = LocalFederation(sites, workers=1, **engine)
+    fed = LocalFederation(people, workers=1, **engine)
     if secure_sums:
         secure(fed, method)
     states, records, exchanges = [method.init(fed)], [], []

@@ -101,12 +101,12 @@ def run_python(text: str, page: str, names: dict[str, object]) -> None:
 def promises(text: str) -> Iterator[tuple[int, object]]:
     """Lines of a block that end in a number or a list of numbers as a comment, with these."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        told = NUMBERS.match(token.string) if token.type == tokenize.COMMENT else None
-        if told and "..." not in told[1]:
-            yield token.start[0], ast.literal_eval(told[1])
+        found = NUMBERS.match(token.string) if token.type == tokenize.COMMENT else None
+        if found and "..." not in found[1]:
+            yield token.start[0], ast.literal_eval(found[1])
 
 
-def test_a_promise_that_is_not_kept_is_told() -> None:
+def test_a_promise_that_is_not_kept_is_reported() -> None:
     run_python("[1, 2]  # [1, 2]\n1.26  # 1.3, about\n7  # as many as days\n", "here", {})
     with pytest.raises(AssertionError, match="gives 3, not 4"):
         run_python("a = 3\na  # 4: four\n", "here", {})

@@ -201,10 +201,10 @@ def test_data_to_predict_that_do_not_fit_are_refused(capsys: pytest.CaptureFixtu
         ("predict run wine --out notes.txt/out.csv", "Cannot write notes.txt/out.csv: "),
     ):
         assert fedkin(command) == 2
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.startswith(f"fedkin: {sentence}")
-        assert told.err.count("\n") == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"fedkin: {sentence}")
+        assert printed.err.count("\n") == 1
         assert files(tmp_path) == before
 
 
@@ -224,11 +224,11 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", sync)
         assert fedkin(START) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("fedkin: Cannot write run/")
-    assert told.err.endswith(": No space left on device; nothing half-written was left there.\n")
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("fedkin: Cannot write run/")
+    assert printed.err.endswith(": No space left on device; nothing half-written was left there.\n")
+    assert printed.err.count("\n") == 1
     assert not list(tmp_path.rglob("*.partial"))
     whole = START.replace("--out run", "--out whole")
     assert fedkin("resume run" if (tmp_path / "run" / "config.toml").exists() else START) == 0

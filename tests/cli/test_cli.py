@@ -44,7 +44,7 @@ except SystemExit as end:
     assert {"--help": "predict", "--version": __version__, "list": "fedcref"}[argument] in done.stdout
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert fedkin("--version") == 0
     assert capsys.readouterr().out == f"fedkin {__version__}\n"
 
@@ -146,11 +146,11 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
     assert capsys.readouterr().err == ""
     assert (tmp_path / "run" / "clients.csv").read_text() == "client,cluster\n0,0\n1,1\n2,2\n"
     assert fedkin("predict", "run", "digits", "--client", "1") == 0
-    told = capsys.readouterr().out
-    assert told.startswith("row,class\n0,")
-    assert {line.split(",")[1] for line in told.splitlines()[1:]} <= set("456")
+    printed = capsys.readouterr().out
+    assert printed.startswith("row,class\n0,")
+    assert {line.split(",")[1] for line in printed.splitlines()[1:]} <= set("456")
     assert fedkin("predict", "run", "digits", "--client", "1", "--out", "new.csv") == 0
-    assert (tmp_path / "new.csv").read_text() == told
+    assert (tmp_path / "new.csv").read_text() == printed
     rows = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
     np.savez(tmp_path / "new.npz", x=rows, y=np.array(["4", "5", "6", "5", "4"]))
     np.savez(tmp_path / "plain.npz", x=rows)
@@ -222,8 +222,8 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         patch.setattr(pretrain, "descend", interrupt)
         capsys.readouterr()
         assert fedkin(*command, "encoder") == 130
-    told = capsys.readouterr()
-    assert told == ("", "fedkin: Interrupted; the same command resumes from the last epoch in encoder.\n")
+    printed = capsys.readouterr()
+    assert printed == ("", "fedkin: Interrupted; the same command resumes from the last epoch in encoder.\n")
     assert Pretrained.load(tmp_path / "encoder").about["epochs"] == 1
     assert fedkin(*command, "encoder") == 0
     assert torch.equal(Pretrained.load(tmp_path / "encoder").vector, Pretrained.load(tmp_path / "whole").vector)

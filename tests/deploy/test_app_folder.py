@@ -19,9 +19,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    return told
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    return printed
 
 
 def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,8 +30,8 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     assert "is not an empty folder; give a new one" in refused(capsys, "federation", "init", tmp_path / "full")
     new = tmp_path / "new"
     assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
-    told = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
-    assert "did you mean 'method.n_clusters'" in told
+    found = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
+    assert "did you mean 'method.n_clusters'" in found
     assert not new.exists()
     make_key(tmp_path / "key")
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
@@ -111,8 +111,8 @@ def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, k
 def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refused(capsys, "federation", "init", tmp_path / "app", "kfed", "--host", host)
-    assert f"'{host}' is no name of a host: " in told or "has more than one form in ASCII; " in told
+    found = refused(capsys, "federation", "init", tmp_path / "app", "kfed", "--host", host)
+    assert f"'{host}' is no name of a host: " in found or "has more than one form in ASCII; " in found
     assert not (tmp_path / "app").exists()
 
 

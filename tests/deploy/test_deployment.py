@@ -236,9 +236,9 @@ def test_who_does_not_belong_is_refused_in_a_sentence_and_others_go_on(tmp_path:
         deployed.start_site("double")
         deployed.start_site("narrow")
         run = deployed.run()
-        told = deployed.hears(run, DONE, 600)
-        assert "Refused: Another site is called 'site-1' already; every site needs a name of its own." in told
-        assert "Refused: Site 'site-9' has samples of shape (5,), but most sites have samples of shape (64,)." in told
+        found = deployed.hears(run, DONE, 600)
+        assert "Refused: Another site is called 'site-1' already; every site needs a name of its own." in found
+        assert "Refused: Site 'site-9' has samples of shape (5,), but most sites have samples of shape (64,)." in found
         deployed.hears(distrusts, ", is not the server of", 60)
         ledger = json.loads((deployed.app / "results" / "federation.json").read_text())
         assert list(ledger["sites"]) == list(files)

@@ -109,7 +109,7 @@ def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path,
 
 def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_path: Path) -> None:
     serve(grid(data, tmp_path / "a"), config("fedavg", *OPTIONS), tmp_path / "straight")
-    nodes, told, out = grid(data, tmp_path / "b"), config("fedavg", *OPTIONS), tmp_path / "stopped"
+    nodes, chosen, out = grid(data, tmp_path / "b"), config("fedavg", *OPTIONS), tmp_path / "stopped"
 
     def stop(message: Any, partition: int) -> None:
         if (out / "records.jsonl").exists() and len((out / "records.jsonl").read_text().splitlines()) == 2:
@@ -117,10 +117,10 @@ def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_p
 
     nodes.troubles = stop
     with pytest.raises(KeyboardInterrupt):
-        serve(nodes, told, out)
+        serve(nodes, chosen, out)
     ledger = json.loads((out / LEDGER).read_text())
     assert list(ledger["sites"]) == [f"site-{i}" for i in range(4)]
-    serve(grid(data, tmp_path / "b"), told, out)
+    serve(grid(data, tmp_path / "b"), chosen, out)
     assert files(out) == files(tmp_path / "straight")
     assert json.loads((out / LEDGER).read_text()) == ledger
 
@@ -131,9 +131,9 @@ def test_who_could_not_keep_its_results_is_named(
     (tmp_path / "site-2").mkdir()
     (tmp_path / "site-2" / "results").write_text("in the way")
     serve(grid(data, tmp_path), config("kfed", "method.n_clusters=6"), tmp_path / "out")
-    told = capsys.readouterr().out
-    assert "fedkin: Site 'site-2' has not kept its results: its site file, data or private folder " in told
-    assert told.endswith(f"fedkin: Done; results are in {tmp_path / 'out'}\n")
+    printed = capsys.readouterr().out
+    assert "fedkin: Site 'site-2' has not kept its results: its site file, data or private folder " in printed
+    assert printed.endswith(f"fedkin: Done; results are in {tmp_path / 'out'}\n")
 
 
 @pytest.mark.parametrize(

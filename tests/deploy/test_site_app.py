@@ -45,23 +45,23 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
         (ROWS, "outcome", "Unknown label column of"),
     ],
 )
-def test_data_that_are_refused_are_told_to_the_site_alone(
+def test_data_that_are_refused_are_reported_to_the_site_alone(
     csv: str, label: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nodes, told = node(tmp_path / "site", csv, label), []
-    assert Roster(nodes, report=told.append).greet() == []
-    assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    nodes, reported = node(tmp_path / "site", csv, label), []
+    assert Roster(nodes, report=reported.append).greet() == []
+    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
     assert words in caplog.text
     assert "north.csv" in caplog.text
 
 
-def test_a_site_file_that_is_refused_is_told_to_the_site_alone(
+def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nodes, told = node(tmp_path / "site", ROWS), []
+    nodes, reported = node(tmp_path / "site", ROWS), []
     (tmp_path / "site" / "site.toml").write_text("nam = 3")
-    assert Roster(nodes, report=told.append).greet() == []
-    assert told == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    assert Roster(nodes, report=reported.append).greet() == []
+    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
     assert "site.toml" in caplog.text
 
 
@@ -98,7 +98,7 @@ def test_where_its_files_are_is_the_sites_own_affair(
     assert "No space left on device" in caplog.text
 
 
-def test_what_is_refused_for_the_servers_sake_is_told_to_it(tmp_path: Path) -> None:
+def test_what_is_refused_for_the_servers_sake_is_reported_to_it(tmp_path: Path) -> None:
     fed = federation(node(tmp_path / "site", ROWS), classes=["yes", "no"])
     fed.run = "../.."
     assert fed.ask(moments, fed.all()) == {}
@@ -112,15 +112,15 @@ def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
     assert fed.exchange == 1
 
 
-def test_whom_a_server_waits_for_and_why_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fed, told, waits = federation(node(tmp_path / "site", ROWS)), [], []
-    fed.roster.report = told.append
+def test_whom_a_server_waits_for_and_why_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, reported, waits = federation(node(tmp_path / "site", ROWS)), [], []
+    fed.roster.report = reported.append
     monkeypatch.setattr("fedkin.engines.flower.grid.time.sleep", waits.append)
     fed.run = "../.."
     with pytest.raises(FedkinError, match="gave no usable reply in 20 attempts"):
         fed.ask_until_all_reply(moments, {})
-    assert told[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
-    assert len(told) == 19
+    assert reported[0] == "Asking again in 6 s (north: The request's run is not a token of hexadecimal digits.)"
+    assert len(reported) == 19
     assert [seconds for seconds in waits if seconds > 1][:6] == [6, 12, 24, 48, 60, 60]
 
 

@@ -172,23 +172,23 @@ def test_lost_clients_spend_no_seconds():
     assert 2 * 0.02 <= fed.seconds < 3 * 0.02
 
 
-def test_progress_is_told_with_the_lost_counted_in():
-    told = []
-    fed = LocalFederation(clients(5), chunk=2, failures=[(1, 0)], on_progress=lambda *parts: told.append(parts))
+def test_progress_is_reported_with_the_lost_counted_in():
+    reported = []
+    fed = LocalFederation(clients(5), chunk=2, failures=[(1, 0)], on_progress=lambda *parts: reported.append(parts))
     assert list(fed.ask(draw, fed.all())) == [1, 2, 3, 4]
-    assert told == [(3, 5), (5, 5)]
+    assert reported == [(3, 5), (5, 5)]
 
 
 def test_who_is_away_does_nothing_and_changes_nothing_for_others():
-    told = []
-    fed, other = (LocalFederation(clients(5), 3, on_progress=lambda *parts: told.append(parts)) for _ in range(2))
+    reported = []
+    fed, other = (LocalFederation(clients(5), 3, on_progress=lambda *parts: reported.append(parts)) for _ in range(2))
     fed.away = {0, 3}
     everyone = other.all()
     found, expected = fed.ask(draw, everyone), other.ask(draw, everyone)
     assert list(found) == [1, 2, 4]
     assert all(torch.equal(found[i]["x"], expected[i]["x"]) for i in found)
     assert "asked" not in fed.clients[0].state
-    assert (3, 3) in told
+    assert (3, 3) in reported
     fed.away = set()
     assert list(fed.ask(draw, everyone)) == [0, 1, 2, 3, 4]
 
@@ -199,9 +199,9 @@ def whisper(clients, payloads):
 
 
 def test_secrets_are_derived_so_that_runs_repeat():
-    def told(seed):
+    def secrets(seed):
         fed = LocalFederation(clients(3), seed)
         return [tuple(reply["secret"].tolist()) for _ in range(2) for reply in fed.ask(whisper, fed.all()).values()]
 
-    assert told(1) == told(1)
-    assert len({*told(1), *told(2)}) == 2 * 2 * 3
+    assert secrets(1) == secrets(1)
+    assert len({*secrets(1), *secrets(2)}) == 2 * 2 * 3

@@ -125,9 +125,9 @@ def test_the_same_question_gets_the_same_noise_and_any_other_another(tmp_path: P
 
 def test_what_lasts_is_not_forgotten_when_a_run_goes_back(tmp_path: Path) -> None:
     one = site(tmp_path)
-    told = [hidden(one, exchange) for exchange in (1, 2, 3, 2, 1)]
-    assert [int(reply["passing"]) for reply in told] == [1, 2, 3, 2, 1]
-    assert [int(reply[LASTING + "asked"]) for reply in told] == [1, 2, 3, 4, 5]
+    replies = [hidden(one, exchange) for exchange in (1, 2, 3, 2, 1)]
+    assert [int(reply["passing"]) for reply in replies] == [1, 2, 3, 2, 1]
+    assert [int(reply[LASTING + "asked"]) for reply in replies] == [1, 2, 3, 4, 5]
     assert int(one.memory("f00d").state()[LASTING + "asked"]) == 5
 
 
@@ -219,7 +219,7 @@ def test_requests_survive_as_text_and_nothing_else_is_one() -> None:
             Request.from_json(json.dumps({**vars(one), "run": run}))
 
 
-def test_a_full_disk_is_told_in_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:
     one = site(tmp_path)
     asked(one, 1)
 

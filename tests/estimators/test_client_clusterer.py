@@ -98,7 +98,7 @@ def test_the_seed_decides_and_clones_do_the_same(name: str, fitted: dict[str, Cl
     assert not same(twin.set_params(random_state=1).fit(CLIENTS), fitted[name])
 
 
-def test_all_estimators_are_told_of() -> None:
+def test_all_estimators_are_listed() -> None:
     others = {"Embedding", "LADD", "__version__", "compare"}
     made = [name for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)]
     of_samples = {name for name in made if issubclass(getattr(fedkin, name), SampleClusterer)}
@@ -266,10 +266,10 @@ PLAIN = "they should be integers, booleans or strings"
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick().fit(given)
-    assert str(told.value).startswith(sentence)
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +282,9 @@ def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> N
     ],
 )
 def test_parameters_that_cannot_be_used_are_refused(name: str, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick(name, **options).fit(CLIENTS)
-    assert str(told.value) == sentence
+    assert str(raised.value) == sentence
 
 
 @pytest.mark.parametrize(
@@ -309,18 +309,18 @@ def test_parameters_that_cannot_be_used_are_refused(name: str, options: dict[str
     ],
 )
 def test_questions_that_cannot_be_answered_are_refused(ask: Any, sentence: str, model: ClientClusterer) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         ask(model)
-    assert str(told.value).startswith(sentence)
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_client_that_was_never_asked_has_no_model() -> None:
     model = quick("IFCA", rounds=1, participation=0.5).fit(CLIENTS)
     unknown = np.flatnonzero(model.client_labels_ < 0)
     assert len(unknown) == 3
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         model.predict(X, client=unknown[0])
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"The cluster of client {unknown[0]} is not known; find it with assign(x, y) and give it as cluster=."
     )

@@ -45,7 +45,7 @@ def unlabelled() -> fedkin.Embedding:
     return quick(form="prototypes").fit(SAMPLES)
 
 
-def test_clusters_messages_and_their_price_are_told(model: fedkin.Embedding) -> None:
+def test_clusters_messages_and_their_price_are_reported(model: fedkin.Embedding) -> None:
     assert model.client_labels_.tolist() == FOUND
     assert (model.n_clusters_, len(model.models_), model.separable_) == (2, 2, True)
     assert (model.embeddings_.shape, model.embeddings_.dtype) == ((12, 200), np.uint8)
@@ -107,9 +107,9 @@ def test_clients_need_no_labels(unlabelled: fedkin.Embedding) -> None:
 @pytest.mark.parametrize("whose", [{}, {"client": 0}, {"cluster": 0}])
 @pytest.mark.parametrize("ask", ["predict", "predict_proba"])
 def test_without_labels_there_are_no_models(ask: str, whose: dict[str, int], unlabelled: fedkin.Embedding) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         getattr(unlabelled, ask)(SAMPLES[0], **whose)
-    assert str(told.value) == "The clients of fit had no labels, so there are clusters but no models to predict with."
+    assert str(raised.value) == "The clients of fit had no labels, so there are clusters but no models to predict with."
 
 
 def test_a_pair_without_labels_is_samples_alone(unlabelled: fedkin.Embedding) -> None:
@@ -149,9 +149,9 @@ def test_prototypes_of_labelled_clients_get_models() -> None:
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(form: str, given: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick(form=form).fit(given)
-    assert str(told.value) == sentence
+    assert str(raised.value) == sentence
 
 
 def test_the_seed_decides_and_copies_do_the_same(model: fedkin.Embedding) -> None:

@@ -117,7 +117,7 @@ def test_clones_pickles_and_copies_do_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in QUICK if issubclass(getattr(fedkin, name), LatentClusterer)])
-def test_a_representation_is_told_sample_by_sample(name: str) -> None:
+def test_a_representation_is_reported_sample_by_sample(name: str) -> None:
     model = fitted(name)
     latents = model.transform(X)
     assert (latents.dtype, len(latents)) == (np.float32, 108)

@@ -296,9 +296,9 @@ SINGLE = "fit takes a list with one array per client, each (n, features) or imag
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick().fit(clients)
-    assert str(told.value) == sentence
+    assert str(raised.value) == sentence
 
 
 @pytest.mark.parametrize(
@@ -325,10 +325,10 @@ def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) ->
     ],
 )
 def test_parameters_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick(**options).fit(SITES)
-    assert str(told.value).startswith(sentence)
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -341,15 +341,15 @@ def test_parameters_that_cannot_be_used_are_refused(options: dict[str, Any], sen
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(labels: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick(initial="auto").fit(SITES, labels=labels)
-    assert str(told.value) == sentence
+    assert str(raised.value) == sentence
 
 
 def test_labels_that_would_be_ignored_are_refused() -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         quick(initial="kmeans").fit(SITES, labels=TRUTH)
-    assert str(told.value) == "labels would be ignored with initial='kmeans'; leave it at 'auto'."
+    assert str(raised.value) == "labels would be ignored with initial='kmeans'; leave it at 'auto'."
 
 
 @pytest.mark.parametrize(
@@ -363,6 +363,6 @@ def test_labels_that_would_be_ignored_are_refused() -> None:
     ],
 )
 def test_samples_that_cannot_be_used_are_refused(new: Any, sentence: str, fitted: fedkin.FedCRef) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         fitted.predict(new)
-    assert str(told.value) == sentence
+    assert str(raised.value) == sentence

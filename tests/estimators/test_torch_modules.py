@@ -193,10 +193,10 @@ def test_attention_is_drawn_anew() -> None:
     ],
 )
 def test_what_cannot_be_trained_is_refused(module: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as told:
+    with pytest.raises(FedkinError) as raised:
         fitted(module)
-    assert str(told.value).startswith(sentence)
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_module_that_cannot_be_copied_is_refused() -> None:

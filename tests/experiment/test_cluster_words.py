@@ -89,7 +89,7 @@ def test_who_gave_nothing_is_named():
     ]
 
 
-def test_one_column_that_explains_the_clusters_is_told():
+def test_one_column_that_explains_the_clusters_is_reported():
     alone = profile()
     means = torch.tensor([[50.0, 0, 0.5, 1.0, 19000.0]] * 2, dtype=torch.float64)
     spreads = torch.tensor([5.0, 0, 0.5, 1.0, 20.0], dtype=torch.float64)

@@ -132,7 +132,7 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_bad_key_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_bad_key_in_a_file_is_reported_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[method]\nname = "toy"\nround = 3\n')
     with pytest.raises(
@@ -215,7 +215,7 @@ def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, sett
     assert not load_config(method, settings).engine.secure_sums
 
 
-def test_methods_of_sums_may_be_told_to_use_them() -> None:
+def test_methods_of_sums_may_be_set_to_use_them() -> None:
     settings = ["engine.secure_sums=true", "data.scaling=standard"]
     for method in ("fedavg", "fedopt", "ifca"):
         assert load_config(method, settings).engine.secure_sums

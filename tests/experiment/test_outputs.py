@@ -233,7 +233,7 @@ def test_a_new_client_is_placed_by_one_message(options: list[str], tmp_path: Pat
 
 @pytest.mark.parametrize("ask", [lambda folder: outputs.assign(folder, "digits"), outputs.load_found])
 @pytest.mark.parametrize("content", [None, "{", "{}"])
-def test_no_result_is_told(ask, content: str | None, found: Path, tmp_path: Path) -> None:
+def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
         (tmp_path / "models.safetensors").write_bytes((found / "models.safetensors").read_bytes())

@@ -70,7 +70,7 @@ def test_means_of_whole_numbers_are_rounded():
         ({"bias": np.array(["a", "b"])}, "array 'bias' is <U1 of shape (2,)"),
     ],
 )
-def test_other_arrays_are_told_by_name(change, words):
+def test_other_arrays_are_called_by_name(change, words):
     base = {"weight": np.zeros((2, 2), np.float32), "bias": np.zeros(2, np.float32)}
     layout = ArrayLayout.of(record(**base))
     arrays = {name: value for name, value in {**base, **change}.items() if value is not None}
@@ -142,10 +142,10 @@ def zipped() -> bytes:
     [b"PK\x03\x04garbage", zipped(), header("(4000000000000,)"), header("(2,"), header("(2,)"), b"", b"\x93NUMPY"],
     ids=["no zip", "npz", "huge", "half a header", "no numbers", "nothing", "half a magic"],
 )
-def test_bytes_that_are_no_array_are_told(data):
+def test_bytes_that_are_no_array_are_reported(data):
     layout = ArrayLayout.of(record(weight=np.zeros(2, np.float32)))
-    told = layout.vector(ArrayRecord({"weight": Array("float32", (2,), "numpy.ndarray", data)}))
-    assert told.startswith("array 'weight' holds something ")
+    found = layout.vector(ArrayRecord({"weight": Array("float32", (2,), "numpy.ndarray", data)}))
+    assert found.startswith("array 'weight' holds something ")
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_bytes_that_are_no_array_are_told(data):
 def test_what_says_itself_that_it_is_another_is_not_opened(dtype, shape, monkeypatch):
     layout = ArrayLayout.of(record(weight=np.zeros(2, np.float32)))
     monkeypatch.setattr(Array, "numpy", lambda array: pytest.fail("It was opened."))
-    told = layout.vector(ArrayRecord({"weight": Array(dtype, shape, "numpy.ndarray", b"")}))
-    assert told == f"array 'weight' is {dtype} of shape {shape} where (2,) was expected"
+    found = layout.vector(ArrayRecord({"weight": Array(dtype, shape, "numpy.ndarray", b"")}))
+    assert found == f"array 'weight' is {dtype} of shape {shape} where (2,) was expected"

@@ -1,4 +1,4 @@
-"""Messages and their replies: whoever fails is told with a reason, and nobody waits for three seconds."""
+"""Messages and their replies: whoever fails is named with a reason, and nobody waits for three seconds."""
 
 import time
 
@@ -34,7 +34,7 @@ def test_replies_come_back_by_key(grid):
     assert grid.exchanges == 1
 
 
-def test_who_fails_is_told_in_one_line(grid):
+def test_who_fails_is_reported_in_one_line(grid):
     grid.away = {2}
     grid.troubles = lambda message, partition: {1: "lost", 3: Error(5, None)}.get(partition)
     began = time.monotonic()

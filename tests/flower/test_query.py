@@ -97,8 +97,8 @@ def test_a_node_says_what_the_task_says():
     client = pictures.client(0)
     answer = flower.describes(lambda _: (client.x, client.y))
     assert asked(client_tasks.describe, {}, context(), answer) == {"shape": list(SHAPE), "classes": pictures.CLASSES}
-    told = asked(embedding_tasks.extent, {}, context(), answer)
-    assert told == {"least": float(client.x.min()), "greatest": float(client.x.max())}
+    found = asked(embedding_tasks.extent, {}, context(), answer)
+    assert found == {"least": float(client.x.min()), "greatest": float(client.x.max())}
     payload = {"style": "client", "window": 0.2, "segments": 1}
     style = asked(ladd.describe_style, payload, context(), answer)["style"]
     assert torch.equal(style, ladd.style_of(client, payload)[0])
@@ -147,13 +147,13 @@ def test_a_node_does_nothing_else():
         ((np.full((3, 2), np.nan), [0, 1, 2]), "Node 4 has missing or infinite values in 3 of 3 samples; "),
     ],
 )
-def test_data_that_cannot_be_used_are_told(loaded, sentence):
+def test_data_that_cannot_be_used_are_reported(loaded, sentence):
     with pytest.raises(FedkinError) as refused:
         asked(client_tasks.describe, {}, context(4), flower.describes(lambda _: loaded))
     assert str(refused.value).startswith(sentence)
 
 
-def test_an_app_without_the_query_is_told_what_it_needs():
+def test_an_app_without_the_query_learns_what_it_needs():
     clients = pictures.clients()
     where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
     with pytest.raises(FedkinError) as refused:

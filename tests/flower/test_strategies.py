@@ -21,7 +21,7 @@ CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
 
 
-def sites(clusters: list[int] = GROUPS) -> list[planted.Client]:
+def make_clients(clusters: list[int] = GROUPS) -> list[planted.Client]:
     return planted.clients(clusters, planted.OPPOSITE)
 
 
@@ -30,13 +30,13 @@ def network(kind: str = "linear") -> nn.Module:
 
 
 def grid(clients: list[planted.Client] | None = None, kind: str = "linear", **more: Any) -> app_nodes.Fleet:
-    clients = sites() if clients is None else clients
+    clients = make_clients() if clients is None else clients
     return app_nodes.Fleet(app_nodes.client_app(clients, lambda: network(kind), **more), len(clients))
 
 
 def locally(method: Any, kind: str, rounds: int, **options: Any) -> planted.Run:
     settings = planted.LEARNING | {"module": f"planted:{kind}", "rounds": rounds} | options
-    return planted.run(method(**settings), sites(), seed=1)
+    return planted.run(method(**settings), make_clients(), seed=1)
 
 
 def start(strategy: Any, where: app_nodes.Fleet, first: Any = None, rounds: int = ROUNDS, **more: Any) -> Any:
@@ -140,12 +140,12 @@ def test_training_counts_of_nodes_that_are_lost_when_asked_for_cached_models():
     assert counts == [8] * ROUNDS
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_cluster_that_is_lost_is_seeded_by_the_worst(told):
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_cluster_that_is_lost_is_seeded_by_the_worst(reported):
     """All begin in one cluster, as the other is far off; the greatest loss is known even if training reports none."""
-    clients = sites()
+    clients = make_clients()
     where = grid(clients)
-    if not told:
+    if not reported:
         where.app = silent(clients)
     first = [app_nodes.arrays(network)] * 2
     rng = torch.Generator().manual_seed(0)
@@ -153,7 +153,7 @@ def test_a_cluster_that_is_lost_is_seeded_by_the_worst(told):
     result = start(flower.IFCAStrategy(n_clusters=2, empty="reseed"), where, first, rounds=6)
     assert result.records[0]["clusters"] == 1
     assert planted.same_partition(list(result.clusters.values()), GROUPS)
-    assert ("losses" in result.records[0]) is told
+    assert ("losses" in result.records[0]) is reported
 
 
 def silent(clients: list[planted.Client]) -> Any:
@@ -171,7 +171,7 @@ def silent(clients: list[planted.Client]) -> Any:
 
 
 def test_a_node_of_sattlers_may_keep_a_model_of_the_past():
-    clients = sites()
+    clients = make_clients()
     where = grid(clients)
     train = where.app._registered_funcs["train.default"]
     spoilt = [1, 2, 4, 7]
@@ -200,7 +200,7 @@ def judged(record: ArrayRecord, client: planted.Client) -> float:
 
 
 def test_newcomers_find_their_cluster():
-    clients = sites([*GROUPS, 1, 0])
+    clients = make_clients([*GROUPS, 1, 0])
     for strategy in (flower.OCFLStrategy(), flower.IFCAStrategy(n_clusters=2, seed=1)):
         where = grid(clients)
         where.away = {8, 9}
@@ -219,7 +219,7 @@ def test_newcomers_find_their_cluster():
 
 def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
     monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 1)
-    where = grid(sites([*GROUPS, 1, 0]))
+    where = grid(make_clients([*GROUPS, 1, 0]))
     where.away = {8, 9}
 
     def arrive(message: Any, partition: int) -> None:

@@ -1,4 +1,4 @@
-"""What a strategy is told, and what its rounds do besides the method."""
+"""What a strategy is given, and what its rounds do besides the method."""
 
 import inspect
 import subprocess
@@ -104,7 +104,7 @@ def test_it_is_one_of_flowers_strategies():
         ),
     ],
 )
-def test_what_is_not_allowed_is_told_in_a_sentence(make, sentence):
+def test_what_is_not_allowed_gets_a_sentence(make, sentence):
     with pytest.raises(FedkinError) as refused:
         make()
     assert str(refused.value) == sentence
@@ -164,14 +164,14 @@ def test_it_waits_for_nodes(monkeypatch):
     assert sorted(sent(where, MessageType.TRAIN, 1)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_app_is_told_what_flower_would_tell_it():
+def test_the_app_gets_what_flower_would_send_it():
     where = grid()
-    told = ConfigRecord({"batch": 7})
-    start(flower.OCFLStrategy(), where, num_rounds=2, evaluate_config=told)
+    settings = ConfigRecord({"batch": 7})
+    start(flower.OCFLStrategy(), where, num_rounds=2, evaluate_config=settings)
     train, evaluate = where.sent[0].content["config"], where.sent[-1].content["config"]
     assert dict(train) == {**app_nodes.START, "server-round": 1}
     assert dict(evaluate) == {"batch": 7, "server-round": 2}
-    assert dict(told) == {"batch": 7}
+    assert dict(settings) == {"batch": 7}
 
 
 def test_metrics_are_means_weighted_by_examples():
@@ -292,7 +292,7 @@ def test_weights_need_not_be_whole_numbers(strategy):
     torch.testing.assert_close(found, expected)
 
 
-def test_an_app_that_is_none_is_told_at_once():
+def test_an_app_that_is_none_is_refused_at_once():
     where = grid()
     spoils(where, lambda c: c["metrics"].pop("num-examples"), set(range(6)))
     with pytest.raises(FedkinError) as refused:

@@ -40,8 +40,8 @@ def test_who_is_where(result):
 
 def test_a_folder_holds_a_model_for_each_cluster(result, tmp_path):
     result.save(tmp_path / "found")
-    told = json.loads((tmp_path / "found" / "clusters.json").read_text())
-    assert told == {
+    found = json.loads((tmp_path / "found" / "clusters.json").read_text())
+    assert found == {
         "clusters": [
             {"model": "cluster-0.safetensors", "nodes": [9]},
             {"model": "cluster-1.safetensors", "nodes": [5, 7]},
@@ -56,7 +56,7 @@ def test_a_folder_holds_a_model_for_each_cluster(result, tmp_path):
             assert saved[key].dtype == value.dtype
 
 
-def test_a_folder_that_cannot_be_written_is_told(result, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(result, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FedkinError, match=r"Cannot write .*file.*nothing half-written was left there"):
         result.save(tmp_path / "file")

@@ -45,12 +45,12 @@ def request_of(rows=None, **changes):
     ],
 )
 def test_a_private_site_refuses_what_would_change_the_weight_of_a_sample(tmp_path, changes, field):
-    site = Site("a", tmp_path, torch.rand(5, 3), reserve=lambda run, mu: True)
+    client = Site("a", tmp_path, torch.rand(5, 3), reserve=lambda run, mu: True)
     asked = Request("ab", 0, 0, 1, 0, send_noisy_sums.name)
-    reply, _ = site.answer(asked, request_of())
+    reply, _ = client.answer(asked, request_of())
     assert float(reply["counts"].sum()) < 50
     with pytest.raises(RefusalError, match=f"'{field}'"):
-        site.answer(asked, request_of(**changes))
+        client.answer(asked, request_of(**changes))
 
 
 def test_one_row_per_sample_or_nothing():

@@ -80,7 +80,7 @@ def test_a_curve_within_one_phase_has_no_bands() -> None:
     assert "(training)" in drawn
 
 
-def test_what_happened_is_marked_and_told_where_it_can_be_seen() -> None:
+def test_what_happened_is_marked_and_reported_where_it_can_be_seen() -> None:
     marks = [Mark(1, "before"), Mark(3, "4 clients joined"), Mark(4, "2 clients moved", dashed=True)]
     drawn = line_chart(Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round"), Timeline(marks=marks))
     assert re.findall(r'class="(mark[^"]*)"', drawn) == ["mark", "mark dashed"]
@@ -88,7 +88,7 @@ def test_what_happened_is_marked_and_told_where_it_can_be_seen() -> None:
     assert "before" not in drawn
 
 
-def test_a_mark_between_two_stops_is_told_at_the_one_before() -> None:
+def test_a_mark_between_two_stops_is_reported_at_the_one_before() -> None:
     drawn = line_chart(Curve("C", "", range(500), {"a": [1.0] * 500}), Timeline(marks=[Mark(7, "they moved")]))
     assert drawn.count("they moved") == 1
     assert 'data-tip="iteration 5\na: 1\nthey moved"' in drawn

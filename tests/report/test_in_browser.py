@@ -44,9 +44,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "all.html").write_text(f"<!doctype html>{''.join(frames)}<pre></pre><script>{checks}</script>")
     command = [browser, *OPTIONS, f"--user-data-dir={folder / 'profile'}", (folder / "all.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    told = re.search(r"<pre>(.*?)</pre><script>", done.stdout.split("</iframe>")[-1], re.DOTALL)
-    assert told, done.stderr
-    return {**json.loads(html.unescape(told[1])), "console": re.findall(r"CONSOLE.*", done.stderr)}
+    found = re.search(r"<pre>(.*?)</pre><script>", done.stdout.split("</iframe>")[-1], re.DOTALL)
+    assert found, done.stderr
+    return {**json.loads(html.unescape(found[1])), "console": re.findall(r"CONSOLE.*", done.stderr)}
 
 
 def test_nothing_goes_wrong_in_the_console(seen: dict[str, Any]) -> None:

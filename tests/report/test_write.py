@@ -99,9 +99,9 @@ def test_headings_descend_one_level_at_a_time_and_figures_are_named(source: str)
     assert len(page.of("button")) == len(page.of("table")) + len(page.of("pre")) > 0
 
 
-def test_every_part_of_the_view_is_told_in_words() -> None:
+def test_every_part_of_the_view_is_written_in_words() -> None:
     words = " ".join(Page(render(full_view())).words)
-    for told in [
+    for expected in [
         "A run",
         "What it found.",
         "across 3 clients",
@@ -116,9 +116,9 @@ def test_every_part_of_the_view_is_told_in_words() -> None:
         "went over",
         "Two phases.",
     ]:
-        assert told in words
-    for told in ["Client 2 was missing once.", "method.epochs", "5 samples from 1 client", "Cluster 2", "weight"]:
-        assert told in words
+        assert expected in words
+    for expected in ["Client 2 was missing once.", "method.epochs", "5 samples from 1 client", "Cluster 2", "weight"]:
+        assert expected in words
 
 
 def test_empty_parts_leave_no_section() -> None:
@@ -132,10 +132,18 @@ def test_equal_views_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
 
 
-def test_every_part_of_a_page_of_results_is_told_in_words() -> None:
+def test_every_part_of_a_page_of_results_is_written_in_words() -> None:
     words = " ".join(Page(PAGES["comparison"]).words)
-    for told in [*COLUMNS, "kin-graph", "0.981", "± 0.004", "best of its column", "One bar stands out.", "data.name"]:
-        assert told in words
+    for expected in [
+        *COLUMNS,
+        "kin-graph",
+        "0.981",
+        "± 0.004",
+        "best of its column",
+        "One bar stands out.",
+        "data.name",
+    ]:
+        assert expected in words
     assert "better" not in words  # no sign of it is used
     assert "fedkin run kin-graph" in words
 

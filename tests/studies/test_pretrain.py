@@ -34,11 +34,11 @@ def files(tmp_path: Path) -> set[str]:
 
 
 def test_the_file_holds_what_was_trained_and_how(out, tmp_path):
-    told = []
-    made = pretrain("digits", out, on_epoch=lambda *values: told.append(values), **QUICK)
-    assert [(epoch, epochs) for epoch, epochs, _ in told] == [(1, 3), (2, 3), (3, 3)]
-    assert told[-1][2] == made.about["error"]
-    assert told[2][2] < told[0][2]
+    reported = []
+    made = pretrain("digits", out, on_epoch=lambda *values: reported.append(values), **QUICK)
+    assert [(epoch, epochs) for epoch, epochs, _ in reported] == [(1, 3), (2, 3), (3, 3)]
+    assert reported[-1][2] == made.about["error"]
+    assert reported[2][2] < reported[0][2]
     assert made.about == {
         "data": "digits", "label": None, "samples": 60, "seed": 5, "batch_size": 32, "learning_rate": 1e-3,
         "epochs": 3, "error": made.about["error"], "seconds": 0.0,
@@ -100,15 +100,15 @@ def test_interrupted_within_an_epoch_goes_on_from_the_last_one(tmp_path, monkeyp
     assert stopped.read_bytes() == whole.read_bytes()
 
 
-def test_more_epochs_go_on_and_fewer_leave_the_file_alone(tmp_path):
+def test_more_epochs_resume_and_fewer_leave_the_file_alone(tmp_path):
     short, whole = tmp_path / "short", tmp_path / "whole"
     pretrain("digits", short, **QUICK | {"epochs": 1})
     pretrain("digits", short, **QUICK)
     pretrain("digits", whole, **QUICK)
     assert short.read_bytes() == whole.read_bytes()
-    told = []
-    made = pretrain("digits", short, on_epoch=lambda *values: told.append(values), **QUICK | {"epochs": 2})
-    assert (told, made.about["epochs"]) == ([], 3)
+    reported = []
+    made = pretrain("digits", short, on_epoch=lambda *values: reported.append(values), **QUICK | {"epochs": 2})
+    assert (reported, made.about["epochs"]) == ([], 3)
     assert short.read_bytes() == whole.read_bytes()
 
 
@@ -251,10 +251,12 @@ def test_what_is_no_encoder_is_left_alone(content, tmp_path):
 
 def test_where_nothing_can_be_written_nothing_is_trained(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    told = []
+    reported = []
     with pytest.raises(FedkinError, match=r"^Cannot write .*notes.txt/encoder: "):
-        pretrain("digits", tmp_path / "notes.txt" / "encoder", on_epoch=lambda *values: told.append(values), **QUICK)
-    assert told == []
+        pretrain(
+            "digits", tmp_path / "notes.txt" / "encoder", on_epoch=lambda *values: reported.append(values), **QUICK
+        )
+    assert reported == []
 
 
 def test_a_batch_norm_needs_two_samples_and_says_so(out):

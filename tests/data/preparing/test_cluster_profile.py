@@ -107,10 +107,10 @@ def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
     rng = np.random.default_rng(seed)
     clusters = torch.tensor(rng.permutation(np.repeat(np.arange(len(sizes)), sizes)), dtype=torch.int64)
     filled = torch.tensor(rng.random((len(clusters), 2)) < 0.8)
-    told = reportable(clusters, filled, len(sizes), least)
-    assert not (told & ~filled).any()
+    found = reportable(clusters, filled, len(sizes), least)
+    assert not (found & ~filled).any()
     for column in range(2):
-        own = clusters[told[:, column]].bincount(minlength=len(sizes)).tolist()
+        own = clusters[found[:, column]].bincount(minlength=len(sizes)).tolist()
         all_ = clusters[filled[:, column]].bincount(minlength=len(sizes)).tolist()
         away = sum(all_) - sum(own)
         assert all(count == 0 or count >= least for count in own)

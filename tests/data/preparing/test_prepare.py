@@ -219,7 +219,7 @@ def test_an_indicator_of_empty_cells_shares_the_columns_weight():
     assert pooled(fed)[:, start + 1].var() == pytest.approx(0.5, abs=1e-4)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_come_in_one_error():
     one = table(number("a", *range(9)), category("b", *["x", "y", "z"] * 3), number("c", *range(9)))
     dates = Column("c", "date"), tuple(range(9))
     two = table(category("a", *["p", "q", "r"] * 3), category("b", *["x", "y", "z"] * 3), dates)

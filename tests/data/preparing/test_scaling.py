@@ -223,10 +223,10 @@ def test_with_secure_sums_no_client_tells_its_numbers():
     class Watched(LocalFederation):
         def deliver(self, task, payloads):
             for client, reply in super().deliver(task, payloads):
-                told.append((task.name.rpartition(".")[2], set(reply)))
+                reported.append((task.name.rpartition(".")[2], set(reply)))
                 yield client, reply
 
-    told: list[tuple[str, set[str]]] = []
+    reported: list[tuple[str, set[str]]] = []
     sites = draw(0, [3, 1, 5], 4)
     for mode in ("none", "standard"):
         fed = Watched([Client(i, x) for i, x in enumerate(sites)], workers=1)
@@ -234,7 +234,7 @@ def test_with_secure_sums_no_client_tells_its_numbers():
         assert scale(fed, mode).mode == mode
     shapes, keys = ("shapes", {"shape", "scaled"}), ("send_key", {"key"})
     hidden = ("masked", {"masked"})
-    assert told == [shapes] * 6 + [keys] * 3 + [hidden] * 6 + [("rescale", set())] * 3
+    assert reported == [shapes] * 6 + [keys] * 3 + [hidden] * 6 + [("rescale", set())] * 3
 
 
 def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():

@@ -152,7 +152,7 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     assert fed.exchange == exchange + 1
 
 
-def test_newcomers_that_remember_are_not_told_again():
+def test_newcomers_that_remember_are_not_asked_again():
     population = Arrivals(clients=8, step=2).partition(labelled(), 0)
     fed = LocalFederation(population.clients)
     fed.away = population.away(0)

@@ -64,7 +64,7 @@ def test_a_site_with_other_data_is_refused_by_what_most_have(tmp_path: Path) -> 
         assert re.search(words, reports[-1])
 
 
-def test_who_waits_in_vain_is_told_who_is_there(tmp_path: Path) -> None:
+def test_who_waits_in_vain_learns_who_is_there(tmp_path: Path) -> None:
     nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b", 5))
     with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 3 sites are there: b. Site 'a' has samples of shape"):
         Roster(nodes).gather(3, 0.3)

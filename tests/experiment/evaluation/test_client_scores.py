@@ -183,7 +183,7 @@ def test_in_a_new_world_those_are_right_that_are_among_themselves(
     assert metrics["drifted_right"] == right
 
 
-def test_the_accuracy_of_who_drifts_is_told_before_and_after(shift: Shift) -> None:
+def test_the_accuracy_of_who_drifts_is_reported_before_and_after(shift: Shift) -> None:
     for happened in (False, True):
         drift = drifting([0, 2, 3], [0, 0, 1, 1], happened)
         metrics = evaluate_clusters(*situation([0, 0, 0, 1], [0, 1], drift=drift))

@@ -25,7 +25,7 @@ def situation(labels: list[list[int]], **state: Any) -> tuple[Population, LocalF
         Client(i, torch.zeros(6, 2), state={"labels": torch.tensor(own), "models": torch.zeros(2, 1, 1)})
         for i, own in enumerate(labels)
     ]
-    nodes = [[site, cluster] for site, own in enumerate(labels) for cluster in range(max(own) + 1)]
+    nodes = [[client, cluster] for client, own in enumerate(labels) for cluster in range(max(own) + 1)]
     defaults = {"nodes": nodes, "edges": [[1, 2], [3, 4]], "clusters": {"0": [0, 1], "1": [1, 2], "2": [2, 3]}}
     people = Population(clients, [torch.tensor(own) for own in TRUTH], ["a", "b", "c", "d"])
     return people, LocalFederation(clients), FedCRefState(**{**defaults, **state})
@@ -104,13 +104,13 @@ def test_methods_have_their_own_evaluation_or_none() -> None:
     assert evaluator_for(Toy()) is None
 
 
-def test_only_an_upper_bound_is_told_the_truth() -> None:
+def test_only_an_upper_bound_knows_the_truth() -> None:
     people, fed, _ = perfect()
     bound = FedCRefMethod(associations="perfect")
-    told = with_oracle(bound, people, fed)
-    assert [told.oracle(site) for site in range(3)] == [[0, 1], [1, 2], [2, 3]]
+    found = with_oracle(bound, people, fed)
+    assert [found.oracle(client) for client in range(3)] == [[0, 1], [1, 2], [2, 3]]
     fed.clients[0].state["labels"] = torch.tensor([1, 1, 1, 0, 0, 0])
-    assert told.oracle(0) == [1, 0]
+    assert found.oracle(0) == [1, 0]
     assert with_oracle(METHOD, people, fed) is METHOD
     assert with_oracle(Toy(), people, fed) == Toy()
 

@@ -138,7 +138,7 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     assert shown.title == "Toy on digits"
 
 
-def test_true_classes_are_told_beside_what_was_found(config: Config) -> None:
+def test_true_classes_are_reported_beside_what_was_found(config: Config) -> None:
     found = {"clusters": 3, "communities": 4}
     shown = view(
         config,
@@ -184,7 +184,7 @@ def test_one_step_is_one_graph(config: Config) -> None:
 
 
 def test_communities_have_the_number_of_the_cluster_they_became(config: Config) -> None:
-    nodes = [[site, cluster, 10] for site in range(4) for cluster in range(2)]  # position is 2 * client + cluster
+    nodes = [[client, cluster, 10] for client in range(4) for cluster in range(2)]  # position is 2 * client + cluster
     first = graph(
         nodes, [[0, 2], [1, 3], [4, 6], [5, 7]],
         clusters=[0, 1, 2, None],
@@ -231,7 +231,7 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
     assert {curve.x_label for curve in shown.curves} == {"round"}
 
 
-def test_one_model_for_all_is_told_so(config: Config) -> None:
+def test_one_model_for_all_is_called_so(config: Config) -> None:
     shown = clustered(config, client_record(1, [0, 0, 0, 0]))
     assert shown.lead.endswith("In 1 round, one model was trained for all of them.")
     assert shown.clients is not None
@@ -239,7 +239,7 @@ def test_one_model_for_all_is_told_so(config: Config) -> None:
     assert shown.clients.caption == "After round 1: 1 cluster of 4 clients."
 
 
-def test_a_model_for_each_is_told_so(config: Config) -> None:
+def test_a_model_for_each_is_called_so(config: Config) -> None:
     shown = clustered(config, client_record(1, [0, 1, 2, 3]))
     assert shown.lead.endswith("In 1 round, each of them trained a model of its own.")
 
@@ -253,13 +253,13 @@ def test_runs_without_clusters_of_clients_show_none(config: Config) -> None:
     assert view(config, torch.zeros(4, 3), scaling("none", (3,)), record(1)).clients is None
 
 
-@pytest.mark.parametrize(("fired", "told"), [((False, True), "round 2"), ((False, False), "not yet")])
-def test_the_trigger_is_a_headline(config: Config, fired: tuple[bool, bool], told: str) -> None:
+@pytest.mark.parametrize(("fired", "words"), [((False, True), "round 2"), ((False, False), "not yet")])
+def test_the_trigger_is_a_headline(config: Config, fired: tuple[bool, bool], words: str) -> None:
     records = [client_record(step, [0, 0, 1, 1], fired=on) for step, on in enumerate(fired, start=1)]
-    assert ("Clusters formed", told) in [row[:2] for row in clustered(config, *records).summary]
+    assert ("Clusters formed", words) in [row[:2] for row in clustered(config, *records).summary]
 
 
-def test_missing_clients_are_told_by_reason(config: Config) -> None:
+def test_missing_clients_are_given_by_reason(config: Config) -> None:
     missing = {str(i): "no reply" for i in range(15)} | {"20": "'x' is not finite"}
     assert clustered(config, record(3, missing=missing)).notes == [
         "Step 3: clients 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
@@ -268,7 +268,7 @@ def test_missing_clients_are_told_by_reason(config: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "words"),
     [
         ([0, 0, 1, 1], "2 clusters of 2 clients each."),
         ([0, 1, 2, 3], "4 clusters of 1 client each."),
@@ -277,11 +277,11 @@ def test_missing_clients_are_told_by_reason(config: Config) -> None:
         ([-1, -1, -1, -1], "0 clusters, 4 clients without a cluster yet."),
     ],
 )
-def test_sizes_of_clusters_are_told(labels: list[int], told: str) -> None:
-    assert _caption("round 1", labels, False, False) == f"After round 1: {told}"
+def test_sizes_of_clusters_are_reported(labels: list[int], words: str) -> None:
+    assert _caption("round 1", labels, False, False) == f"After round 1: {words}"
 
 
-def test_sizes_of_many_clusters_are_told_by_their_range() -> None:
+def test_sizes_of_many_clusters_are_given_by_their_range() -> None:
     assert _caption("round 1", [0, *range(20)], False, False) == "After round 1: 20 clusters of 1 to 2 clients."
 
 
@@ -292,7 +292,7 @@ def test_sizes_of_many_clusters_are_told_by_their_range() -> None:
         (0.9, ("Reached accuracy on each client's own test set 0.9", "no", "not in 3 rounds")),
     ],
 )
-def test_a_target_is_told(toy: None, reach: float, row: tuple[str, str, str]) -> None:
+def test_a_target_is_reported(toy: None, reach: float, row: tuple[str, str, str]) -> None:
     settings = ["scenario.name=toy", "target.metric=personal_accuracy", f"target.reach={reach}"]
     records = [
         record(step, values={"labels": [0, 0, 1, 1]}, metrics={"personal_accuracy": 0.3 * step - 0.1})
@@ -301,12 +301,12 @@ def test_a_target_is_told(toy: None, reach: float, row: tuple[str, str, str]) ->
     assert row in clustered(load_config("toy", settings), *records).summary
 
 
-def test_without_a_target_none_is_told(config: Config) -> None:
+def test_without_a_target_none_is_reported(config: Config) -> None:
     shown = clustered(config, client_record(1, [0, 0, 1, 1]))
     assert not any(label.startswith("Reached") for label, *_ in shown.summary)
 
 
-def test_numbers_that_are_not_told_in_every_round_have_unbroken_curves(config: Config) -> None:
+def test_numbers_that_are_not_reported_in_every_round_have_unbroken_curves(config: Config) -> None:
     tried = {2: 0.5, 4: 0.75}
     records = [
         record(

@@ -18,15 +18,15 @@ def config(toy: None) -> Config:
 
 def embedded(step: int, **changes: object) -> dict:
     """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
-    told = {
+    found = {
         "mode": "gap", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
         "bits": 200, "flip": 0.1, "epsilon_bit": 2.1972, "epsilon": 439.44,
     }  # fmt: skip
-    values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": told | changes}
+    values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": found | changes}
     return record(step, values=values) | {"answered": [0, 1, 2, 3]}
 
 
-def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
+def test_how_clusters_were_found_is_reported_and_drawn(config: Config) -> None:
     shown = clustered(config, embedded(1))
     assert shown.findings[0] == (
         "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
@@ -41,7 +41,7 @@ def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told", "bars"),
+    ("changes", "words", "bars"),
     [
         ({"separable": False, "cut": None}, "nothing to separate, one cluster.", 1),
         ({"separable": False, "cut": None, "heights": []}, "too few for two clusters, so there is one.", 0),
@@ -53,20 +53,20 @@ def test_how_clusters_were_found_is_told_and_drawn(config: Config) -> None:
         ({"flip": 0.0}, "no bit flipped: 2 clusters.", 1),
     ],
 )
-def test_what_messages_gave_is_told(config: Config, changes: dict, told: str, bars: int) -> None:
+def test_what_messages_gave_is_reported(config: Config, changes: dict, words: str, bars: int) -> None:
     shown = clustered(config, embedded(1, **changes))
-    assert shown.findings[0].endswith(told)
+    assert shown.findings[0].endswith(words)
     assert len(shown.bars) == bars
 
 
-def test_merges_that_part_off_a_few_are_told(config: Config) -> None:
+def test_merges_that_part_off_a_few_are_reported(config: Config) -> None:
     [bars] = clustered(config, embedded(1, heights=[9.0, 8.0, 1.0])).bars
     assert sum(bars.strong) == 2
     assert "separate fewer clients than the minimum size of a cluster" in bars.caption
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "words"),
     [
         (
             {"epsilon_bit": 0.005, "epsilon": 1.0},
@@ -77,11 +77,11 @@ def test_merges_that_part_off_a_few_are_told(config: Config) -> None:
         ({"flip": [0.1, 0.2]}, "439 for a whole message, for the clients with the lowest probability, which"),
     ],
 )
-def test_privacy_is_told_for_what_it_is(config: Config, changes: dict, told: str) -> None:
-    assert told in clustered(config, embedded(1, **changes)).findings[1]
+def test_privacy_is_reported_for_what_it_is(config: Config, changes: dict, words: str) -> None:
+    assert words in clustered(config, embedded(1, **changes)).findings[1]
 
 
-def test_clusters_by_k_means_are_told_with_their_silhouettes(config: Config) -> None:
+def test_clusters_by_k_means_are_reported_with_their_silhouettes(config: Config) -> None:
     found = embedded(1)
     found["values"]["clustering"] = {"mode": "k-means", "silhouettes": {"10": 0.5, "2": 0.75, "3": -0.25}}
     shown = clustered(config, found)
@@ -150,7 +150,7 @@ def changing(*records: dict, names: list[str] | None = None) -> RunView:
     return view_of(load_config("fedavg"), population, scaling("none", (3,)), records)
 
 
-def test_what_happened_to_whom_is_told_in_order() -> None:
+def test_what_happened_to_whom_is_reported_in_order() -> None:
     records = [
         phase_record(1, "training", [0, 0, 1, -1]),
         phase_record(2, "training", [0, 0, 1, 1], newcomers=[[3, 1]]),
@@ -183,7 +183,7 @@ def test_what_happened_to_whom_is_told_in_order() -> None:
     )
 
 
-def test_what_is_still_to_come_is_not_told() -> None:
+def test_what_is_still_to_come_is_not_reported() -> None:
     shown = changing(phase_record(1, "training", [0, 0, 1, -1]))
     assert (shown.changes, shown.timeline.marks) == ([], [])
 

@@ -14,8 +14,8 @@ from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.nn.descent import Descent
 
 
-def federation(sites: list[Client], **engine: object) -> LocalFederation:
-    return LocalFederation(sites, workers=1, **engine)
+def federation(clients: list[Client], **engine: object) -> LocalFederation:
+    return LocalFederation(clients, workers=1, **engine)
 
 
 @given(st.lists(st.integers(-3, 9)))
@@ -58,30 +58,30 @@ def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participat
     assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
 
 
-def test_clients_train_as_the_method_was_told():
-    told = {"learning_rate": 0.2, "momentum": 0.5, "weight_decay": 0.1, "proximal": 0.3, "optimizer": "adam"}
-    assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **told).descent() == Descent(
-        epochs=4, steps=7, batch_size=9, **told
+def test_clients_train_as_the_method_was_set():
+    found = {"learning_rate": 0.2, "momentum": 0.5, "weight_decay": 0.1, "proximal": 0.3, "optimizer": "adam"}
+    assert FedAvgMethod(local_epochs=4, local_steps=7, batch_size=9, **found).descent() == Descent(
+        epochs=4, steps=7, batch_size=9, **found
     )
 
 
 def test_labels_are_needed():
-    sites = [planted.client(0), Client(1, torch.zeros(4, 6))]
+    clients = [planted.client(0), Client(1, torch.zeros(4, 6))]
     with pytest.raises(FedkinError, match="Client 1 has no labels, which FedAvg needs"):
-        FedAvgMethod(module="planted:linear").init(federation(sites))
+        FedAvgMethod(module="planted:linear").init(federation(clients))
 
 
 def test_all_samples_need_one_shape():
-    sites = [planted.client(0), Client(1, torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))]
+    clients = [planted.client(0), Client(1, torch.zeros(4, 5), torch.zeros(4, dtype=torch.int64))]
     with pytest.raises(
         FedkinError, match=r"Client 1 has 5 features where others have 6 features; all clients need the same"
     ):
-        FedAvgMethod(module="planted:linear").init(federation(sites))
+        FedAvgMethod(module="planted:linear").init(federation(clients))
 
 
 def test_there_are_as_many_classes_as_the_greatest_label_of_all_says():
-    sites = [planted.client(0), Client(1, torch.zeros(4, 6), torch.full((4,), 8))]
-    assert FedAvgMethod(module="planted:linear").classifier(federation(sites)).spec() == {
+    clients = [planted.client(0), Client(1, torch.zeros(4, 6), torch.full((4,), 8))]
+    assert FedAvgMethod(module="planted:linear").classifier(federation(clients)).spec() == {
         "name": "planted:linear",
         "shape": [6],
         "classes": 9,

@@ -28,9 +28,9 @@ def test_one_client_with_one_step_is_gradient_descent():
 
 
 def test_updates_count_by_samples_or_all_the_same():
-    sites = [planted.client(0, samples=12), planted.client(1, planted.LEVELS[3], samples=36)]
-    by_samples = planted.run(FedAvgMethod(**ONE_ROUND), sites)
-    by_clients = planted.run(FedAvgMethod(**ONE_ROUND, weighting="clients"), sites)
+    clients = [planted.client(0, samples=12), planted.client(1, planted.LEVELS[3], samples=36)]
+    by_samples = planted.run(FedAvgMethod(**ONE_ROUND), clients)
+    by_clients = planted.run(FedAvgMethod(**ONE_ROUND, weighting="clients"), clients)
     one, other = update(by_samples, 0), update(by_samples, 1)
     assert torch.allclose(moved(by_samples), 0.25 * one + 0.75 * other, atol=1e-6)
     assert torch.allclose(moved(by_clients), 0.5 * one + 0.5 * other, atol=1e-6)
@@ -44,7 +44,7 @@ def test_the_server_learning_rate_is_a_factor_of_the_mean_update():
 
 
 @pytest.mark.parametrize(("participation", "count"), [(0.5, 4), (0.01, 1), (1.0, 8)])
-def test_a_share_of_the_clients_takes_part_drawn_from_the_seed(participation, count):
+def test_a_fraction_of_the_clients_takes_part_drawn_from_the_seed(participation, count):
     method = FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 6}), participation=participation)
     asked, again, other = (
         [record.answered for record in planted.run(method, planted.clients([0] * 8), seed=seed).records]
@@ -108,8 +108,8 @@ def test_alone_every_client_trains_as_if_there_were_no_other():
     together = planted.run(LocalMethod(**(planted.FULL_BATCH | {"rounds": 3})), sites)
     assert together.labels == [0, 1, 2]
     assert together.exchanges == [1, 1, 1]
-    for number, site in enumerate(sites):
-        alone = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 3})), planted.permuted([site], [0]))
+    for number, client in enumerate(sites):
+        alone = planted.run(FedAvgMethod(**(planted.FULL_BATCH | {"rounds": 3})), planted.permuted([client], [0]))
         assert torch.allclose(together.states[-1].models[number], alone.states[-1].models[0], atol=1e-6)
 
 

@@ -72,7 +72,7 @@ def test_running_statistics_are_averaged_and_have_no_moments():
     classifier = Classifier.of(start.module)
     assert end.mean.shape == end.square.shape == (1, classifier.parameters)
     mean = start.models[0, classifier.parameters : classifier.floats].clone().split(planted.CLASSES)[0]
-    expected = torch.stack([0.9 * mean + 0.1 * site.x.mean(0) for site in done.fed.clients.values()]).mean(0)
+    expected = torch.stack([0.9 * mean + 0.1 * client.x.mean(0) for client in done.fed.clients.values()]).mean(0)
     assert torch.allclose(end.models[0, classifier.parameters :][: planted.CLASSES], expected, atol=1e-6)
 
 

@@ -23,7 +23,7 @@ def wanted(losses: Tensor, slopes: Tensor, moves: Tensor, **options: object) -> 
     return preference(losses, slopes, moves, defaults | options)
 
 
-def sites() -> list[planted.Client]:
+def make_clients() -> list[planted.Client]:
     return planted.clients(GROUPS, planted.OPPOSITE)
 
 
@@ -79,8 +79,8 @@ def test_preferences_stay_between_their_bounds(losses, slopes, moves):
     assert torch.equal(wanted(loss, slope, move, balance=0.0), -loss)
 
 
-def test_a_round_is_told_by_hand():
-    done = planted.run(GradientLossMethod(**SETTINGS, rounds=3, balance=0.4, empty="keep"), sites(), seed=1)
+def test_a_round_is_computed_by_hand():
+    done = planted.run(GradientLossMethod(**SETTINGS, rounds=3, balance=0.4, empty="keep"), make_clients(), seed=1)
     for before, after in zip(done.states, done.states[1:], strict=False):
         sums, counts = torch.zeros_like(before.models), torch.zeros(2, 1)
         for client in done.fed.clients.values():
@@ -97,15 +97,15 @@ def test_a_round_is_told_by_hand():
 
 
 def test_planted_clusters_are_found_and_the_printed_sign_drives_them_from_their_models():
-    found = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.5), sites(), seed=1)
+    found = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.5), make_clients(), seed=1)
     assert planted.same_partition(found.labels, GROUPS)
-    printed = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.9, sign="printed"), sites(), seed=1)
+    printed = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.9, sign="printed"), make_clients(), seed=1)
     assert found.values[-1]["loss"] < 0.5 * printed.values[-1]["loss"]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_similarity_the_least_loss_decides(seed):
-    done = planted.run(GradientLossMethod(**SETTINGS, rounds=3, balance=0.0, empty="keep"), sites(), seed=seed)
+    done = planted.run(GradientLossMethod(**SETTINGS, rounds=3, balance=0.0, empty="keep"), make_clients(), seed=seed)
     for before, after in zip(done.states, done.states[1:], strict=False):
         for client in done.fed.clients.values():
             judged = planted.losses(before.module, before.models, client.x, client.y)
@@ -145,12 +145,12 @@ def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
 
 def test_a_cluster_whose_clients_were_not_asked_is_not_empty():
     settings = SETTINGS | {"rounds": 30}
-    state = planted.run(GradientLossMethod(**settings), sites(), seed=1).states[8]
+    state = planted.run(GradientLossMethod(**settings), make_clients(), seed=1).states[8]
     assert planted.same_partition(state.labels.tolist(), GROUPS)
     few = [GradientLossMethod(**settings, participation=0.25, empty=empty) for empty in ("reassign", "keep")]
     of_one_cluster = 0
     for _ in range(8):
-        (after, record), (other, _) = (method.step(LocalFederation(sites(), seed=1), state) for method in few)
+        (after, record), (other, _) = (method.step(LocalFederation(make_clients(), seed=1), state) for method in few)
         assert torch.equal(after.models, other.models)
         of_one_cluster += len({GROUPS[client] for client in record.answered}) == 1
         state = after
@@ -170,7 +170,7 @@ def test_fewer_clients_than_clusters_train_what_they_choose(clusters, asked):
 
 def test_a_model_that_has_diverged_is_nobodys_choice():
     method = GradientLossMethod(**SETTINGS, empty="keep")
-    fed = LocalFederation(sites(), workers=1)
+    fed = LocalFederation(make_clients(), workers=1)
     state = method.init(fed)
     state.models[0] = torch.nan
     after, record = method.step(fed, state)
@@ -181,13 +181,13 @@ def test_a_model_that_has_diverged_is_nobodys_choice():
 
 def test_nobody_stands_in_where_every_cluster_has_a_client():
     settings = SETTINGS | {"rounds": 3}
-    one = planted.run(GradientLossMethod(**settings, empty="reassign"), sites(), seed=1)
-    other = planted.run(GradientLossMethod(**settings, empty="keep"), sites(), seed=1)
+    one = planted.run(GradientLossMethod(**settings, empty="reassign"), make_clients(), seed=1)
+    other = planted.run(GradientLossMethod(**settings, empty="keep"), make_clients(), seed=1)
     assert all(set(state.labels.tolist()) == {0, 1} for state in other.states[1:])
     assert torch.equal(one.states[-1].models, other.states[-1].models)
 
 
-def test_updates_count_the_same_unless_told_otherwise():
+def test_updates_count_the_same_unless_set_otherwise():
     unequal = [planted.client(0, samples=6), planted.client(1, planted.LEVELS[3], samples=18)]
     done = planted.run(GradientLossMethod(**(SETTINGS | {"n_clusters": 1}), rounds=1), unequal)
     slopes = [
@@ -200,7 +200,7 @@ def test_updates_count_the_same_unless_told_otherwise():
 def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 5, 1, 6, 2, 4]
     method = GradientLossMethod(**SETTINGS, rounds=5, empty="keep")
-    one, other = planted.run(method, sites()), planted.run(method, planted.permuted(sites(), order))
+    one, other = planted.run(method, make_clients()), planted.run(method, planted.permuted(make_clients(), order))
     assert other.labels == [one.labels[old] for old in order]
 
 
@@ -218,7 +218,7 @@ def test_lost_clients_are_no_accident(options):
 
 
 def test_a_newcomer_joins_the_cluster_whose_model_fits():
-    done = planted.run(GradientLossMethod(**SETTINGS, rounds=15), sites(), seed=1)
+    done = planted.run(GradientLossMethod(**SETTINGS, rounds=15), make_clients(), seed=1)
     for cluster in (0, 1):
         new = planted.client(50 + cluster, planted.OPPOSITE[cluster])
         assert GradientLossMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]

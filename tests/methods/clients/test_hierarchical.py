@@ -17,7 +17,7 @@ SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}
 UPDATES = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [6.0, 8.0]])
 
 
-def sites() -> list[planted.Client]:
+def make_clients() -> list[planted.Client]:
     return planted.clients(GROUPS, planted.OPPOSITE)
 
 
@@ -37,7 +37,7 @@ def test_distances_are_those_of_their_names(distance, first_row):
     assert torch.equal(matrix, matrix.T)
 
 
-def test_the_tree_is_cut_at_the_height_told():
+def test_the_tree_is_cut_at_the_given_height():
     line = torch.tensor([0.0, 1.0, 10.0, 12.0, 40.0])
     distances = (line[:, None] - line).abs().double()
     clusters = {height: len(set(cut(distances, "single", height))) for height in (0.5, 1.0, 2.0, 9.0, 28.0)}
@@ -47,8 +47,8 @@ def test_the_tree_is_cut_at_the_height_told():
 
 
 @pytest.mark.parametrize("linkage", ["average", "complete", "single"])
-def test_planted_clusters_are_found_in_the_round_told_and_kept(linkage):
-    done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), sites())
+def test_planted_clusters_are_found_in_the_given_round_and_kept(linkage):
+    done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), make_clients())
     assert [values["fired"] for values in done.values] == [False] * 3 + [True] + [False] * 4
     assert [values["clusters"] for values in done.values] == [1] * 3 + [2] * 5
     assert planted.same_partition(done.labels, GROUPS)
@@ -61,7 +61,7 @@ def test_planted_clusters_are_found_in_the_round_told_and_kept(linkage):
 )
 def test_other_distances_find_them_at_their_own_heights(distance, linkage, threshold):
     method = HierarchicalMethod(**SETTINGS, distance=distance, linkage=linkage, threshold=threshold)
-    done = planted.run(method, sites())
+    done = planted.run(method, make_clients())
     distances = done.states[-1].splits[0]["distances"]
     alike = torch.tensor(GROUPS)[:, None] == torch.tensor(GROUPS)
     assert float(distances[alike].max()) < float(distances[~alike].min())
@@ -77,15 +77,15 @@ def test_ward_goes_with_euclidean_only(distance):
 def test_a_round_that_never_comes_is_refused():
     method = HierarchicalMethod(**(SETTINGS | {"clustering_round": 9}))
     with pytest.raises(FedkinError, match="clustering_round is 9, but the number of rounds is 8, so clients"):
-        method.init(LocalFederation(sites()))
+        method.init(LocalFederation(make_clients()))
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 def test_similarities_taken_for_distances_cluster_those_least_alike(threshold):
-    right = planted.run(HierarchicalMethod(**SETTINGS), sites())
+    right = planted.run(HierarchicalMethod(**SETTINGS), make_clients())
     assert adjusted_rand_score(GROUPS, right.labels) == 1.0
     mistaken = HierarchicalMethod(**SETTINGS, distance="similarity", threshold=threshold)
-    assert adjusted_rand_score(GROUPS, planted.run(mistaken, sites()).labels) < 0.1
+    assert adjusted_rand_score(GROUPS, planted.run(mistaken, make_clients()).labels) < 0.1
 
 
 @pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])
@@ -94,14 +94,14 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     updates = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.6, 0.8]])
     method = HierarchicalMethod(distance="similarity", threshold=threshold)
     part = Round(0, [0, 1, 2], updates, updates, [1.0] * 3)
-    found, distances, _ = method.divided(LocalFederation(sites()), SplitState(), part)
+    found, distances, _ = method.divided(LocalFederation(make_clients()), SplitState(), part)
     assert planted.same_partition(found, parts)
     assert float(distances[0, 1]) == pytest.approx(-0.6)
 
 
 def test_the_clusters_models_move_by_the_same_updates():
     settings = planted.FULL_BATCH | {"rounds": 3, "clustering_round": 3}
-    done = planted.run(HierarchicalMethod(**settings, threshold=0.5), sites())
+    done = planted.run(HierarchicalMethod(**settings, threshold=0.5), make_clients())
     before, after = done.states[-2:]
     assert len(after.models) > 1
     for cluster in range(len(after.models)):
@@ -115,13 +115,13 @@ def test_the_clusters_models_move_by_the_same_updates():
 
 def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 5, 1, 6, 2, 4]
-    one = planted.run(HierarchicalMethod(**SETTINGS), sites())
-    other = planted.run(HierarchicalMethod(**SETTINGS), planted.permuted(sites(), order))
+    one = planted.run(HierarchicalMethod(**SETTINGS), make_clients())
+    other = planted.run(HierarchicalMethod(**SETTINGS), planted.permuted(make_clients(), order))
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
 
 
 def test_a_client_lost_in_the_clustering_round_is_placed_when_it_comes_back():
-    done = planted.run(HierarchicalMethod(**SETTINGS), sites(), failures=[(5, 2), (6, 2)])
+    done = planted.run(HierarchicalMethod(**SETTINGS), make_clients(), failures=[(5, 2), (6, 2)])
     assert [values["labels"][2] == -1 for values in done.values] == [False] * 3 + [True] * 2 + [False] * 3
     assert planted.same_partition(done.labels, GROUPS)
 
@@ -132,7 +132,7 @@ def test_lost_clients_are_no_accident():
 
 
 def test_newcomers_join_by_their_updates():
-    done = planted.run(HierarchicalMethod(**SETTINGS), sites())
+    done = planted.run(HierarchicalMethod(**SETTINGS), make_clients())
     for cluster in (0, 1):
         new = planted.client(60 + cluster, planted.OPPOSITE[cluster])
         assert HierarchicalMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]

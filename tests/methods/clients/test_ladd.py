@@ -1,4 +1,4 @@
-"""LADD: styles are told by numpy, and clients with different ones are told apart."""
+"""LADD: styles are computed by numpy, and clients with different ones are told apart."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def client(number: int, style: int = 0, samples: int = 12) -> Client:
     return Client(number, x, torch.arange(samples) % CLASSES)
 
 
-def sites(styles: list[int] = STYLES) -> list[Client]:
+def make_clients(styles: list[int] = STYLES) -> list[Client]:
     return [client(number, style) for number, style in enumerate(styles)]
 
 
@@ -100,7 +100,7 @@ def test_missing_classes_are_uniform_noise_drawn_once():
 
 @pytest.mark.parametrize("kind", ["class", "client"])
 def test_clients_of_different_styles_are_told_apart(kind):
-    done = planted.run(LADDMethod(**SETTINGS, style=kind), sites())
+    done = planted.run(LADDMethod(**SETTINGS, style=kind), make_clients())
     assert planted.same_partition(done.labels, STYLES)
     assert done.exchanges == [1, 1, 1]
     assert [values["phase"] for values in done.values] == ["embedding", "training", "training"]
@@ -110,14 +110,14 @@ def test_clients_of_different_styles_are_told_apart(kind):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
-def test_there_are_as_many_clusters_as_told(count):
-    done = planted.run(LADDMethod(**SETTINGS, n_clusters=count), sites())
+def test_there_are_as_many_clusters_as_given(count):
+    done = planted.run(LADDMethod(**SETTINGS, n_clusters=count), make_clients())
     assert len(set(done.labels)) == done.result["n_clusters"] == count
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_clusters_are_numbered_in_order_of_first_appearance(seed):
-    labels = planted.run(LADDMethod(**SETTINGS), sites(), seed=seed).labels
+    labels = planted.run(LADDMethod(**SETTINGS), make_clients(), seed=seed).labels
     assert list(dict.fromkeys(labels)) == [0, 1, 2, 3]
 
 
@@ -128,15 +128,15 @@ def test_fewer_styles_than_clusters_are_no_accident():
 
 
 def test_the_greatest_silhouette_chooses_from_4_up():
-    done = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites())
+    done = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients())
     assert planted.same_partition(done.labels, STYLES)
     scores = done.values[0]["clustering"]["silhouettes"]
     assert list(scores) == [str(count) for count in range(4, 12)]
     assert max(scores, key=scores.__getitem__) == "4"
-    more = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 1, 2, 3, 4, 5] * 4))
+    more = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients([0, 1, 2, 3, 4, 5] * 4))
     assert list(more.values[0]["clustering"]["silhouettes"]) == [str(count) for count in range(4, 20)]
     assert planted.same_partition(more.labels, [0, 1, 2, 3, 4, 5] * 4)
-    few = planted.run(LADDMethod(**SETTINGS, n_clusters=None), sites([0, 0, 0, 1, 1, 1]))
+    few = planted.run(LADDMethod(**SETTINGS, n_clusters=None), make_clients([0, 0, 0, 1, 1, 1]))
     assert few.result["n_clusters"] >= 4  # never fewer, as LADD itself has it
 
 
@@ -144,7 +144,7 @@ def test_the_greatest_silhouette_chooses_from_4_up():
 def test_more_clusters_than_clients_are_refused(count):
     method = LADDMethod(**SETTINGS, n_clusters=count)
     with pytest.raises(FedkinError, match=f"LADD needs messages of {(count or 4) + 1} or more clients"):
-        planted.run(method, sites([0, 1, 2, 3]))
+        planted.run(method, make_clients([0, 1, 2, 3]))
 
 
 def test_tables_are_refused():
@@ -153,14 +153,14 @@ def test_tables_are_refused():
 
 
 def test_a_window_as_wide_as_the_image_holds_all_of_it():
-    done = planted.run(LADDMethod(**(TRAINING | {"window": 0.5})), sites())
+    done = planted.run(LADDMethod(**(TRAINING | {"window": 0.5})), make_clients())
     assert done.records[0].missing == {}
     assert done.result["centroids"].shape == (4, CLASSES * SIDE * SIDE)
     assert planted.same_partition(done.labels, STYLES)
 
 
 def test_styles_are_sent_as_they_are():
-    fed = LocalFederation(sites(), workers=1)
+    fed = LocalFederation(make_clients(), workers=1)
     method = LADDMethod(**SETTINGS)
     state = method.init(fed)
     before = fed.traffic.received
@@ -171,17 +171,17 @@ def test_styles_are_sent_as_they_are():
 
 
 def test_a_newcomer_joins_the_cluster_of_its_style():
-    done = planted.run(LADDMethod(**SETTINGS), sites())
+    done = planted.run(LADDMethod(**SETTINGS), make_clients())
     for own in range(4):
         new = client(70 + own, own)
         assert LADDMethod.assign(done.result, new) == done.labels[STYLES.index(own)]
-    plain = planted.run(LADDMethod(**SETTINGS, style="client"), sites())
+    plain = planted.run(LADDMethod(**SETTINGS, style="client"), make_clients())
     new = client(70, 2)
     assert LADDMethod.assign(plain.result, new) == plain.labels[STYLES.index(2)]
 
 
 def test_bad_styles_are_refused():
-    many = sites()
+    many = make_clients()
     many[3].x[0, 0, 0, 0] = torch.nan
     fed = LocalFederation(many, workers=1)
     method = LADDMethod(**SETTINGS)
@@ -197,14 +197,14 @@ def test_bad_styles_are_refused():
 
 def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
-    one = planted.run(LADDMethod(**SETTINGS), sites())
-    other = planted.run(LADDMethod(**SETTINGS), planted.permuted(sites(), order))
+    one = planted.run(LADDMethod(**SETTINGS), make_clients())
+    other = planted.run(LADDMethod(**SETTINGS), planted.permuted(make_clients(), order))
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
 
 
 def test_the_clustering_draws_from_the_seed():
     """All of one style, so that there is more than one way to cluster them."""
-    alike = sites([0] * 12)
+    alike = make_clients([0] * 12)
     one, again, *others = (
         planted.run(LADDMethod(**SETTINGS, n_clusters=5), alike, seed=seed).labels for seed in (3, 3, 4, 5)
     )

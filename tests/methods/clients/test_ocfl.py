@@ -20,7 +20,7 @@ SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
 SETTINGS = planted.LEARNING | {"rounds": 8}
 
 
-def sites() -> list[planted.Client]:
+def make_clients() -> list[planted.Client]:
     return planted.clients(GROUPS, SWAPS)
 
 
@@ -80,7 +80,7 @@ def test_as_printed_the_first_round_fires():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_fires_at_the_first_rise_of_the_temperature(seed):
-    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=seed)
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=seed)
     seen, at = temperatures(done), fired_in(done)
     assert at >= 2
     assert len(seen) == at  # nobody watches any longer
@@ -90,7 +90,7 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
 
 @pytest.mark.parametrize("options", [{}, {"clusterer": "kmeans"}, {"clusterer": "affinity"}])
 def test_planted_clusters_are_found_and_stay(options):
-    done = planted.run(OCFLMethod(**SETTINGS, **options), sites(), seed=1)
+    done = planted.run(OCFLMethod(**SETTINGS, **options), make_clients(), seed=1)
     at = fired_in(done)
     assert planted.same_partition(done.labels, GROUPS)
     assert all(values["labels"] == done.labels for values in done.values[at - 1 :])
@@ -101,7 +101,7 @@ def test_planted_clusters_are_found_and_stay(options):
 
 
 def test_as_printed_clients_are_clustered_in_the_first_round():
-    assert fired_in(planted.run(OCFLMethod(**SETTINGS, trigger="printed", clusterer="kmeans"), sites())) == 1
+    assert fired_in(planted.run(OCFLMethod(**SETTINGS, trigger="printed", clusterer="kmeans"), make_clients())) == 1
 
 
 def test_the_same_updates_move_the_models_of_the_new_clusters():
@@ -122,7 +122,7 @@ def test_the_same_updates_move_the_models_of_the_new_clusters():
 
 def test_one_cluster_is_clustered_once_too():
     """Where the clusterer finds a single cluster that is final (line 21 of the algorithm)."""
-    done = planted.run(OCFLMethod(**SETTINGS, clusterer="kmeans", n_clusters=1), sites())
+    done = planted.run(OCFLMethod(**SETTINGS, clusterer="kmeans", n_clusters=1), make_clients())
     seen = temperatures(done)
     assert 2 <= len(seen) < 8
     assert seen[-1] > seen[-2]
@@ -132,7 +132,7 @@ def test_one_cluster_is_clustered_once_too():
 
 def test_a_lone_answer_has_no_temperature():
     lost = [(3, client) for client in range(1, 12)]
-    done = planted.run(OCFLMethod(**SETTINGS), sites(), failures=lost)
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients(), failures=lost)
     assert done.values[1]["temperature"] is None
     assert done.states[2].present == done.states[1].present == list(range(12))
     assert not done.states[2].fired
@@ -164,9 +164,9 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
 
 
 def test_whoever_missed_the_clustering_is_placed_on_coming_back():
-    at = fired_in(planted.run(OCFLMethod(**SETTINGS), sites(), seed=1))
+    at = fired_in(planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=1))
     lost = [(at + 1, 3), (at + 1, 7), (at + 2, 7)]
-    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=1, failures=lost)
     assert fired_in(done) == at
     after, later, last = (done.states[at + more] for more in range(3))
     assert after.labels[[3, 7]].tolist() == [-1, -1]
@@ -179,7 +179,7 @@ def test_whoever_missed_the_clustering_is_placed_on_coming_back():
 
 def test_whoever_never_answered_has_no_cluster_and_the_first_model():
     lost = [(exchange, 5) for exchange in range(2, 12)]
-    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1, failures=lost)
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=1, failures=lost)
     assert done.labels[5] == -1
     assert torch.equal(OCFLMethod.model_of(done.result, 5), done.result["models"][0])
     rest = [at for at in range(12) if at != 5]
@@ -190,7 +190,7 @@ def test_a_counter_of_batches_drowns_everything_else():
     settings = planted.LEARNING | {"module": "planted:normalised", "local_steps": 20, "rounds": 1}
     first = {}
     for compare in ("parameters", "floats", "everything"):
-        done = planted.run(OCFLMethod(**settings, compare=compare), sites(), seed=1)
+        done = planted.run(OCFLMethod(**settings, compare=compare), make_clients(), seed=1)
         first[compare] = temperatures(done)[0]
     assert first["everything"] < 0.1 * first["parameters"]
     assert first["floats"] != first["parameters"]
@@ -198,14 +198,14 @@ def test_a_counter_of_batches_drowns_everything_else():
 
 def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
-    one = planted.run(OCFLMethod(**SETTINGS), sites())
-    other = planted.run(OCFLMethod(**SETTINGS), planted.permuted(sites(), order))
+    one = planted.run(OCFLMethod(**SETTINGS), make_clients())
+    other = planted.run(OCFLMethod(**SETTINGS), planted.permuted(make_clients(), order))
     assert temperatures(one) == pytest.approx(temperatures(other), abs=1e-4)
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
 
 
 def test_a_round_is_one_exchange():
-    done = planted.run(OCFLMethod(**SETTINGS), sites())
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients())
     assert done.exchanges == [1] * 8
 
 
@@ -215,7 +215,7 @@ def test_lost_clients_are_no_accident(clusterer):
 
 
 def test_newcomers_join_by_their_updates():
-    done = planted.run(OCFLMethod(**SETTINGS), sites(), seed=1)
+    done = planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=1)
     for cluster in SWAPS:
         new = planted.client(70 + cluster, SWAPS[cluster])
         assert OCFLMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
@@ -225,7 +225,7 @@ def test_the_clustering_draws_from_the_seed():
     def labels(seed: int) -> list[int]:
         method = OCFLMethod(clusterer="kmeans", n_clusters=4)
         rough = torch.rand(12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        return method.clustered(LocalFederation(sites(), seed=seed), method.state_type(), rough + rough.T)
+        return method.clustered(LocalFederation(make_clients(), seed=seed), method.state_type(), rough + rough.T)
 
     assert labels(1) == labels(1)
     assert any(labels(seed) != labels(1) for seed in range(2, 9))

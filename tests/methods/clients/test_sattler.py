@@ -19,10 +19,10 @@ SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}
 @pytest.fixture(scope="module")
 def found() -> planted.Run:
     """A run that finds the four clusters."""
-    return planted.run(SattlerMethod(**SETTINGS), sites())
+    return planted.run(SattlerMethod(**SETTINGS), make_clients())
 
 
-def sites(clusters: list[int] = GROUPS) -> list[planted.Client]:
+def make_clients(clusters: list[int] = GROUPS) -> list[planted.Client]:
     return planted.clients(clusters)
 
 
@@ -34,7 +34,7 @@ def halves(split: dict[str, Any], clusters: list[int] = GROUPS) -> set[frozenset
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_levels_of_planted_clusters_are_found(seed):
-    done = planted.run(SattlerMethod(**SETTINGS), sites(), seed=seed)
+    done = planted.run(SattlerMethod(**SETTINGS), make_clients(), seed=seed)
     splits = done.states[-1].splits
     assert len(splits) == 3
     assert halves(splits[0]) == {frozenset({0, 1}), frozenset({2, 3})}
@@ -51,28 +51,28 @@ def test_two_levels_of_planted_clusters_are_found(seed):
 
 
 def test_every_cluster_ends_with_a_model_that_serves_it():
-    done = planted.run(SattlerMethod(**SETTINGS, cache=False), sites())
+    done = planted.run(SattlerMethod(**SETTINGS, cache=False), make_clients())
     for client in done.fed.clients.values():
         assert torch.equal(SattlerMethod.predict(done.result, client.x, client.id), client.y)
 
 
 @pytest.mark.parametrize("order", [[5, 3, 15, 0, 9, 1, 7, 11, 2, 14, 8, 13, 6, 4, 12, 10], list(range(15, -1, -1))])
 def test_permuted_clients_are_in_the_permuted_clusters(found, order):
-    other = planted.run(SattlerMethod(**SETTINGS), planted.permuted(sites(), order))
+    other = planted.run(SattlerMethod(**SETTINGS), planted.permuted(make_clients(), order))
     assert planted.same_partition(other.labels, [found.labels[old] for old in order])
     rounds = [[split["round"] for split in done.states[-1].splits] for done in (found, other)]
     assert rounds[0] == rounds[1]
 
 
 def test_clients_of_one_cluster_stay_together():
-    done = planted.run(SattlerMethod(**SETTINGS), sites([2] * 10))
+    done = planted.run(SattlerMethod(**SETTINGS), make_clients([2] * 10))
     assert done.labels == [0] * 10
     assert done.states[-1].splits == []
 
 
 @pytest.mark.parametrize("cooldown", [0, 2, 6])
 def test_no_cluster_is_cut_before_its_time(cooldown):
-    done = planted.run(SattlerMethod(**(SETTINGS | {"cooldown": cooldown})), sites())
+    done = planted.run(SattlerMethod(**(SETTINGS | {"cooldown": cooldown})), make_clients())
     born = {0: 0}
     assert len(done.states[-1].splits) >= 3
     for split in done.states[-1].splits:
@@ -86,7 +86,7 @@ def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Rou
 
 
 def cut(method: SattlerMethod, cluster: Round, **state: Any) -> list[int] | None:
-    fed = LocalFederation(sites([0] * len(cluster.clients)))
+    fed = LocalFederation(make_clients([0] * len(cluster.clients)))
     return method.divided(fed, SattlerState(steps=9, **state), cluster)[0]
 
 
@@ -125,7 +125,7 @@ def test_the_mean_is_weighted_as_updates_are():
 
 def test_the_record_tells_the_norms():
     settings = planted.FULL_BATCH | {"rounds": 3}
-    done = planted.run(SattlerMethod(**settings), sites([0, 3, 3]))
+    done = planted.run(SattlerMethod(**settings), make_clients([0, 3, 3]))
     for before, values, after in zip(done.states, done.values, done.states[1:], strict=False):
         updates = torch.stack(
             [
@@ -158,7 +158,7 @@ def test_a_client_takes_a_cached_model_that_serves_it_better(found):
     spoilt = int(last.labels[0])
     models = last.models.clone()
     models[spoilt] = -3 * models[spoilt]
-    fed = LocalFederation(sites(), workers=1)
+    fed = LocalFederation(make_clients(), workers=1)
     after, _ = method.step(fed, dataclasses.replace(last, models=models))
     assert set(after.choices) == {str(client) for client in range(16) if int(last.labels[client]) == spoilt}
     result = method.result(after)
@@ -174,14 +174,14 @@ def test_a_client_takes_a_cached_model_that_serves_it_better(found):
 
 
 def test_a_client_that_does_not_say_which_cached_model_it_takes_is_missing(found):
-    fed = LocalFederation(sites(), workers=1, failures=[(2, 5)])
+    fed = LocalFederation(make_clients(), workers=1, failures=[(2, 5)])
     _, record = SattlerMethod(**SETTINGS).step(fed, found.states[-2])
     assert record.missing == {5: "lost on purpose"}
     assert record.answered == [client for client in range(16) if client != 5]
 
 
 def test_without_the_cache_nobody_asks():
-    done = planted.run(SattlerMethod(**SETTINGS, cache=False), sites())
+    done = planted.run(SattlerMethod(**SETTINGS, cache=False), make_clients())
     assert set(done.exchanges) == {1}
     assert done.result["choices"] == {}
 
@@ -190,12 +190,12 @@ def test_a_client_that_was_placed_later_may_go_back_as_well(found):
     rounds = [split["round"] for split in found.states[-1].splits]
     method = SattlerMethod(**SETTINGS)
     away = [(round_ + 1, 4) for round_ in range(rounds[0], rounds[-1] + 1)]
-    last = planted.run(method, sites(), failures=away).states[-2]
+    last = planted.run(method, make_clients(), failures=away).states[-2]
     assert all(4 not in split["clients"] for split in last.splits)
     spoilt = int(last.labels[4])
     models = last.models.clone()
     models[spoilt] = -3 * models[spoilt]
-    after, _ = method.step(LocalFederation(sites(), workers=1), dataclasses.replace(last, models=models))
+    after, _ = method.step(LocalFederation(make_clients(), workers=1), dataclasses.replace(last, models=models))
     peer = next(client for client in range(16) if client != 4 and int(last.labels[client]) == spoilt)
     assert after.choices["4"] == after.choices[str(peer)]
 
@@ -203,7 +203,7 @@ def test_a_client_that_was_placed_later_may_go_back_as_well(found):
 def test_whoever_was_away_for_several_cuts_walks_down_to_its_cluster(found):
     rounds = [split["round"] for split in found.states[-1].splits]
     away = [(round_ + 1, client) for round_ in range(rounds[0], rounds[-1] + 1) for client in (2, 3)]
-    done = planted.run(SattlerMethod(**SETTINGS), sites(), failures=away)
+    done = planted.run(SattlerMethod(**SETTINGS), make_clients(), failures=away)
     labels = [values["labels"] for values in done.values]
     assert labels[rounds[0] - 2][2] == 0
     assert labels[rounds[0] - 1][2] == labels[rounds[-1] - 1][2] == -1

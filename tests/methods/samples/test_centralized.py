@@ -11,7 +11,7 @@ from fedkin.methods.samples.centralized import FuzzyCMeansMethod, KMeansMethod, 
 CORNERS = 5 * torch.eye(3, 4)
 
 
-def sites(count: int = 3, each: int = 20) -> list[Client]:
+def make_clients(count: int = 3, each: int = 20) -> list[Client]:
     rng = torch.Generator().manual_seed(1)
     return [Client(i, CORNERS[i % 3] + torch.randn(each, 4, generator=rng)) for i in range(count)]
 
@@ -28,7 +28,7 @@ def run(method, clients, **options):
 
 @pytest.mark.parametrize("made", [KMeansMethod, FuzzyCMeansMethod])
 def test_planted_clusters_are_found_although_every_client_has_one(made):
-    clients = sites()
+    clients = make_clients()
     _, state, records = run(made(n_clusters=3), clients)
     clusters = [client.state["clusters"] for client in clients]
     assert all(len(own.unique()) == 1 for own in clusters)
@@ -38,14 +38,14 @@ def test_planted_clusters_are_found_although_every_client_has_one(made):
 
 
 def test_it_is_k_means_of_the_union():
-    clients = sites()
+    clients = make_clients()
     fed, state, _ = run(KMeansMethod(n_clusters=5, n_init=3), clients)
     expected = k_means(torch.cat([client.x for client in clients]), 5, fed.rng("centroids"), n_init=3).centres
     assert torch.equal(state.centroids, expected)
 
 
 def test_the_data_are_moved_and_counted():
-    clients = sites()
+    clients = make_clients()
     fed, _, _ = run(KMeansMethod(n_clusters=3), clients)
     assert fed.traffic.received > sum(client.x.numel() * 4 for client in clients)
 
@@ -62,8 +62,8 @@ def test_images_are_compared_by_cosine():
         assert torch.equal(method.predict(result, bright), torch.cat([client.state["clusters"] for client in clients]))
 
 
-def test_clients_that_fail_are_left_out_and_told_in_the_end():
-    clients = sites()
+def test_clients_that_fail_are_left_out_and_reported_in_the_end():
+    clients = make_clients()
     records = run(KMeansMethod(n_clusters=3), clients, failures=[(2, 1)])[2]
     assert records[0].answered == [0, 2]
     assert records[0].missing == {1: "lost on purpose"}
@@ -71,7 +71,7 @@ def test_clients_that_fail_are_left_out_and_told_in_the_end():
 
 
 def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
-    clients = sites(2)
+    clients = make_clients(2)
     _, state, records = run(KMeansMethod(n_clusters=2), clients, failures=[(2, 0), (2, 1)])
     assert [record.answered for record in records] == [[], [0, 1]]
     assert state.finished
@@ -82,7 +82,7 @@ def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
 
 
 def test_what_a_client_sends_are_its_features():
-    client = sites(1)[0]
+    client = make_clients(1)[0]
     reply = send_samples.run([client], [{"features": "unit"}])[0]
     torch.testing.assert_close(reply["points"], client.x / client.x.norm(dim=1, keepdim=True))
 

@@ -26,7 +26,7 @@ def test_facts_of_the_clients():
     assert (facts.shape, facts.samples, facts.unit, facts.is_image) == ((2,), {0: 3, 1: 4}, False, False)
 
 
-def test_clients_that_do_not_answer_are_told_again():
+def test_clients_that_do_not_answer_are_asked_again():
     clients = [Client(i, torch.rand(4, 2)) for i in range(3)]
     fed = LocalFederation(clients, failures=[(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)])
     KFedMethod().conclude(fed, CentroidState(centroids=torch.rand(2, 2)))

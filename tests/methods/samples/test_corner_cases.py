@@ -12,8 +12,8 @@ def fit(held, sizes, **options):
     """The model of clients that hold blobs: ``held[i]`` their numbers and ``sizes[i]`` how many samples of each."""
     noise = np.random.default_rng(1)
     truth = [np.repeat(own, counts) for own, counts in zip(held, sizes, strict=True)]
-    sites = [CENTRES[own] + noise.normal(0, 1, (len(own), 20)) for own in truth]
-    model = fedkin.FedCRef(random_state=0, rounds=5, max_iterations=3, **options).fit(sites)
+    clients = [CENTRES[own] + noise.normal(0, 1, (len(own), 20)) for own in truth]
+    model = fedkin.FedCRef(random_state=0, rounds=5, max_iterations=3, **options).fit(clients)
     return model, adjusted_rand_score(np.concatenate(truth), np.concatenate(model.labels_))
 
 

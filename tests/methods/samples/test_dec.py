@@ -11,7 +11,7 @@ from fedkin.methods.samples.dec import DECMethod
 TINY = {"hidden": (16,), "code": 3, "pretrain_steps": 150, "restarts": 2, "max_refreshes": 5}
 
 
-def sites(each=30):
+def make_clients(each=30):
     """Three clients, each with two of three blobs in six dimensions."""
     rng = torch.Generator().manual_seed(1)
     truth = [torch.tensor([i, (i + 1) % 3]).repeat(each // 2) for i in range(3)]
@@ -25,7 +25,7 @@ def run(method, fed):
 
 
 def test_all_samples_are_clustered_together_and_new_ones_assigned():
-    clients, truth = sites()
+    clients, truth = make_clients()
     method = DECMethod(**TINY, n_clusters=3)
     state, record = run(method, LocalFederation(clients))
     assert state.finished
@@ -39,14 +39,14 @@ def test_all_samples_are_clustered_together_and_new_ones_assigned():
 
 
 def test_all_samples_cross_and_the_bytes_say_so():
-    clients, _ = sites()
+    clients, _ = make_clients()
     fed = LocalFederation(clients)
     run(DECMethod(**TINY, n_clusters=3), fed)
     assert fed.traffic.received >= 90 * 6 * 4
 
 
-def test_clients_that_do_not_answer_are_left_out_and_told():
-    clients, _ = sites()
+def test_clients_that_do_not_answer_are_left_out_and_reported():
+    clients, _ = make_clients()
     _, record = run(DECMethod(**TINY, n_clusters=3), LocalFederation(clients, failures=[(2, 1)]))
     assert record.values["samples"] == 60
     assert list(record.missing) == [1]
@@ -54,7 +54,7 @@ def test_clients_that_do_not_answer_are_left_out_and_told():
 
 
 def test_with_nobody_there_it_tries_again_and_gives_up_in_the_end():
-    clients, _ = sites()
+    clients, _ = make_clients()
     method = DECMethod(**TINY, n_clusters=3)
     fed = LocalFederation(clients, failures=[(exchange, i) for exchange in range(2, 99) for i in range(3)])
     state = method.init(fed)
@@ -69,7 +69,7 @@ def test_with_nobody_there_it_tries_again_and_gives_up_in_the_end():
 
 
 def test_clients_alone_have_clusters_of_their_own():
-    clients, truth = sites()
+    clients, truth = make_clients()
     method, fed = DECMethod(**TINY, n_clusters=2, scope="client"), LocalFederation(clients)
     state, record = run(method, fed)
     assert state.finished
@@ -83,14 +83,14 @@ def test_clients_alone_have_clusters_of_their_own():
 
 
 def test_nothing_of_clients_alone_leaves_them():
-    clients, _ = sites()
+    clients, _ = make_clients()
     fed = LocalFederation(clients)
     run(DECMethod(**TINY, n_clusters=2, scope="client"), fed)
     assert fed.traffic.received < 1000
 
 
 def test_clients_bring_their_own_number():
-    clients, _ = sites()
+    clients, _ = make_clients()
     for client, count in zip(clients, (2, 3, 1), strict=True):
         client.state["n_clusters"] = torch.tensor(count)
     method = DECMethod(**TINY, n_clusters="given", scope="client")
@@ -101,13 +101,13 @@ def test_clients_bring_their_own_number():
 
 
 def test_a_small_client_looks_for_no_more_than_its_samples():
-    clients = [Client(0, torch.rand(2, 6)), *sites()[0][1:]]
+    clients = [Client(0, torch.rand(2, 6)), *make_clients()[0][1:]]
     state, _ = run(DECMethod(**TINY, n_clusters=4, scope="client"), LocalFederation(clients))
     assert state.clusters == {"0": 2, "1": 4, "2": 4}
 
 
 def test_a_lost_client_is_asked_again():
-    clients, _ = sites()
+    clients, _ = make_clients()
     fed = LocalFederation(clients, failures=[(3, 1)])
     state, record = run(DECMethod(**TINY, n_clusters=2, scope="client"), fed)
     assert state.finished
@@ -116,7 +116,7 @@ def test_a_lost_client_is_asked_again():
 
 
 def test_what_cannot_be_is_refused():
-    clients, _ = sites()
+    clients, _ = make_clients()
     with pytest.raises(FedkinError, match=r"needs method\.scope"):
         DECMethod(n_clusters="given").init(LocalFederation(clients))
     with pytest.raises(FedkinError, match="client 0 has no number of its own"):
@@ -131,7 +131,7 @@ def test_what_cannot_be_is_refused():
 
 def test_clients_alone_have_no_clusters_for_new_samples():
     method = DECMethod(**TINY, n_clusters=2, scope="client")
-    clients, _ = sites()
+    clients, _ = make_clients()
     state, _ = run(method, LocalFederation(clients))
     with pytest.raises(FedkinError, match="new samples have no cluster"):
         method.predict(method.result(state), clients[0].x)

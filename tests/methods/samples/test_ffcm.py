@@ -23,14 +23,14 @@ PAYLOAD = {
 }
 
 
-def site(i: int, held: list[int], each: int = 25) -> tuple[Client, torch.Tensor]:
+def make_client(i: int, held: list[int], each: int = 25) -> tuple[Client, torch.Tensor]:
     truth = torch.tensor(held).repeat_interleave(each)
     rng = torch.Generator().manual_seed(50 + i)
     return Client(i, CENTRES[truth] + torch.randn(len(truth), 6, generator=rng)), truth
 
 
 def planted():
-    made = [site(i, [0, 1, 2, 3]) for i in range(3)]
+    made = [make_client(i, [0, 1, 2, 3]) for i in range(3)]
     return [client for client, _ in made], [truth for _, truth in made]
 
 
@@ -78,7 +78,7 @@ def test_it_starts_from_drawn_samples_as_in_the_paper():
 
 
 def test_a_client_sends_centres_supports_and_where_they_started():
-    client, _ = site(0, [0, 1, 2, 3])
+    client, _ = make_client(0, [0, 1, 2, 3])
     reply = move_centres.run([client], [PAYLOAD])[0]
     expected = fuzzy_c_means(client.x, CENTRES, 1.5)
     torch.testing.assert_close(reply["centres"], expected.centres)
@@ -88,7 +88,7 @@ def test_a_client_sends_centres_supports_and_where_they_started():
 
 
 def test_a_client_with_fewer_clusters_speaks_of_those_it_has():
-    client, _ = site(0, [1, 3])
+    client, _ = make_client(0, [1, 3])
     reply = move_centres.run([client], [PAYLOAD | {"local_clusters": 2}])[0]
     assert reply["indices"].tolist() == [1, 3]
     torch.testing.assert_close(reply["centres"][0], client.x[:25].mean(0), atol=0.2, rtol=0)
@@ -99,14 +99,14 @@ def test_a_client_with_fewer_clusters_speaks_of_those_it_has():
 
 
 def test_centres_without_support_are_not_sent():
-    client, _ = site(0, [1, 3])
+    client, _ = make_client(0, [1, 3])
     far = torch.cat([CENTRES[[1, 3]], torch.full((1, 6), 500.0)])
     reply = move_centres.run([client], [PAYLOAD | {"centroids": far, "fuzziness": 1.1, "local_clusters": 3}])[0]
     assert reply["indices"].tolist() == [0, 1]
 
 
 def test_clusters_that_not_all_clients_hold():
-    made = [site(0, [0, 1]), site(1, [1, 2]), site(2, [2, 3]), site(3, [3, 0])]
+    made = [make_client(0, [0, 1]), make_client(1, [1, 2]), make_client(2, [2, 3]), make_client(3, [3, 0])]
     clients, truth = [client for client, _ in made], [own for _, own in made]
     run(FFCMMethod(n_clusters=4, local_clusters=2), clients)
     assert agreement(clients, truth) == 1.0

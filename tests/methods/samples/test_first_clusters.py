@@ -38,12 +38,12 @@ def test_well_separated_clusters_are_counted_and_found(how, clusters):
 
 
 def test_the_embedding_beats_kmeans_on_digits():
-    sites = [digits(classes, 50) for classes in [(1, 8, 9), (3, 5, 8, 2), (0, 4, 6, 7, 9), (7, 1)]]
+    clients = [digits(classes, 50) for classes in [(1, 8, 9), (3, 5, 8, 2), (0, 4, 6, 7, 9), (7, 1)]]
     score = {}
     for how in ("embedding", "kmeans"):
-        found = [initial_labels(x, how, len(set(y.tolist())), generator()) for x, y in sites]
-        score[how] = sum(clustering_accuracy(y, labels) for (_, y), labels in zip(sites, found, strict=True)) / len(
-            sites
+        found = [initial_labels(x, how, len(set(y.tolist())), generator()) for x, y in clients]
+        score[how] = sum(clustering_accuracy(y, labels) for (_, y), labels in zip(clients, found, strict=True)) / len(
+            clients
         )
     assert score["embedding"] > max(0.92, score["kmeans"])
 
@@ -111,7 +111,7 @@ def test_dec_finds_blobs():
 
 
 @pytest.mark.parametrize(
-    ("x", "how", "clusters", "most", "told"),
+    ("x", "how", "clusters", "most", "words"),
     [
         (torch.zeros(9, 2), "kmean", 2, 5, "did you mean 'kmeans'"),
         (torch.zeros(9, 2), "kmeans", 0, 5, "n_clusters is 0"),
@@ -119,6 +119,6 @@ def test_dec_finds_blobs():
         (torch.zeros(0, 2), "kmeans", 2, 5, "without samples"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(x, how, clusters, most, told):
-    with pytest.raises(FedkinError, match=told):
+def test_bad_input_is_refused_in_one_sentence(x, how, clusters, most, words):
+    with pytest.raises(FedkinError, match=words):
         initial_labels(x, how, clusters, generator(), most)

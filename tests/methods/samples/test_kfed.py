@@ -18,14 +18,14 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def site(i: int, held: list[int], each: int = 30) -> tuple[Client, torch.Tensor]:
+def make_client(i: int, held: list[int], each: int = 30) -> tuple[Client, torch.Tensor]:
     truth = torch.tensor(held).repeat_interleave(each)
     return Client(i, CENTRES[truth] + torch.randn(len(truth), 20, generator=generator(100 + i))), truth
 
 
 def planted(each: int = 30):
     """Six clusters, of which every client holds two."""
-    made = [site(i, [i, (i + 1) % 6], each) for i in range(6)]
+    made = [make_client(i, [i, (i + 1) % 6], each) for i in range(6)]
     return [client for client, _ in made], [truth for _, truth in made]
 
 
@@ -58,7 +58,7 @@ def test_summaries_cross_once_and_samples_never():
 
 
 def test_the_start_is_the_first_or_the_largest_client():
-    clients = [site(0, [0, 1])[0], site(1, [2, 3], 50)[0], site(2, [4, 5])[0]]
+    clients = [make_client(0, [0, 1])[0], make_client(1, [2, 3], 50)[0], make_client(2, [4, 5])[0]]
     first = run(KFedMethod(n_clusters=6, local_clusters=2), clients)[2]
     largest = run(KFedMethod(n_clusters=6, local_clusters=2, start="largest"), clients)[2]
     assert (first.values["start"], largest.values["start"]) == (0, 1)
@@ -95,7 +95,7 @@ def client_rng(i: int) -> torch.Generator:
 
 
 def test_a_client_finds_its_own_clusters():
-    client, truth = site(0, [0, 2, 5])
+    client, truth = make_client(0, [0, 2, 5])
     centres, labels, _ = awasthi_sheffet(client.x, 3, generator())
     assert adjusted_rand_score(truth, labels) == 1.0
     for k, centre in enumerate(centres):
@@ -126,7 +126,7 @@ def test_clients_with_few_samples_and_repeated_ones(server, assign):
 
 
 def test_fewer_local_clusters_than_clusters_in_all():
-    clients = [site(0, [0])[0]]
+    clients = [make_client(0, [0])[0]]
     method = KFedMethod(n_clusters=6, local_clusters=2)
     _, state, _ = run(method, clients)
     assert method.result(state)["n_clusters"] == 2

@@ -26,7 +26,7 @@ MOVES_DATA = {"kmeans", "fuzzy-cmeans", "dec"}
 CORNERS = torch.tensor([[0.9, 0.1, 0.1, 0.9, 0.1, 0.5], [0.1, 0.9, 0.1, 0.1, 0.9, 0.5], [0.1, 0.1, 0.9, 0.9, 0.9, 0.5]])
 
 
-def sites(sizes: tuple[int, ...] = (24, 30, 27)) -> list[Client]:
+def make_clients(sizes: tuple[int, ...] = (24, 30, 27)) -> list[Client]:
     """Clients with samples around three corners, client i without corner i."""
     rng = torch.Generator().manual_seed(7)
     clients = []
@@ -69,7 +69,7 @@ def test_every_method_is_held_to_them():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
-    clients = sites()
+    clients = make_clients()
     method, fed, state = run(name, clients)
     assert isinstance(method, SampleMethod)
     result = method.result(state)
@@ -82,26 +82,26 @@ def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
         assert predicted.dtype == torch.int64
         assert predicted.shape == (len(client),)
         assert method.embed(result, client.x).shape[0] == len(client)
-    _, again, other = run(name, sites())
+    _, again, other = run(name, make_clients())
     assert same(method.result(state), method.result(other))
     assert torch.equal(clusters_of(fed), clusters_of(again))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reply_does_not_depend_on_who_else_is_asked(name):
-    _, alone, _ = run(name, sites(), chunk=1)
-    _, together, _ = run(name, sites(), chunk=99, workers=1)
+    _, alone, _ = run(name, make_clients(), chunk=1)
+    _, together, _ = run(name, make_clients(), chunk=99, workers=1)
     assert torch.equal(clusters_of(alone), clusters_of(together))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path: Path):
-    method, fed, state = run(name, sites())
-    other = LocalFederation(sites(), seed=3)
+    method, fed, state = run(name, make_clients())
+    other = LocalFederation(make_clients(), seed=3)
     resumed = method.init(other)
     while not resumed.finished:
         save_tree(tmp_path / "checkpoint", snapshot(other, resumed))
-        other = LocalFederation(sites(), seed=3)
+        other = LocalFederation(make_clients(), seed=3)
         resumed = settle(other, method.state_type, load_tree(tmp_path / "checkpoint"))
         resumed, _ = method.step(other, resumed)
     assert same(method.result(state), method.result(resumed))
@@ -110,7 +110,7 @@ def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path
 
 @pytest.mark.parametrize("name", NAMES)
 def test_clients_that_come_and_go_are_named_and_harm_nobody(name):
-    clients = sites()
+    clients = make_clients()
     method, fed = method_of(name), LocalFederation(clients, seed=11, drop_rate=0.3)
     state = method.init(fed)
     while not state.finished:
@@ -125,7 +125,7 @@ def test_clients_that_come_and_go_are_named_and_harm_nobody(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkeypatch: pytest.MonkeyPatch):
     """Whatever a client sends once all have begun, the others go on."""
-    clients = sites()
+    clients = make_clients()
     method, fed = method_of(name), LocalFederation(clients, seed=3)
     state, missing = method.init(fed), set()
     spoiled.by(1, spoil, monkeypatch)
@@ -138,7 +138,7 @@ def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkey
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
-    clients = sites()
+    clients = make_clients()
     method, fed = method_of(name), LocalFederation(clients, seed=3)
     fed.away = {1}
     state = method.init(fed)
@@ -162,7 +162,7 @@ def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_sample_leaves_its_client(name, monkeypatch: pytest.MonkeyPatch):
     """In whatever shape: by rows or columns, no six numbers are a sample's. Yardsticks show that it would be seen."""
-    clients = sites()
+    clients = make_clients()
     rows = torch.cat([client.x for client in clients]).double()
     stream, crossed = Federation.stream, []
 
@@ -182,7 +182,7 @@ def test_no_sample_leaves_its_client(name, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_may_hold_a_single_sample(name):
-    clients = sites((1, 24, 30))
+    clients = make_clients((1, 24, 30))
     run(name, clients)
     assert clients[0].state["clusters"].shape == (1,)
 

@@ -12,7 +12,7 @@ QUICK = {"n_clusters": 2, "epochs": 2, "min_steps": 1, "noise": 3, "capacity": 0
 NETWORKS = {"generator", "discriminator", "epochs"}
 
 
-def sites(*sizes):
+def make_clients(*sizes):
     rng = torch.Generator().manual_seed(1)
     return [Client(i, torch.rand(size, 5, generator=rng)) for i, size in enumerate(sizes)]
 
@@ -26,7 +26,7 @@ def run(method, fed):
 
 
 def test_the_record_says_that_synthetic_samples_left_the_clients():
-    clients = sites(7, 9)
+    clients = make_clients(7, 9)
     _, records = run(SDAFCMethod(**QUICK), LocalFederation(clients))
     assert [record.values["phase"] for record in records] == ["training", "training", "synthesis"]
     assert records[-1].values["synthetic_samples"] == 16
@@ -36,12 +36,12 @@ def test_the_record_says_that_synthetic_samples_left_the_clients():
 
 
 def test_a_client_makes_as_many_as_it_is_asked_for():
-    _, records = run(SDAFCMethod(**QUICK, synthetic_samples=4), LocalFederation(sites(7, 9, 1)))
+    _, records = run(SDAFCMethod(**QUICK, synthetic_samples=4), LocalFederation(make_clients(7, 9, 1)))
     assert records[-1].values["synthetic_samples"] == 8  # a single sample trains no network
 
 
 def test_networks_stay_at_their_client_and_are_dropped_in_the_end():
-    clients = sites(7, 9)
+    clients = make_clients(7, 9)
     fed = LocalFederation(clients)
     method = SDAFCMethod(**QUICK)
     state, _ = method.step(fed, method.init(fed))
@@ -54,7 +54,7 @@ def test_networks_stay_at_their_client_and_are_dropped_in_the_end():
 
 
 def test_a_client_that_missed_an_epoch_goes_on_where_it_was():
-    clients = sites(7, 9)
+    clients = make_clients(7, 9)
     fed = LocalFederation(clients, failures=[(2, 1)])
     method = SDAFCMethod(**{**QUICK, "epochs": 3})
     state, record = method.step(fed, method.init(fed))
@@ -65,7 +65,7 @@ def test_a_client_that_missed_an_epoch_goes_on_where_it_was():
 
 
 def test_a_client_is_asked_again_for_its_samples():
-    clients = sites(7, 9)
+    clients = make_clients(7, 9)
     fed = LocalFederation(clients, failures=[(4, 0), (4, 1), (5, 1)])
     _, records = run(SDAFCMethod(**QUICK), fed)
     assert records[-1].values["synthetic_samples"] == 16
@@ -76,7 +76,7 @@ def test_rates_fall_with_the_epochs_of_a_client():
     rates = {"generator_rate": 0.01, "discriminator_rate": 0.01}
     moved = []
     for decay in (1.0, 1e-9):
-        clients = sites(8)
+        clients = make_clients(8)
         fed, method = LocalFederation(clients), SDAFCMethod(**QUICK, **rates, rate_decay=decay)
         state, _ = method.step(fed, method.init(fed))
         before = clients[0].state["generator"].clone()
@@ -89,4 +89,4 @@ def test_rates_fall_with_the_epochs_of_a_client():
 
 def test_without_synthetic_samples_there_is_nothing_to_cluster():
     with pytest.raises(FedkinError, match="No client sent synthetic samples"):
-        run(SDAFCMethod(**QUICK), LocalFederation(sites(1, 1)))
+        run(SDAFCMethod(**QUICK), LocalFederation(make_clients(1, 1)))

@@ -15,7 +15,7 @@ TINY = {"n_clusters": 3, "local_steps": 2, "width": 6, "depth": 1, "couplings": 
 MEANS = torch.tensor([[4.0, 0, 0, 0], [-4.0, 0, 0, 0], [0, 4.0, 0, 0]])
 
 
-def sites(count: int = 3, each: int = 40) -> tuple[list[Client], torch.Tensor]:
+def make_clients(count: int = 3, each: int = 40) -> tuple[list[Client], torch.Tensor]:
     """Clients with two of three blobs each."""
     rng = torch.Generator().manual_seed(1)
     truth = torch.stack([torch.tensor([i % 3, (i + 1) % 3]).repeat(each // 2) for i in range(count)])
@@ -46,7 +46,7 @@ def crossed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], 
 
 
 def test_blobs_are_found():
-    clients, truth = sites(each=80)
+    clients, truth = make_clients(each=80)
     method = UIFCAMethod(
         n_clusters=3, cluster_rounds=2, rounds=3, local_steps=20, learning_rate=0.01, width=16, depth=1
     )
@@ -60,13 +60,13 @@ def test_blobs_are_found():
 def test_training_makes_samples_likelier():
     losses = [
         record.values["loss"]
-        for _, record in steps(UIFCAMethod(**TINY | {"local_steps": 10}), LocalFederation(sites()[0]))
+        for _, record in steps(UIFCAMethod(**TINY | {"local_steps": 10}), LocalFederation(make_clients()[0]))
     ]
     assert losses[-1] < losses[0] - 0.5
 
 
 def test_a_flow_becomes_the_mean_of_the_clients_that_have_samples_of_it(crossed):
-    clients, _ = sites()
+    clients, _ = make_clients()
     method = UIFCAMethod(**TINY, start="random")
     fed = LocalFederation(clients, seed=2)
     before = method.init(fed)
@@ -87,7 +87,7 @@ def test_a_flow_becomes_the_mean_of_the_clients_that_have_samples_of_it(crossed)
 
 
 def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
-    clients, _ = sites()
+    clients, _ = make_clients()
     method = UIFCAMethod(**TINY, cluster_rounds=2, rounds=3, start="random")
     fed = LocalFederation(clients, seed=2)
     state = method.init(fed)
@@ -107,7 +107,7 @@ def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
 
 
 def test_only_flows_of_a_clients_own_clusters_cross(crossed):
-    clients, _ = sites()
+    clients, _ = make_clients()
     fed = LocalFederation(clients, seed=2)
     method = UIFCAMethod(**TINY | {"n_clusters": 6}, cluster_rounds=1, rounds=2)
     state, _ = method.step(fed, method.init(fed))
@@ -123,7 +123,7 @@ def test_only_flows_of_a_clients_own_clusters_cross(crossed):
 
 
 def test_a_cluster_without_samples_keeps_its_flow():
-    clients, _ = sites()
+    clients, _ = make_clients()
     method = UIFCAMethod(**TINY | {"n_clusters": 60}, start="random")
     fed = LocalFederation(clients, seed=2)
     state = method.init(fed)
@@ -135,7 +135,7 @@ def test_a_cluster_without_samples_keeps_its_flow():
 
 
 def test_a_client_that_was_lost_chooses_when_it_is_back(crossed):
-    clients, _ = sites()
+    clients, _ = make_clients()
     fed = LocalFederation(clients, seed=2, failures=[(3, 1)])  # after `describe` and k-FED
     method = UIFCAMethod(**TINY, cluster_rounds=2, rounds=3)
     state = method.init(fed)
@@ -158,12 +158,12 @@ def test_images_are_given_as_logits_and_tables_as_they_are():
     expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05)[0])
     assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
     assert UIFCAMethod(**TINY, pixels="none").init(LocalFederation(images)).alpha is None
-    assert UIFCAMethod(**TINY).init(LocalFederation(sites()[0])).alpha is None
+    assert UIFCAMethod(**TINY).init(LocalFederation(make_clients()[0])).alpha is None
 
 
 def test_logits_need_values_in_zero_to_one():
     with pytest.raises(FedkinError, match=r"needs samples in \[0, 1\]"):
-        UIFCAMethod(**TINY, pixels="logit").init(LocalFederation(sites()[0]))
+        UIFCAMethod(**TINY, pixels="logit").init(LocalFederation(make_clients()[0]))
 
 
 def test_new_samples_beyond_zero_to_one_are_taken_as_if_at_its_end():

@@ -116,7 +116,7 @@ def test_the_likeliest_segment_is_the_one_that_agrees_most():
     assert likeliest(bits, codes).tolist() == [1, 0, 1]
 
 
-def test_nothing_to_try_is_told():
+def test_nothing_to_try_is_reported():
     sent = messages(1, 2)[0]
     with pytest.raises(FedkinError, match="nothing can be tried"):
         as_sent(

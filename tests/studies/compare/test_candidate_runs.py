@@ -42,7 +42,7 @@ def test_a_finished_run_is_read_and_clients_without_a_file_have_no_clusters(fini
     ],
     ids=["no records", "empty records", "broken records", "too few rows", "no clusters", "no numbers"],
 )
-def test_a_run_that_cannot_be_read_is_told(spoil: Callable[[Path], Any], finished: Path) -> None:
+def test_a_run_that_cannot_be_read_is_reported(spoil: Callable[[Path], Any], finished: Path) -> None:
     held = sizes(finished)
     spoil(finished)
     with pytest.raises(

@@ -60,8 +60,8 @@ def _one_worker() -> Iterator[None]:
         yield
 
 
-def compared(question: Question, options: Options, out: Path, told: Watch) -> Comparison:
-    return compared_with(question, options, out, told, WORKER)
+def compared(question: Question, options: Options, out: Path, found: Watch) -> Comparison:
+    return compared_with(question, options, out, found, WORKER)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, hospitals: str) -> tuple[Com
     return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, watch), watch
 
 
-def test_the_number_of_clusters_is_found_and_told(found: tuple[Comparison, Watch]) -> None:
+def test_the_number_of_clusters_is_found_and_reported(found: tuple[Comparison, Watch]) -> None:
     comparison, watch = found
     lines = {line.method: line for line in comparison.lines}
     assert set(lines) == set(CHEAP)
@@ -184,7 +184,7 @@ def test_clients_are_compared_by_their_own_tests(tmp_path: Path) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_known_number_is_told_to_all_that_take_one(tmp_path: Path) -> None:
+def test_a_known_number_is_given_to_all_that_take_one(tmp_path: Path) -> None:
     watch = Watch()
     options = Options(("kfed", "kin-graph"), clusters=2, seeds=1, budget="1h")
     comparison = compared(question_of("wine", methods=options.methods), options, tmp_path / "out", watch)
@@ -270,7 +270,7 @@ def test_what_does_not_fit_into_one_budget_is_resumed_in_the_next(
     assert (line.runs, line.remark) == (2, "")
 
 
-def test_what_a_method_refuses_is_told(tmp_path: Path, hospitals: str) -> None:
+def test_what_a_method_refuses_is_reported(tmp_path: Path, hospitals: str) -> None:
     methods = ("ladd", "fedavg")
     question = question_of(hospitals, asked="clients", methods=methods, settings=["method.rounds=1"])
     comparison = compared(question, Options(methods, clusters=2, seeds=1, budget="1h"), tmp_path / "out", Watch())
@@ -404,7 +404,7 @@ def test_remarks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stability", "stable", "told"),
+    ("stability", "stable", "words"),
     [
         (1.0, 1, "finds the same clusters over seeds (ARI 1.00)"),
         (0.95, 0, "finds the same clusters over seeds as stably as any of these (ARI 0.95)"),
@@ -412,11 +412,11 @@ def test_remarks() -> None:
         (0.3, 0, "agrees with itself over seeds, as much as any of these, to ARI 0.30"),
     ],
 )
-def test_clusters_are_called_the_same_only_if_they_are(stability: float, stable: int, told: str) -> None:
+def test_clusters_are_called_the_same_only_if_they_are(stability: float, stable: int, words: str) -> None:
     verdict = CandidateScore({"cohesion": 0.8, "stability": stability}, {}, (), (3, 3), 1000, 1.0, ())
     said = reason("samples", Choice(Candidate("kfed", 3), 1, stable), verdict, by_truth=False)
     assert said.startswith(
-        f"keeps neighbouring samples in one cluster (cohesion 0.800), as good as 1 other, {told} and moves 1 kB"
+        f"keeps neighbouring samples in one cluster (cohesion 0.800), as good as 1 other, {words} and moves 1 kB"
     )
 
 
@@ -436,13 +436,13 @@ def test_the_command_it_recommends_keeps_text_as_text(label: str, bare: bool) ->
 def test_remarks_are_shown_as_they_are_on_a_terminal(
     found: tuple[Comparison, Watch], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = "cannot be applied: pip install 'fedkin[flows]' for d[/x]"
-    lines = [dataclasses.replace(line, remark=told) for line in found[0].lines]
+    given = "cannot be applied: pip install 'fedkin[flows]' for d[/x]"
+    lines = [dataclasses.replace(line, remark=given) for line in found[0].lines]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "300")
     print_comparison(dataclasses.replace(found[0], lines=tuple(lines)))
-    assert capsys.readouterr().out.count(told) == len(lines)
+    assert capsys.readouterr().out.count(given) == len(lines)
 
 
 def test_a_labelled_folder_gives_its_truth_in_order_of_rows(hospitals: str, found: tuple[Comparison, Watch]) -> None:

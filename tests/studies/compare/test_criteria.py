@@ -105,10 +105,10 @@ def test_the_spread_is_that_of_halves_and_shrinks_with_samples() -> None:
 def test_links_stay_among_all_or_within_a_client() -> None:
     people, _ = population()
     space = space_of(people, seed=0)
-    site = client_of_each(people)
+    client = client_of_each(people)
     everywhere, within = space.links
-    assert (site[within.here] == site[within.there]).all()
-    assert (site[everywhere.here] != site[everywhere.there]).any()
+    assert (client[within.here] == client[within.there]).all()
+    assert (client[everywhere.here] != client[everywhere.there]).any()
     assert np.bincount(everywhere.here).tolist() == [15] * 120
     assert np.bincount(within.here).tolist() == [10] * 120
     assert (everywhere.here != everywhere.there).all()

@@ -8,7 +8,7 @@ from fedkin.studies.compare.candidates import Candidate
 from site_files import sites
 
 
-def test_data_are_dealt_out_for_clusters_of_samples() -> None:
+def test_data_are_partitioned_for_clusters_of_samples() -> None:
     question = question_of("blobs")
     assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
     assert question.name == "blobs-own-class"

@@ -22,7 +22,7 @@ from fedkin.studies.reproduce.reproduce_words import summary
 from fedkin.studies.run_pool import run_all
 
 
-class Told(Watcher):
+class KeptLines(Watcher):
     def __init__(self) -> None:
         self.lines: list[tuple[object, ...]] = []
 
@@ -34,15 +34,15 @@ class Told(Watcher):
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Told]:
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, KeptLines]:
     folder = tmp_path_factory.mktemp("reproduced")
-    path, told = entries.written(folder), Told()
-    reproduce(plans_of([str(path)], "quick"), folder / "out", 1, told)
-    return path, folder / "out", told
+    path, reported = entries.written(folder), KeptLines()
+    reproduce(plans_of([str(path)], "quick"), folder / "out", 1, reported)
+    return path, folder / "out", reported
 
 
-def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, Told]) -> None:
-    path, out, told = reproduced
+def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, KeptLines]) -> None:
+    path, out, reported = reproduced
     table = json.loads((out / "try" / "quick" / "table.json").read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
     assert (table["runs"], table["finished"]) == (4, 4)
@@ -51,7 +51,7 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     assert cells["k-means", "p = 0"]["verdict"] == ""
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
     assert table["claims"][0]["holds"] == "holds"
-    told_lines = told.lines
+    told_lines = reported.lines
     assert told_lines[0] == (0, 4)
     assert [ahead for _, ahead in told_lines[1:]] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     text = (out / "try" / "quick" / "table.md").read_text()
@@ -61,7 +61,7 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
 
 
 def test_what_is_there_is_not_run_again(
-    reproduced: tuple[Path, Path, Told], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reproduced: tuple[Path, Path, KeptLines], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out, _ = reproduced
     monkeypatch.setattr("fedkin.studies.reproduce.command.run_all", None)
@@ -72,17 +72,17 @@ def test_what_is_there_is_not_run_again(
 
 
 def test_finished_runs_that_a_probe_has_not_looked_at_are_looked_at_and_not_run_again(
-    reproduced: tuple[Path, Path, Told], tmp_path: Path
+    reproduced: tuple[Path, Path, KeptLines], tmp_path: Path
 ) -> None:
     _, out, _ = reproduced
     plans = plans_of([str(entries.written(tmp_path, measure="knn-samples/3"))], "quick")
     pending = Grid(plans).pending(out / "runs")
     before = {name: (out / "runs" / name / "timing.jsonl").stat().st_mtime_ns for name in pending}
     assert len(before) == 4
-    told = Told()
-    (table,), failed = reproduce(plans, out, 1, told)
+    found = KeptLines()
+    (table,), failed = reproduce(plans, out, 1, found)
     assert failed == {}
-    assert told.lines[0] == (0, 4)
+    assert found.lines[0] == (0, 4)
     assert all((out / "runs" / name / "probe-knn-samples.json").exists() for name in pending)
     assert before == {name: (out / "runs" / name / "timing.jsonl").stat().st_mtime_ns for name in pending}
     assert Grid(plans).pending(out / "runs") == {}
@@ -93,13 +93,13 @@ def test_a_table_of_no_runs_has_dashes(tmp_path: Path, capsys: pytest.CaptureFix
     path = entries.written(tmp_path)
     with pytest.raises(SystemExit):
         main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--show"])
-    told = capsys.readouterr().out
-    assert "| k-FED | – (0.100) | – (0.900 ± 0.500) |" in told
-    assert "Not tested at this scale: More than nothing" in told
+    printed = capsys.readouterr().out
+    assert "| k-FED | – (0.100) | – (0.900 ± 0.500) |" in printed
+    assert "Not tested at this scale: More than nothing" in printed
 
 
 def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
-    reproduced: tuple[Path, Path, Told], tmp_path: Path
+    reproduced: tuple[Path, Path, KeptLines], tmp_path: Path
 ) -> None:
     """A folder that holds the beginning of a run, as a killed worker leaves it, ends as one that was never stopped."""
     path, out, _ = reproduced
@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
         assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
 
 
-def test_a_stopped_run_with_a_page_is_not_finished(reproduced: tuple[Path, Path, Told], tmp_path: Path) -> None:
+def test_a_stopped_run_with_a_page_is_not_finished(reproduced: tuple[Path, Path, KeptLines], tmp_path: Path) -> None:
     """`fedkin report` writes the page of a run that is still going on, too."""
     path, out, _ = reproduced
     plans = plans_of([str(path)], "quick")
@@ -234,28 +234,30 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_run_is_told_and_the_table_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_run_is_reported_and_the_table_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {**entries.tables()["run"], "data": {"source": "nothing.csv"}}
     path = entries.written(tmp_path, run=run, columns=entries.tables()["columns"][:1], claims=[],
                            rows=[{"name": "k", "set": {"method.name": "kfed", "method.n_clusters": 3}}])  # fmt: skip
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"])
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert ended.value.code == 2
-    assert "failed ('nothing.csv' does not exist; give a file, a directory or the name of a data set); the" in told.err
-    assert "| k | – |" in told.out
+    assert (
+        "failed ('nothing.csv' does not exist; give a file, a directory or the name of a data set); the" in printed.err
+    )
+    assert "| k | – |" in printed.out
 
 
 def test_all_entries_are_listed_with_their_times(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["reproduce", "--out", str(tmp_path)])
-    told = capsys.readouterr().out
-    assert told.startswith("entry")
-    assert "GFLOP/s each" in told
+    printed = capsys.readouterr().out
+    assert printed.startswith("entry")
+    assert "GFLOP/s each" in printed
 
 
 def test_what_no_method_should_raise_stops_nobody(
-    reproduced: tuple[Path, Path, Told], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    reproduced: tuple[Path, Path, KeptLines], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path, out, _ = reproduced
     (plan,) = plans_of([str(path)], "quick")

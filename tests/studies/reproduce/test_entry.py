@@ -51,7 +51,7 @@ def test_scales_and_figures_are_checked(tmp_path: Path) -> None:
         entries.loaded(tmp_path, rows=[{"name": "k-FED", "paper": ["about 0.9", ""]}])
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"Cannot read .*none\.toml"):
         load_entry(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("a = ")

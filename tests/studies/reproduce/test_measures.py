@@ -26,8 +26,8 @@ def run(tmp_path: Path) -> FinishedRun:
     times = [{"step": i, "seconds": 2.0, "client_seconds": 1.0} for i in range(5)]
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "result.json").write_text("{}")
-    for name, told in (("records", lines), ("timing", times)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    for name, found in (("records", lines), ("timing", times)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
     return FinishedRun(tmp_path)
 
 

@@ -28,7 +28,9 @@ def test_first_clusters_are_those_that_the_run_began_with(tmp_path: Path) -> Non
     population = load_config("fedcref", [*COMMON, *FEDCREF, *settings]).scenario.build(0)
     truth = population.truth
     assert truth is not None
-    expected = [clustering_accuracy(y, site.state["given"]) for y, site in zip(truth, population.clients, strict=True)]
+    expected = [
+        clustering_accuracy(y, client.state["given"]) for y, client in zip(truth, population.clients, strict=True)
+    ]
     first, better = measured(found, "initial/accuracy"), measured(found, "initial/improvement")
     assert first == pytest.approx(sum(expected) / 3)
     assert first is not None
@@ -74,8 +76,8 @@ def test_a_truth_is_needed(tmp_path: Path) -> None:
     """Clients without a column of classes have nothing to judge by."""
     (tmp_path / "clients").mkdir()
     rng = np.random.default_rng(0)
-    for site in range(2):
-        np.savez(tmp_path / "clients" / f"{site}.npz", x=rng.normal(size=(20, 3)) + [[0, 0, 0], [9, 9, 9]] * 10)
+    for client in range(2):
+        np.savez(tmp_path / "clients" / f"{client}.npz", x=rng.normal(size=(20, 3)) + [[0, 0, 0], [9, 9, 9]] * 10)
     settings = ["scenario.name=files", f"data.source={tmp_path / 'clients'}"]
     clustered = run(tmp_path / "kmeans", "kmeans", *settings, "method.n_clusters=2")
     with pytest.raises(FedkinError, match="has no classes to count"):

@@ -26,8 +26,8 @@ def true_messages(done: planted.Run) -> torch.Tensor:
     """What all clients would say without flips."""
     state, made = done.states[0], []
     for client in done.fed.clients.values():
-        told = done.result | {"flip": 0.0}
-        bits, _ = embedding_tasks.true_bits(copy.copy(client), told | {"vector": done.states[-1].vector})
+        found = done.result | {"flip": 0.0}
+        bits, _ = embedding_tasks.true_bits(copy.copy(client), found | {"vector": done.states[-1].vector})
         assert bits.shape == (state.segments, 20)
         made.append(bits.flatten())
     return torch.stack(made)
@@ -55,14 +55,14 @@ def test_the_step_of_the_clustering_tells_about_it():
     done = planted.run(EmbeddingMethod(**SETTINGS, flip=0.2), pictures.clients())
     record = done.records[0]
     assert record.answered == list(range(15))
-    told = record.values["clustering"]
-    assert told["mode"] == "exact"
-    assert told["bits"] == BITS
-    assert told["flip"] == 0.2
-    assert told["epsilon_bit"] == pytest.approx(math.log(0.8 / 0.2))
-    assert told["epsilon"] == pytest.approx(BITS * math.log(0.8 / 0.2))
-    assert told["heights"] == sorted(told["heights"], reverse=True)
-    assert len(told["heights"]) == 14
+    found = record.values["clustering"]
+    assert found["mode"] == "exact"
+    assert found["bits"] == BITS
+    assert found["flip"] == 0.2
+    assert found["epsilon_bit"] == pytest.approx(math.log(0.8 / 0.2))
+    assert found["epsilon"] == pytest.approx(BITS * math.log(0.8 / 0.2))
+    assert found["heights"] == sorted(found["heights"], reverse=True)
+    assert len(found["heights"]) == 14
     assert all("clustering" not in values for values in done.values[1:])
 
 
@@ -94,23 +94,23 @@ def test_eight_bits_cross_in_a_byte():
 @pytest.mark.parametrize("epsilon", [0.5, 100.0, 400.0])
 def test_a_budget_sets_how_often_bits_are_flipped(epsilon):
     done = planted.run(EmbeddingMethod(**SETTINGS, epsilon=epsilon), pictures.clients())
-    told = done.values[0]["clustering"]
-    assert told["flip"] == pytest.approx(1 / (1 + math.exp(epsilon / BITS)))
-    assert told["epsilon"] == pytest.approx(epsilon)
-    assert done.result["flip"] == told["flip"]
+    found = done.values[0]["clustering"]
+    assert found["flip"] == pytest.approx(1 / (1 + math.exp(epsilon / BITS)))
+    assert found["epsilon"] == pytest.approx(epsilon)
+    assert done.result["flip"] == found["flip"]
     wrong = float((done.states[-1].messages != true_messages(done)).double().mean())
-    assert wrong == pytest.approx(told["flip"], abs=5 * 0.5 / math.sqrt(15 * BITS))
+    assert wrong == pytest.approx(found["flip"], abs=5 * 0.5 / math.sqrt(15 * BITS))
 
 
-def test_clients_may_choose_for_themselves_and_the_least_private_is_told():
+def test_clients_may_choose_for_themselves_and_the_least_private_is_reported():
     done = planted.run(EmbeddingMethod(**SETTINGS, flips=[0.0, 0.5, 0.2]), pictures.clients())
     wrong = (done.states[-1].messages != true_messages(done)).double().mean(1)
     assert wrong[0::3].tolist() == [0.0] * 5
     assert float(wrong[1::3].mean()) == pytest.approx(0.5, abs=0.1)
     assert float(wrong[2::3].mean()) == pytest.approx(0.2, abs=0.1)
-    told = done.values[0]["clustering"]
-    assert told["flip"] == [0.0, 0.5, 0.2]
-    assert told["epsilon_bit"] == math.inf
+    found = done.values[0]["clustering"]
+    assert found["flip"] == [0.0, 0.5, 0.2]
+    assert found["epsilon_bit"] == math.inf
     assert done.result["flip"] == 0.5  # a newcomer says no more than anyone
 
 

@@ -45,18 +45,18 @@ def test_the_encoder_is_trained_first_and_then_never_again():
 
 
 def test_a_round_of_pre_training_is_federated_averaging_of_the_encoder():
-    sites = [pictures.client(number, samples=10 + 5 * number) for number in range(4)]
+    clients = [pictures.client(number, samples=10 + 5 * number) for number in range(4)]
     settings = TRAINING | {"pretraining_rounds": 1, "pretraining_participation": 1.0, "pretraining_epochs": 2}
     method = EmbeddingMethod(**(settings | {"batch_size": 5}), pretraining_steps=1)
-    fed = LocalFederation(copy.deepcopy(sites), seed=4, workers=1)
+    fed = LocalFederation(copy.deepcopy(clients), seed=4, workers=1)
     state = method.init(fed)
     training = {"epochs": 2, "batch_size": 5, "optimizer": "adam", "learning_rate": 1e-3}
     payload = {"encoder": state.encoder, "vector": state.vector, "training": training, "steps": 1}
     after, record = method.step(fed, state)
-    for site in sites:
+    for site in clients:
         site.rng = derive_generator(4, "client", site.id, fed.exchange)
-    replies = embedding_tasks.train_encoder.run(sites, [payload] * 4)
-    expected = sum(len(site) * reply["update"] for site, reply in zip(sites, replies, strict=True)) / 70
+    replies = embedding_tasks.train_encoder.run(clients, [payload] * 4)
+    expected = sum(len(site) * reply["update"] for site, reply in zip(clients, replies, strict=True)) / 70
     assert torch.allclose(after.vector - state.vector, expected, atol=1e-7)
     assert record.values["reconstruction"] == pytest.approx(sum(reply["loss"] for reply in replies) / 4)
 
@@ -115,8 +115,8 @@ def test_a_file_that_does_not_fit_or_is_none_is_refused(tmp_path):
 @pytest.mark.parametrize(("change", "output"), [(torch.sigmoid, "sigmoid"), (lambda x: x, "linear")])
 def test_the_encoder_reconstructs_what_clients_have(change, output):
     sites = pictures.clients()
-    for site in sites:
-        site.x = change(site.x)
+    for client in sites:
+        client.x = change(client.x)
     state = EmbeddingMethod(**TRAINING, pretraining_rounds=0).init(LocalFederation(sites, workers=1))
     assert state.encoder == {"name": "dense-autoencoder", "shape": [1, 8, 8], "output": output}
 

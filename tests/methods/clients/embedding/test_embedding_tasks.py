@@ -1,4 +1,4 @@
-"""A client's message, told by hand from algorithm 1, and what a client remembers of it."""
+"""A client's message, computed by hand from algorithm 1, and what a client remembers of it."""
 
 import copy
 import math
@@ -77,11 +77,11 @@ def test_the_statistics_may_be_those_of_a_class_at_a_client():
     vector = Encoder.of(spec).initial(torch.Generator().manual_seed(1))
     x = torch.randn(12, 3, 8, 8, generator=torch.Generator().manual_seed(2)) + 1
     client = Client(0, x, torch.arange(12) % 2)
-    told = {"encoder": spec, "vector": vector, "segments": 2}
+    found = {"encoder": spec, "vector": vector, "segments": 2}
     module = Encoder.of(spec).module(vector).train()
     expected = [rounded(module.encoder(x[client.y == label]).detach().mean(0)) for label in (0, 1)]
-    assert message(client, **told, batch_statistics=True).tolist() == expected
-    assert message(Client(0, x, client.y), **told).tolist() != expected
+    assert message(client, **found, batch_statistics=True).tolist() == expected
+    assert message(Client(0, x, client.y), **found).tolist() != expected
 
 
 @settings(max_examples=30)
@@ -98,9 +98,9 @@ def test_messages_are_of_one_length_whatever_classes_a_client_has(held):
 
 
 def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_itself():
-    sites = [pictures.client(number, classes=[0, 1, 2]) for number in range(60)]
-    first = torch.stack([message(site, seed=site.id)[3] for site in sites])
-    assert torch.equal(first, torch.stack([message(site, seed=1000 + site.id)[3] for site in sites]))
+    clients = [pictures.client(number, classes=[0, 1, 2]) for number in range(60)]
+    first = torch.stack([message(site, seed=site.id)[3] for site in clients])
+    assert torch.equal(first, torch.stack([message(site, seed=1000 + site.id)[3] for site in clients]))
     assert len(first.unique(dim=0)) == 60
     share = first.double().mean(0)
     assert float(share.mean()) == pytest.approx(0.5, abs=0.05)
@@ -140,9 +140,9 @@ def test_clients_flip_each_for_itself():
 
 
 @pytest.mark.parametrize("flip", [0.05, 0.2, 0.5])
-def test_bits_are_flipped_as_often_as_told(flip):
-    sites = [pictures.client(number % 3) for number in range(60)]
-    wrong = [message(site, seed=at, flip=flip) != torch.tensor(by_hand(site)) for at, site in enumerate(sites)]
+def test_bits_are_flipped_as_often_as_set(flip):
+    clients = [pictures.client(number % 3) for number in range(60)]
+    wrong = [message(site, seed=at, flip=flip) != torch.tensor(by_hand(site)) for at, site in enumerate(clients)]
     share, count = float(torch.stack(wrong).double().mean()), 60 * pictures.CLASSES * ENCODER.width
     assert share == pytest.approx(flip, abs=5 * math.sqrt(flip * (1 - flip) / count))
 
@@ -192,7 +192,7 @@ def test_what_is_remembered_stays_at_the_client():
     assert payload_bytes(reply) < 13 + 60  # 100 bits and some JSON
 
 
-def test_the_range_of_the_samples_is_told():
+def test_the_range_of_the_samples_is_reported():
     client = Client(0, torch.tensor([[-2.0, 0.5], [0.0, 3.0]]))
     assert tasks.extent.run([client], [{}]) == [{"least": -2.0, "greatest": 3.0}]
 
@@ -219,8 +219,8 @@ def test_clients_with_few_samples_make_more_passes(steps, passes):
     client.rng = torch.Generator().manual_seed(1)
     payload = {"encoder": SPEC, "vector": VECTOR, "training": training, "steps": steps}
     (reply,) = tasks.train_encoder.run([client], [payload])
-    told = Descent(**(training | {"epochs": passes}))
-    model, loss = descend(ENCODER, VECTOR, client.x, client.x, torch.Generator().manual_seed(1), told)
+    found = Descent(**(training | {"epochs": passes}))
+    model, loss = descend(ENCODER, VECTOR, client.x, client.x, torch.Generator().manual_seed(1), found)
     assert torch.equal(reply["update"], model - VECTOR)
     assert reply["loss"] == loss
 
@@ -237,14 +237,14 @@ ASKED: list[tuple[Task, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("asked", "payload"), ASKED)
 def test_a_reply_does_not_depend_on_who_else_is_asked(asked, payload):
-    sites = [pictures.client(number, number, classes=range(number, pictures.CLASSES)) for number in range(4)]
-    for site in sites:
+    clients = [pictures.client(number, number, classes=range(number, pictures.CLASSES)) for number in range(4)]
+    for site in clients:
         site.rng = torch.Generator().manual_seed(site.id)
-    apart = copy.deepcopy(sites)
+    apart = copy.deepcopy(clients)
     for site in apart:
         site.rng = torch.Generator().manual_seed(site.id)
-    together = asked.run(sites, [payload] * 4)
-    for site, own, reply in zip(apart, sites, together, strict=True):
+    together = asked.run(clients, [payload] * 4)
+    for site, own, reply in zip(apart, clients, together, strict=True):
         (alone,) = asked.run([site], [payload])
         assert alone.keys() == reply.keys()
         assert all(torch.equal(torch.as_tensor(alone[name]), torch.as_tensor(reply[name])) for name in reply)

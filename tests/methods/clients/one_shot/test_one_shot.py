@@ -10,15 +10,15 @@ from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.one_shot import circles
-from told import GROUPS, SETTINGS, SWAPS, Told, Watched, clustered, mean_step, sites, steps
+from one_message import GROUPS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
 
 
 def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_its_own():
-    fed = Watched(sites())
-    method = Told(**SETTINGS)
+    fed = Watched(make_clients())
+    method = OneMessage(**SETTINGS)
     made = steps(method, fed, method.init(fed), 5)
     everyone = list(range(12))
-    assert fed.asked == [("describe", everyone), ("tell", everyone), *[("train", everyone)] * 4]
+    assert fed.asked == [("describe", everyone), ("report_means", everyone), *[("train", everyone)] * 4]
     records = [record for _, record in made]
     assert [record.values["phase"] for record in records] == ["embedding", *["training"] * 4]
     assert all(record.answered == everyone and not record.missing for record in records)
@@ -29,8 +29,8 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
 
 
 def test_models_begin_alike():
-    fed = Watched(sites())
-    state = clustered(Told(**SETTINGS), fed)
+    fed = Watched(make_clients())
+    state = clustered(OneMessage(**SETTINGS), fed)
     assert len(state.models) == 3
     assert torch.equal(state.models, state.models[:1].repeat(3, 1))
 
@@ -39,7 +39,7 @@ def test_models_begin_alike():
 def test_a_cluster_trains_as_if_it_were_alone(weighting):
     unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(GROUPS)]
     settings = SETTINGS | {"weighting": weighting, "local_steps": 3}
-    done = planted.run(Told(**settings), unequal, seed=2)
+    done = planted.run(OneMessage(**settings), unequal, seed=2)
     assert planted.same_partition(done.labels, GROUPS)
     for own in range(3):
         inside = [client for client in unequal if done.labels[client.id] == own]
@@ -48,16 +48,16 @@ def test_a_cluster_trains_as_if_it_were_alone(weighting):
 
 
 def test_nothing_to_tell_apart_is_one_cluster():
-    done = planted.run(Told(**SETTINGS), sites([0] * 12))
+    done = planted.run(OneMessage(**SETTINGS), make_clients([0] * 12))
     assert done.labels == [0] * 12
     assert done.values[0]["clustering"] == {"separable": False}
-    alone = planted.run(FedAvgMethod(**SETTINGS), sites([0] * 12))
+    alone = planted.run(FedAvgMethod(**SETTINGS), make_clients([0] * 12))
     assert torch.allclose(done.states[-1].models, alone.states[-1].models, atol=1e-6)
 
 
 def test_where_nobody_answers_it_is_tried_again():
     lost = [(exchange, client) for exchange in (2, 3) for client in range(12)]
-    done = planted.run(Told(**SETTINGS), sites(), failures=lost)
+    done = planted.run(OneMessage(**SETTINGS), make_clients(), failures=lost)
     assert [values["phase"] for values in done.values] == ["embedding"] * 3 + ["training"] * 4
     for record in done.records[:2]:
         assert record.answered == []
@@ -68,8 +68,8 @@ def test_where_nobody_answers_it_is_tried_again():
 
 def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
     clusters = [*GROUPS, 0, 1, 2]
-    fed = Watched(sites(clusters), failures=[(2, 3), (2, 8), (3, 8)])
-    method = Told(**SETTINGS)
+    fed = Watched(make_clients(clusters), failures=[(2, 3), (2, 8), (3, 8)])
+    method = OneMessage(**SETTINGS)
     (first, record), (_, later), (third, last) = steps(method, fed, method.init(fed), 3)
     assert sorted(record.missing) == [3, 8]
     assert record.answered == [i for i in range(15) if i not in (3, 8)]
@@ -78,8 +78,8 @@ def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_
     assert 8 in later.missing
     assert last.values["newcomers"] == [[8, int(first.labels[1])]]
     assert last.missing == {}
-    told = [asked for name, asked in fed.asked if name == "tell"]
-    assert told == [list(range(15)), [3, 8], [8]]
+    found = [asked for name, asked in fed.asked if name == "report_means"]
+    assert found == [list(range(15)), [3, 8], [8]]
     trained = [asked for name, asked in fed.asked if name == "train"]
     assert trained == [[i for i in range(15) if i != 8], list(range(15))]
     assert planted.same_partition(third.labels.tolist(), clusters)
@@ -88,14 +88,14 @@ def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_
 
 def test_clients_that_join_late_send_one_message_and_are_in_a_cluster_and_its_training_at_once():
     clusters = [*GROUPS, 2, 0, 1]
-    fed = Watched(sites(clusters))
+    fed = Watched(make_clients(clusters))
     fed.away = {12, 13, 14}
-    method = Told(**SETTINGS)
+    method = OneMessage(**SETTINGS)
     state = steps(method, fed, method.init(fed), 3)[-1][0]
     assert state.labels[12:].tolist() == [UNKNOWN] * 3
     fed.away, fed.asked = set(), []
     _, record = method.step(fed, state)
-    assert fed.asked == [("tell", [12, 13, 14]), ("train", list(range(15)))]
+    assert fed.asked == [("report_means", [12, 13, 14]), ("train", list(range(15)))]
     expected = [[new, int(state.labels[clusters.index(clusters[new])])] for new in (12, 13, 14)]
     assert record.values["newcomers"] == expected
     assert record.answered == list(range(15))
@@ -103,9 +103,9 @@ def test_clients_that_join_late_send_one_message_and_are_in_a_cluster_and_its_tr
 
 
 def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_cluster():
-    fed = Watched([*sites(), planted.client(12, SWAPS[3])])
+    fed = Watched([*make_clients(), planted.client(12, SWAPS[3])])
     fed.away = {12}
-    method = Told(**SETTINGS)
+    method = OneMessage(**SETTINGS)
     state = clustered(method, fed)
     fed.away = set()
     after, record = method.step(fed, state)
@@ -116,9 +116,9 @@ def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_cluster():
 
 
 def test_enough_newcomers_that_are_alike_found_a_cluster():
-    fed = Watched(sites([*GROUPS, 3, 3, 3]))
+    fed = Watched(make_clients([*GROUPS, 3, 3, 3]))
     fed.away = {12, 13, 14}
-    method = Told(**SETTINGS, min_size=3)
+    method = OneMessage(**SETTINGS, min_size=3)
     state = clustered(method, fed)
     fed.away = set()
     _, record = method.step(fed, state)
@@ -127,7 +127,7 @@ def test_enough_newcomers_that_are_alike_found_a_cluster():
 
 
 def test_layers_that_all_clusters_share_move_by_the_mean_of_all_clients():
-    together, apart = (planted.run(Told(**SETTINGS, shared_layers=layers), sites()) for layers in (1, 0))
+    together, apart = (planted.run(OneMessage(**SETTINGS, shared_layers=layers), make_clients()) for layers in (1, 0))
     start, weights = together.states[1].models[0], planted.CLASSES**2
     everyone = mean_step(together.fed, together.states[1].module, start, range(12))
     for own in range(3):
@@ -139,8 +139,8 @@ def test_layers_that_all_clusters_share_move_by_the_mean_of_all_clients():
 
 def test_permuted_clients_are_in_the_permuted_clusters():
     order = [3, 7, 0, 11, 5, 1, 9, 6, 2, 10, 4, 8]
-    one = planted.run(Told(**SETTINGS), sites())
-    other = planted.run(Told(**SETTINGS), planted.permuted(sites(), order))
+    one = planted.run(OneMessage(**SETTINGS), make_clients())
+    other = planted.run(OneMessage(**SETTINGS), planted.permuted(make_clients(), order))
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
     for new, old in enumerate(order):
         mine, theirs = (done.states[-1].models[done.labels[at]] for done, at in ((other, new), (one, old)))
@@ -150,7 +150,9 @@ def test_permuted_clients_are_in_the_permuted_clusters():
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_clients_are_no_accident(seed):
     clusters = [0, 1, 2] * 8
-    done = planted.run(Told(**(SETTINGS | {"rounds": 6}), refresh=2), sites(clusters), seed=seed, drop_rate=0.3)
+    done = planted.run(
+        OneMessage(**(SETTINGS | {"rounds": 6}), refresh=2), make_clients(clusters), seed=seed, drop_rate=0.3
+    )
     assert len(done.records) == 7
     assert bool(done.states[-1].models.isfinite().all())
     assert any(record.missing for record in done.records)
@@ -163,12 +165,12 @@ def test_lost_clients_are_no_accident(seed):
 
 @pytest.mark.parametrize(("clients", "least"), [(1, 2), (4, 2), (20, 2), (40, 4), (100, 10), (3550, 355)])
 def test_a_cluster_needs_a_tenth_of_the_clients_and_at_least_two(clients, least):
-    assert Told().smallest(clients) == least
-    assert Told(min_size=7).smallest(clients) == 7
+    assert OneMessage().smallest(clients) == least
+    assert OneMessage(min_size=7).smallest(clients) == 7
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=14), st.integers(0, 99))
-def test_how_far_clusters_reach_is_told_by_leaving_every_member_out(labels, seed):
+def test_how_far_clusters_reach_is_given_by_leaving_every_member_out(labels, seed):
     messages = torch.randn(len(labels), 3, generator=torch.Generator().manual_seed(seed))
     centroids, reach = circles(messages, torch.tensor(labels), 4)
     apart: dict[int, list[float]] = {}
@@ -195,8 +197,8 @@ def test_how_far_clusters_reach_is_told_by_leaving_every_member_out(labels, seed
 
 def test_messages_are_asked_for_again_but_not_for_ever():
     exchanges = [(1 + attempt, client) for attempt in range(1, 30) for client in range(12)]
-    fed = Watched(sites(), failures=exchanges)
-    method = Told(**SETTINGS)
+    fed = Watched(make_clients(), failures=exchanges)
+    method = OneMessage(**SETTINGS)
     state = method.init(fed)
     for _ in range(19):
         state, record = method.step(fed, state)

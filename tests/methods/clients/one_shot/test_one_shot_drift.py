@@ -1,4 +1,4 @@
-"""Clients that tell again: who goes over to another cluster, who founds one, and what becomes of the one they left."""
+"""Clients that report again: who moves, who founds a cluster, and what becomes of the one they left."""
 
 from typing import Any
 
@@ -7,26 +7,37 @@ import torch
 
 import planted
 from fedkin.methods.clients.one_shot.one_shot import nearest_cluster
-from told import GROUPS, SETTINGS, Told, Watched, clustered, mean_step, moves, sites, steps, tell
+from one_message import (
+    GROUPS,
+    SETTINGS,
+    OneMessage,
+    Watched,
+    clustered,
+    make_clients,
+    mean_step,
+    moves,
+    report_means,
+    steps,
+)
 
 
-def test_clients_tell_again_every_so_many_rounds():
-    fed = Watched(sites())
-    method = Told(**(SETTINGS | {"rounds": 7}), refresh=3)
+def test_clients_report_again_every_so_many_rounds():
+    fed = Watched(make_clients())
+    method = OneMessage(**(SETTINGS | {"rounds": 7}), refresh=3)
     steps(method, fed, method.init(fed), 8)
-    between = ["tell", "train", "train", "train"]
-    assert [name for name, _ in fed.asked] == ["describe", *between, *between, "tell", "train"]
+    between = ["report_means", "train", "train", "train"]
+    assert [name for name, _ in fed.asked] == ["describe", *between, *between, "report_means", "train"]
 
 
 def test_without_a_change_nobody_moves():
-    done = planted.run(Told(**SETTINGS, refresh=1), sites())
+    done = planted.run(OneMessage(**SETTINGS, refresh=1), make_clients())
     assert all("moved" not in values and "founded" not in values for values in done.values)
     assert planted.same_partition(done.labels, GROUPS)
 
 
 def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
-    fed = Watched(sites())
-    method = Told(**SETTINGS, refresh=2)
+    fed = Watched(make_clients())
+    method = OneMessage(**SETTINGS, refresh=2)
     state = clustered(method, fed)
     before = state.labels.tolist()
     moves(fed, 0, 1)
@@ -40,19 +51,19 @@ def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
     assert planted.same_partition(after.labels.tolist(), [1 if i in (0, 5) else own for i, own in enumerate(GROUPS)])
     assert "founded" not in record.values
     for client in (0, 1, 5):
-        (reply,) = tell.run([fed.clients[client]], [{}])
+        (reply,) = report_means.run([fed.clients[client]], [{}])
         assert torch.equal(after.messages[client], reply["message"])
     members = [i for i in range(12) if after.labels[i] == before[1]]
     one = state.models[before[1]]
     assert torch.allclose(after.models[before[1]] - one, mean_step(fed, state.module, one, members), atol=1e-6)
     _, record = method.step(fed, after)
-    assert "moved" not in record.values  # told once
+    assert "moved" not in record.values  # reported once
 
 
 def strangers(count: int, min_size: int | None = 3, **options: Any) -> tuple[Watched, Any, Any, Any]:
     """So many clients of cluster 0 begin to see things as nobody has before, and the step that hears of it."""
-    fed = Watched(sites())
-    method = Told(**(SETTINGS | options), refresh=1, min_size=min_size)
+    fed = Watched(make_clients())
+    method = OneMessage(**(SETTINGS | options), refresh=1, min_size=min_size)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
     for client in [0, 4, 7, 9][:count]:
         moves(fed, client, 3)
@@ -85,8 +96,8 @@ def test_by_default_two_strangers_are_enough_in_a_small_federation():
 
 
 def test_strangers_to_one_another_found_nothing():
-    fed = Watched(sites())
-    method = Told(**SETTINGS, refresh=1, min_size=3)
+    fed = Watched(make_clients())
+    method = OneMessage(**SETTINGS, refresh=1, min_size=3)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
     for at, client in enumerate((0, 4, 7)):
         fed.clients[client].x += 40 * torch.eye(planted.CLASSES)[at]
@@ -97,8 +108,8 @@ def test_strangers_to_one_another_found_nothing():
 
 def test_two_companies_of_strangers_found_two_clusters():
     many = [0, 1, 2] * 8
-    fed = Watched(sites(many))
-    method = Told(**SETTINGS, refresh=1, min_size=3)
+    fed = Watched(make_clients(many))
+    method = OneMessage(**SETTINGS, refresh=1, min_size=3)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
     first, second = [0, 3, 6, 9], [1, 4, 7, 10]
     for client in first:
@@ -119,8 +130,8 @@ def test_two_companies_of_strangers_found_two_clusters():
 @pytest.mark.parametrize("count", [12, 36])
 def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn_to_it(count):
     many = [0, 1, 2] * (count // 3)
-    fed = Watched(sites(many))
-    method = Told(**SETTINGS, refresh=1)
+    fed = Watched(make_clients(many))
+    method = OneMessage(**SETTINGS, refresh=1)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
     left = int(state.labels[2])
     for client in range(2, count, 3):
@@ -134,17 +145,17 @@ def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn
     result = method.result(state_)
     assert result["n_clusters"] == 3
     assert not bool(result["centroids"][left].isfinite().any())
-    message = tell.run([fed.clients[1]], [{}])[0]["message"]
+    message = report_means.run([fed.clients[1]], [{}])[0]["message"]
     assert nearest_cluster(result["centroids"], message) == int(state_.labels[1])
 
 
-def test_who_did_not_tell_again_stays_where_it_was_and_is_missing_though_it_trained():
-    fed = Watched(sites(), failures=[(4, 0), (4, 1)])
-    method = Told(**SETTINGS, refresh=1)
+def test_who_did_not_report_again_stays_where_it_was_and_is_missing_though_it_trained():
+    fed = Watched(make_clients(), failures=[(4, 0), (4, 1)])
+    method = OneMessage(**SETTINGS, refresh=1)
     state = steps(method, fed, method.init(fed), 2)[-1][0]
     moves(fed, 0, 1)
     after, record = method.step(fed, state)
-    assert fed.asked[-2][0] == "tell"
+    assert fed.asked[-2][0] == "report_means"
     assert torch.equal(after.labels, state.labels)
     assert sorted(record.missing) == [0, 1]
     assert record.answered == [i for i in range(12) if i > 1]
@@ -161,9 +172,9 @@ def test_shared_layers_are_equal_in_all_clusters_also_in_new_ones():
         assert len(one.models[:, weights:].unique(dim=0)) == len(one.models)
 
 
-def test_a_share_of_the_clients_trains_but_all_of_them_tell():
-    fed = Watched(sites())
-    method = Told(**SETTINGS, participation=0.5, refresh=2)
+def test_a_fraction_of_the_clients_trains_but_all_of_them_report():
+    fed = Watched(make_clients())
+    method = OneMessage(**SETTINGS, participation=0.5, refresh=2)
     steps(method, fed, method.init(fed), 5)
     assert {len(asked) for name, asked in fed.asked if name == "train"} == {6}
-    assert [len(asked) for name, asked in fed.asked if name == "tell"] == [12, 12]
+    assert [len(asked) for name, asked in fed.asked if name == "report_means"] == [12, 12]

@@ -247,7 +247,7 @@ def test_one_population_is_one_cluster_by_a_sample():
         ({"points": torch.tensor([[1.0], [float("nan")]])}, "not finite"),
     ],
 )
-def test_bad_arguments_are_told(options, words):
+def test_bad_arguments_are_reported(options, words):
     given_all = {"points": torch.ones(4, 2), "mode": "exact", "min_size": 2, "rng": rng()} | options
     with pytest.raises(FedkinError, match=words):
         cluster(**given_all)

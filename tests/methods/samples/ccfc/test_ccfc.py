@@ -21,7 +21,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def sites(sizes: tuple[int, ...] = (24, 16, 20), spread: float = 0.08) -> tuple[list[Client], list[Tensor]]:
+def make_clients(sizes: tuple[int, ...] = (24, 16, 20), spread: float = 0.08) -> tuple[list[Client], list[Tensor]]:
     """Samples around three corners of a cube of 12 dimensions, and which."""
     rng = torch.Generator().manual_seed(1)
     corners = (torch.rand(3, 12, generator=rng) > 0.5).float()
@@ -58,7 +58,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], di
 
 
 def test_both_phases_follow_each_other(heard):
-    clients, _ = sites()
+    clients, _ = make_clients()
     states, records, _ = run(CCFCMethod(**TINY), clients)
     names = [name for name, _, _ in heard]
     assert names == ["describe", "learn_views", "learn_views", "locate", "learn_clusters", "learn_clusters", "finish"]
@@ -70,7 +70,7 @@ def test_both_phases_follow_each_other(heard):
 
 
 def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
-    clients, _ = sites()
+    clients, _ = make_clients()
     states, _, _ = run(CCFCMethod(**TINY), clients)
     replies = heard[1][2]
     mean = sum(reply["model"].double() * len(clients[i]) for i, reply in replies.items()) / 60
@@ -83,7 +83,7 @@ def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
 
 
 def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_common_one(heard):
-    clients, _ = sites()
+    clients, _ = make_clients()
     states, _, _ = run(CCFCMethod(**TINY), clients)
     network = Contrastive.of(states[0].network)
     _, asked, replies = heard[5]
@@ -100,7 +100,7 @@ def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_comm
 
 
 def test_adam_remembers_within_a_phase_only():
-    clients, _ = sites()
+    clients, _ = make_clients()
     method, fed = CCFCMethod(**TINY), LocalFederation(clients, seed=3)
     state, steps = method.init(fed), []
     while state.steps < 3:
@@ -111,20 +111,20 @@ def test_adam_remembers_within_a_phase_only():
 
 def test_without_clusters_it_is_scfc(heard):
     alone = {name: value for name, value in TINY.items() if name != "cluster_rounds"}
-    short, _, _ = run(SCFCMethod(**alone), sites()[0])
-    whole, _, _ = run(CCFCMethod(**TINY), sites()[0])
+    short, _, _ = run(SCFCMethod(**alone), make_clients()[0])
+    whole, _, _ = run(CCFCMethod(**TINY), make_clients()[0])
     assert torch.equal(short[-1].models["all"], whole[2].models["all"])
     assert torch.equal(short[-1].centroids["all"], whole[2].centroids["all"])
 
 
 def test_clusters_of_an_untrained_network_can_be_learned_too(heard):
-    run(CCFCMethod(**TINY | {"pretrain_rounds": 0}), sites()[0])
+    run(CCFCMethod(**TINY | {"pretrain_rounds": 0}), make_clients()[0])
     assert [name for name, _, _ in heard] == ["describe", "locate", "learn_clusters", "learn_clusters", "finish"]
 
 
 @pytest.mark.parametrize("start", ["own", "common"])
 def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(heard, start):
-    states, _, _ = run(CCFCMethod(**TINY, start=start), sites()[0])
+    states, _, _ = run(CCFCMethod(**TINY, start=start), make_clients()[0])
     first, second = (asked for _, asked, _ in heard[1:3])
     assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
     assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
@@ -132,21 +132,21 @@ def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(h
 
 
 def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):
-    run(CCFCMethod(**TINY, standalone=True), sites()[0], failures=[(2, 0), (2, 1)])
+    run(CCFCMethod(**TINY, standalone=True), make_clients()[0], failures=[(2, 0), (2, 1)])
     _, asked, _ = heard[2]
     assert not torch.equal(initial_model(asked[0]), initial_model(asked[1]))
 
 
 def test_where_no_client_has_learned_by_views_the_second_phase_begins_with_one_model(heard):
     lost = [(exchange, client) for exchange in (2, 3) for client in range(3)]
-    run(CCFCMethod(**TINY), sites()[0], failures=lost)
+    run(CCFCMethod(**TINY), make_clients()[0], failures=lost)
     _, asked, _ = heard[3]
     assert heard[3][0] == "locate"
     assert torch.equal(initial_model(asked[0]), initial_model(asked[2]))
 
 
 def test_alone_every_client_has_its_own_network_and_clusters(heard):
-    clients, _ = sites()
+    clients, _ = make_clients()
     method = CCFCMethod(**TINY, standalone=True)
     states, _, _ = run(method, clients)
     result = method.result(states[-1])
@@ -164,7 +164,7 @@ def test_alone_every_client_has_its_own_network_and_clusters(heard):
 
 @pytest.mark.parametrize("standalone", [False, True])
 def test_lost_clients_are_named_and_their_models_wait(standalone, heard):
-    clients, _ = sites()
+    clients, _ = make_clients()
     # Exchange 1 describes, 2 and 3 are by views, 4 locates, 5 and 6 are by clusters.
     states, records, _ = run(
         CCFCMethod(**TINY, standalone=standalone), clients, failures=[(2, 1), (4, 1), (5, 0), (6, 0)]
@@ -179,7 +179,7 @@ def test_lost_clients_are_named_and_their_models_wait(standalone, heard):
 
 @pytest.mark.parametrize(("attempts", "own"), [(1, True), (5, False)])
 def test_a_lost_client_alone_is_asked_for_centroids_again_or_takes_the_clusters_of_others(attempts, own):
-    clients, _ = sites()
+    clients, _ = make_clients()
     failures = [(4 + attempt, 1) for attempt in range(attempts)]
     states, _, _ = run(SCFCMethod(**TINY | {"cluster_rounds": 0}, standalone=True), clients, failures=failures)
     assert ("1" in states[-1].centroids) == own
@@ -198,7 +198,7 @@ def test_colours_of_values_beyond_the_unit_interval_stay_as_they_are():
 
 
 def test_without_any_centroids_it_cannot_go_on():
-    clients, _ = sites()
+    clients, _ = make_clients()
     failures = [(exchange, client) for exchange in range(4, 24) for client in range(3)]
     with pytest.raises(FedkinError, match="No client has sent centroids in 20 attempts"):
         run(CCFCMethod(**TINY), clients, failures=failures)
@@ -206,11 +206,11 @@ def test_without_any_centroids_it_cannot_go_on():
 
 def test_no_rounds_at_all_is_an_error():
     with pytest.raises(FedkinError, match="both 0; one round is needed"):
-        CCFCMethod(pretrain_rounds=0, cluster_rounds=0).init(LocalFederation(sites()[0]))
+        CCFCMethod(pretrain_rounds=0, cluster_rounds=0).init(LocalFederation(make_clients()[0]))
 
 
 def test_it_finds_clusters_that_are_there():
-    clients, truth = sites((60, 60, 60))
+    clients, truth = make_clients((60, 60, 60))
     options = TINY | {"pretrain_rounds": 8, "cluster_rounds": 4, "latent": 16, "batch_size": 20, "restarts": 5}
     run(CCFCMethod(**options), clients)
     found = torch.cat([client.state["clusters"] for client in clients])
@@ -218,7 +218,7 @@ def test_it_finds_clusters_that_are_there():
 
 
 def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
-    method, fed = CCFCMethod(**TINY, standalone=True), LocalFederation(sites()[0], seed=3)
+    method, fed = CCFCMethod(**TINY, standalone=True), LocalFederation(make_clients()[0], seed=3)
     network = Contrastive.of(method.init(fed).network)
     models = [network.initial(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
     x = torch.rand(4, 12)

@@ -9,7 +9,7 @@ from fedkin.methods.samples.fedcref import held_out_rule
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
 
-def planted(kinds, sites, rng, same=0.55, other=0.95, noise=0.03):
+def planted(kinds, clients, rng, same=0.55, other=0.95, noise=0.03):
     kinds = np.asarray(kinds)
     losses = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
     return losses.clip(0, 1)
@@ -54,11 +54,11 @@ def test_shares_count_losses_and_half_of_ties():
 
 @given(st.integers(0, 100), st.permutations(range(12)))
 def test_planted_clusters_are_found_in_any_order(seed, order):
-    kinds, sites = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
-    losses = planted(kinds, sites, np.random.default_rng(seed))
-    clusters, cut = held_out_rule.match_by_linkage(losses, sites.tolist())
+    kinds, clients = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
+    losses = planted(kinds, clients, np.random.default_rng(seed))
+    clusters, cut = held_out_rule.match_by_linkage(losses, clients.tolist())
     assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
-    shuffled, other_cut = held_out_rule.match_by_linkage(losses[np.ix_(order, order)], sites[order].tolist())
+    shuffled, other_cut = held_out_rule.match_by_linkage(losses[np.ix_(order, order)], clients[order].tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
 
@@ -72,8 +72,8 @@ def test_clusters_largest_client_share_never_join():
 
 
 def test_a_true_singleton_stays_alone():
-    kinds, sites = [0, 1, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]
-    clusters, _ = held_out_rule.match_by_linkage(planted(kinds, sites, np.random.default_rng(0)), sites)
+    kinds, clients = [0, 1, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]
+    clusters, _ = held_out_rule.match_by_linkage(planted(kinds, clients, np.random.default_rng(0)), clients)
     assert as_partition(clusters) == {frozenset({0, 2, 4}), frozenset({1, 5}), frozenset({3})}
 
 

@@ -22,22 +22,22 @@ SETTINGS = planted.FULL_BATCH | {"rounds": 4}
 
 
 @task
-def tell(clients, payloads):
+def report_means(clients, payloads):
     """The mean sample of every class, seen from many sides."""
     means = [torch.cat([one.x[one.y == label].mean(0) for label in range(planted.CLASSES)]) for one in clients]
     return [{"message": mean @ DIRECTIONS} for mean in means]
 
 
 @dataclass(frozen=True)
-class Told(OneShotMethod):
-    """Clients say what they hold."""
+class OneMessage(OneShotMethod):
+    """Clients report the mean sample of each class."""
 
     def init(self, fed: Federation) -> OneShotState:
         state: OneShotState = super().init(fed)
         return dataclasses.replace(state, labels=torch.full_like(state.labels, UNKNOWN))
 
     def messages(self, fed, state, clients):
-        replies = fed.ask(tell, {client: {} for client in clients}, {"message": (80,)})
+        replies = fed.ask(report_means, {client: {} for client in clients}, {"message": (80,)})
         return {client: reply["message"] for client, reply in replies.items()}
 
     def clustered(self, fed, state, messages):
@@ -57,7 +57,7 @@ class Watched(LocalFederation):
         return super().deliver(task, payloads)
 
 
-def sites(clusters: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
+def make_clients(clusters: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
     return planted.clients(clusters, SWAPS, samples)
 
 
