@@ -147,16 +147,19 @@ def write_inputs(folder: Path) -> None:
             "The first line of 'headless.csv' holds numbers (3, 4, ...); it must name the columns.",
         ),
         ("--scenario files --data clients", "'clients/b.csv' is empty (0 rows, 2 columns of features)."),
-        ("--scenario files --data nothing", "'nothing' has no .npz, .csv, .parquet files; one per client is needed."),
+        (
+            "--scenario files --data nothing",
+            "'nothing' has no .npz, .csv, .tsv, .parquet files; one per client is needed, and it holds",
+        ),
         (
             "--scenario files --data absent",
-            "'absent' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
+            "'absent' is not a folder; give one with a file (.npz, .csv, .tsv, .parquet) per client.",
         ),
         # files that cannot be read
-        ("--data empty.csv", "'empty.csv' cannot be read as .csv (No columns to parse from file)."),
+        ("--data empty.csv", "'empty.csv' cannot be read as .csv (the file is empty)."),
         ("--data fake.parquet", "'fake.parquet' cannot be read as .parquet ("),
         ("--data fake.npz", "'fake.npz' cannot be read as .npz; it must hold plain"),
-        ("--data notes.txt", "'notes.txt' is a .txt file; allowed: .npz, .csv, .parquet, or a directory."),
+        ("--data notes.txt", "'notes.txt' is a .txt file; allowed: .npz, .csv, .tsv, .parquet, or a directory."),
         (
             "--data no-such-data-set",
             "'no-such-data-set' is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below ",

@@ -81,6 +81,8 @@ class Population:
         start where it is 0. ``None`` if all are there from the start.
     absent : tuple of int
         Clients that never take part, in order; only the evaluator knows their samples.
+    notes : tuple of str
+        What a user should know of how the data were read, in sentences.
     """
 
     clients: list[Client]
@@ -94,6 +96,7 @@ class Population:
     drift: Drift | None = None
     arrivals: Tensor | None = None
     absent: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -74,10 +75,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _clients(self, data: Any) -> tuple[list[Client], list[str]]:
         """The clients, and their names."""
         population = ClientFiles(_listed(data), table=self._table_options()).build()
+        self._read_notes = population.notes
         return population.clients, population.names
 
     def _fitted(self, clients: list[Client], names: list[str], options: dict[str, Any]) -> Self:
         outcome = self._run(clients, names, options)
+        notes = [*self._read_notes, *outcome.preparation.notes]
+        outcome = replace(outcome, preparation=replace(outcome.preparation, notes=notes))
         self._remember(outcome, clients, names)
         self.labels_ = [client.state["clusters"].numpy() for client in clients]
         self._profile = outcome.profile

@@ -16,7 +16,7 @@ from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
 from fedkin.data.preparing.preparation import id_of
 
-_SUFFIXES = (".csv", ".parquet", ".npz")
+_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 _UNSAFE = re.compile(r"[^\w.@+ -]")
 
 
@@ -25,6 +25,11 @@ def short_names(names: Sequence[str]) -> list[str]:
     short = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in names]
     times = Counter(name.lower() for name in short)
     return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
+
+
+def client_name(client: int, names: Sequence[str]) -> str:
+    """What one client is called in charts and tables: its short name, or where clients have none its id."""
+    return short_names(names)[client] if client < len(names) else str(client)
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:

@@ -183,6 +183,7 @@ def prepare(
     checkpoint = load_checkpoint(folder / CHECKPOINT)
     if checkpoint is None:
         preparation = prepare_data(fed, config.data.preparing, population.names)
+        preparation = dataclasses.replace(preparation, notes=[*population.notes, *preparation.notes])
         for note in preparation.notes:
             progress.warn(note)
     else:

@@ -6,6 +6,7 @@ import sys
 
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.cluster_words import remarks, sentences
+from fedkin.experiment.label_files import client_name
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import TIMING, read_lines
@@ -118,7 +119,9 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
         return [("Steps", "0")]
     last = outcome.records[-1]
     rows = _headlines(last) + _moments(outcome)
-    rows += [("Missing in the last step", "client " + ", ".join(last["missing"]))] if last["missing"] else []
+    if last["missing"]:
+        missing = [client_name(int(client), outcome.clients) for client in last["missing"]]
+        rows.append(("Missing in the last step", f"client {', '.join(missing)}"))
     rows.append(("Sent to the clients", format_bytes(last["sent"])))
     rows.append(("Received from them", format_bytes(last["received"])))
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)

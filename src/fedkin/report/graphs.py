@@ -11,6 +11,8 @@ from fedkin.report.run_view import GraphNode, GraphView
 
 SMALLEST_NODE = 1.8
 MOST_TAGS = 120
+_LETTERS = 3
+"""Of a client's name beside a dot."""
 
 
 def draw_graph(graph: GraphView) -> str:
@@ -33,7 +35,8 @@ def _drawing(graph: GraphView) -> str:
         parts.append(element("text", f"Unmatched: {count}", x=0, y=layout.unmatched + 17, class_="name"))
     key = "A dot is a local cluster, its area the number of samples, a line an association."
     if tags:
-        key += " Beside each dot: its client."
+        whole = all(node.client.endswith(tag) for tag, node in zip(tags, graph.nodes, strict=True))
+        key += f" Beside each dot: {'its client' if whole else 'the first letters of its client'}."
     if any(graph.nodes[a].cluster != graph.nodes[b].cluster for a, b in graph.edges):
         key += " Dashed: between two clusters."
     return drawing("graph", layout.height, _in_words(graph), *parts) + element("p", key, class_="key")
@@ -76,8 +79,8 @@ def _tags(graph: GraphView) -> list[str]:
     numbered = [match for match in matches if match]
     if len(numbered) == len(matches) and len({match[1] for match in numbered}) == 1:
         return [match[2] for match in numbered]
-    names = [node.client for node in graph.nodes]
-    return names if max(map(len, names)) <= 3 else []
+    short_of = {node.client: node.client[:_LETTERS] for node in graph.nodes}
+    return [short_of[node.client] for node in graph.nodes] if len(set(short_of.values())) == len(short_of) else []
 
 
 def _tip(node: GraphNode) -> str:

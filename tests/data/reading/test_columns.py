@@ -44,8 +44,8 @@ def test_numbers_with_a_decimal_comma_are_read_if_that_is_said():
     with pytest.raises(FedkinError) as error:
         read(["1,5", "2"])
     assert str(error.value) == (
-        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,5'; say decimal = ',', or name the "
-        "column in categorical."
+        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,5'; say decimal = ',', or write them "
+        "without commas if these part thousands, or name the column in categorical."
     )
     assert read(["1,5", "2"], categorical=["c"])[0].kind == "category"
 
@@ -90,7 +90,7 @@ def test_days_and_periods_are_dates_and_what_only_looks_like_one_is_not():
     assert read(pd.Series([datetime.date(1969, 12, 31), None]))[1] == [-1, -1]
     assert read(pd.Series(pd.period_range("1970-01", periods=2, freq="M")))[1] == [0, 31]
     assert read(["2024-02-30", "2024-01-01"])[0].kind == "category"
-    assert read(["01.02.2024", "02.02.2024"])[0].kind == "category"
+    assert read(["31.02.2024", "02.02.2024"])[0].kind == "category"
 
 
 def test_other_texts_are_categories_in_order():
@@ -159,4 +159,4 @@ def test_texts_are_found_again_by_their_codes(cells):
         if value >= 0:
             assert column.categories[int(value)] == cell.strip()
         else:
-            assert cell is None or cell.strip() in ("", "-")
+            assert cell is None or cell.strip() in ("", "-", ".")

@@ -56,11 +56,41 @@ def test_decimal_commas(tmp_path):
     assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Column 'a'", "Column 'c'"]
 
 
-@pytest.mark.parametrize("word", ["", "?", "-", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])
+@pytest.mark.parametrize("word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])
 def test_words_of_empty_cells(tmp_path, word):
     read = read_table(write(tmp_path / "t.csv", f"a,b,c\n1,x,{word}\n{word},{word},{word}\n3,y,{word}\n"))
     assert [one.kind for one in read.table.columns] == ["number", "category", "number"]
     assert read.x.isnan().tolist() == [[False, False, True], [True, True, True], [False, False, True]]
+
+
+def test_what_spreadsheets_leave_behind_is_no_data(tmp_path):
+    clean = read_csv(write(tmp_path / "t.csv", "a;b\n1;x\n;y\n3;\n"), "It")
+    for text in (
+        "a;b\n1;x\n;\n;y\n  ; \n3;\n;\n;\n",
+        "a;b;;\n1;x;;\n;y;;\n3;;;\n",
+        ";a;b\n7;1;x\n8;;y\n9;3;\n",
+        "sep=;\na;b\n1;x\n;y\n3;\n",
+        '"sep=;"\r\na;b\r\n1;x\r\n;y\r\n3;\r\n',
+    ):
+        assert read_csv(write(tmp_path / "t.csv", text), "It").equals(clean), text
+    assert len(read_csv(write(tmp_path / "t.csv", "a,b\nNA,?\n1,2\n"), "It")) == 2
+    assert len(read_csv(write(tmp_path / "t.csv", "a\n1\nNA\n"), "It")) == 2
+
+
+def test_columns_apart_by_blanks(tmp_path):
+    read = read_csv(write(tmp_path / "t.csv", "a  b c\n1 2.5\tx\n3 4 y\n"), "It")
+    assert read.to_dict("list") == {"a": [1, 3], "b": [2.5, 4.0], "c": ["x", "y"]}
+    assert read_csv(write(tmp_path / "t.csv", "first name\nanna bell\nmax frey\n"), "It").columns == ["first name"]
+
+
+def test_why_a_file_cannot_be_read(tmp_path):
+    for text, reason in (
+        ("a,b\n1,2\n1,2,3,4\n", "line 3 has 4 cells, but the first line names 2 columns"),
+        ('a,b\n1,"x\n2,y\n', "a quotation mark in row 1 is never closed"),
+    ):
+        with pytest.raises(FedkinError) as error:
+            read_csv(write(tmp_path / "t.csv", text), "It")
+        assert str(error.value) == f"It cannot be read as .csv ({reason})."
 
 
 def test_numbers_with_leading_zeros_are_codes(tmp_path):

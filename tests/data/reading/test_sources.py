@@ -76,7 +76,7 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     path.touch()
     with pytest.raises(FedkinError) as error:
         load(str(path))
-    assert str(error.value) == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .parquet, or a directory."
+    assert str(error.value) == f"'{path}' is a .xlsx file; allowed: .npz, .csv, .tsv, .parquet, or a directory."
 
 
 def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):
@@ -231,7 +231,14 @@ def test_options_that_name_columns_nobody_has_are_refused(tmp_path):
 
 
 def test_folders_without_clients_are_refused(tmp_path):
-    with pytest.raises(FedkinError, match=r"' has no \.npz, \.csv, \.parquet files; one per client is needed\.$"):
+    with pytest.raises(
+        FedkinError,
+        match=r"' has no \.npz, \.csv, \.tsv, \.parquet files; one per client is needed, and it is empty\.$",
+    ):
+        load_clients(str(tmp_path))
+    for name in ("a.xlsx", "b.xlsx", "c.xlsx", "d.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(FedkinError, match=r"needed, and it holds only a\.xlsx, b\.xlsx, c\.xlsx and 1 more\.$"):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
         load_clients("none")

@@ -69,8 +69,8 @@ def test_a_header_of_positions_is_a_header(tmp_path):
 
 
 UNNAMED = (
-    "A column of '{}' has no name: rows hold more values than the first line has names (row numbers? write it without "
-    "them)."
+    "Rows of '{}' hold more cells than its first line has names (2); it must name the columns (a title above them? "
+    "delete it)."
 )
 
 
@@ -87,13 +87,14 @@ UNNAMED = (
             "Column 'label' of '{}' lacks 1 of 2 labels; every sample needs one, or none may have any.",
         ),
         ("a,target\n1,0.5\n", None, "Column 'target' of '{}' holds fractions, which cannot be class labels."),
-        (",a\n0,1\n", None, "Column 1 of '{}' has no name (row numbers? write it without them)."),
+        (",a\nx,1\n", None, "Column 1 of '{}' has no name; the first line must name the columns."),
+        (",a\n1,1\n1,1\n", None, "Column 1 of '{}' has no name; the first line must name the columns."),
         ("a,b\n1,10,100\n2,20,200\n", None, UNNAMED),
         ("a,b\n0,10,100\n1,20,200\n", None, UNNAMED),
         ("a,b\nx,1,10,100\ny,2,20,200\n", None, UNNAMED),
         ("a,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
         ("a ,a\n0,1\n", None, "'{}' has more than one column 'a'; each needs a name of its own."),
-        ("a, ,b\n0,1,2\n", None, "Column 2 of '{}' has no name (row numbers? write it without them)."),
+        ("a, ,b\n0,1,2\n", None, "Column 2 of '{}' has no name; the first line must name the columns."),
         (
             "5.1, 3.5, 1.4\n4.9, 3.0, 1.4\n",
             None,
@@ -104,7 +105,7 @@ UNNAMED = (
             None,
             "The first line of '{}' holds numbers (5.1, -3e5, ...); it must name the columns.",
         ),
-        ("", None, "'{}' cannot be read as .csv (No columns to parse from file)."),
+        ("", None, "'{}' cannot be read as .csv (the file is empty)."),
     ],
 )
 def test_csv_that_cannot_be_used_is_refused(tmp_path, text, label, sentence):

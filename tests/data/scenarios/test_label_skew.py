@@ -214,3 +214,29 @@ def test_clients_may_be_frames_with_labels_and_options():
     assert population.names == ["n", "s"]
     assert [client.y.tolist() for client in population.clients] == [[0, 1], [1]]
     assert population.clients[0].table.columns[1].categories == ("1", "2")
+
+
+def test_columns_taken_for_labels_are_told(tmp_path):
+    for name, text in (("a", "v,class\n1,x\n2,y\n"), ("b", "v,class\n1,x\n2,y\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    assert ClientFiles(str(tmp_path)).build().notes == (
+        "Column 'class' is taken for labels, so it is no feature; if it is one, rename it, or name the labels with "
+        "data.label.",
+    )
+    assert ClientFiles(str(tmp_path), label="class").build().notes == ()
+    (tmp_path / "b.csv").write_text("v\n1\n2\n")
+    built = ClientFiles(str(tmp_path)).build()
+    assert built.notes == (
+        "Column 'class' of a.csv is called like labels, but none are in b.csv, so it is left out and nothing is "
+        "compared with labels; if it is a feature, rename it.",
+    )
+    assert (built.truth, built.features) == (None, ["v"])
+
+
+def test_files_that_are_not_read_are_told(tmp_path):
+    (tmp_path / "a.csv").write_text("v\n1\n2\n")
+    for name in ("b.xlsx", "notes.txt", "picture.png"):
+        (tmp_path / name).touch()
+    assert ClientFiles(str(tmp_path)).build().notes == (
+        "b.xlsx, notes.txt are no files that fedkin reads, and no client's; save tables as .csv or .parquet.",
+    )

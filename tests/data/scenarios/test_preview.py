@@ -63,7 +63,7 @@ def test_every_scenario_can_be_shown_or_says_what_it_needs():
     assert list(texts) == list(registry.SCENARIOS)
     refused = {name: text for name, text in texts.items() if "clients" not in text}
     assert refused == {
-        "files": "'digits' is not a folder; give one with a file (.npz, .csv, .parquet) per client.",
+        "files": "'digits' is not a folder; give one with a file (.npz, .csv, .tsv, .parquet) per client.",
         "domain": "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as "
         "PACS.",
     }

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,39 @@ def test_clusters_are_counted_per_client(config: Config) -> None:
     assert (table.clients, table.clusters, table.counts.tolist()) == (["0", "1"], [0, 2], [[1, 3], [1, 1]])
 
 
-def test_clients_with_names_are_known_to_graphs_by_their_numbers(config: Config) -> None:
+def test_clients_with_names_are_called_by_their_files(config: Config) -> None:
     clients = [Client(i, torch.rand(2, 2), state={"clusters": torch.tensor([0, 1])}) for i in range(2)]
     table = view_of(config, Population(clients, None, [], [], ["a.csv", "b.csv"]), scaling("none", (2,)), []).table
     assert table is not None
-    assert (list(table.clients), list(table.keys)) == (["a", "b"], ["0", "1"])
+    assert list(table.clients) == ["a", "b"]
+
+
+def test_graphs_and_clusters_of_clients_have_the_clients_names(config: Config) -> None:
+    clients = [Client(i, torch.rand(2, 2)) for i in range(2)]
+    graph = {"nodes": [[0, 0, 5], [1, 0, 6]], "edges": [[0, 1]], "communities": [[0, 1]]}
+    values = {"graph": graph, "labels": [0, 1], "newcomers": [[1, 0]]}
+    line = {
+        "step": 1,
+        "answered": [0],
+        "missing": {"1": "late"},
+        "values": values,
+        "metrics": {},
+        "sent": 1,
+        "received": 1,
+    }
+    population = Population(clients, None, [], [], ["north.csv", "south.csv"])
+    shown = view_of(config, population, scaling("none", (2,)), [line])
+    assert [node.client for node in shown.graphs[0].nodes] == ["north", "south"]
+    assert shown.clients is not None
+    assert list(shown.clients.clients) == ["north", "south"]
+    assert [list(change.clients) for change in shown.changes] == [["south"]]
+    assert "Step 1: client south was missing (late)." in [note.replace("Round", "Step") for note in shown.notes]
+
+
+def test_notes_begin_with_how_the_data_were_prepared(config: Config) -> None:
+    prepared = replace(scaling("none", (2,)), notes=["Column 'id' names the rows."])
+    population = Population([Client(0, torch.rand(2, 2))], None, [])
+    assert view_of(config, population, prepared, []).notes == ["Column 'id' names the rows."]
 
 
 def test_tables_show_the_mean_of_each_column_in_its_deviations(config: Config) -> None:

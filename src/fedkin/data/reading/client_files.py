@@ -19,8 +19,10 @@ from fedkin.data.reading.names import EMBEDDED
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table
 
-READERS = {".npz": read_npz, ".csv": read_table, ".parquet": read_table}
+READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet": read_table}
 """Functions that read a file, by its suffix."""
+
+_OTHER_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".json", ".jsonl", ".feather", ".gz", ".zip", ".dta", ".sav")
 
 
 def load_clients(
@@ -35,7 +37,7 @@ def load_clients(
     Parameters
     ----------
     source : str, Path, sequence or mapping
-        A folder with ``.npz``, ``.csv`` and ``.parquet`` files, taken in order of file name, of which others are
+        A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, taken in order of file name; others are
         ignored; or what each client has, in order or by the client's name: the path of a file, a DataFrame, or an
         array as `fedkin.data.reading.arrays.as_tensor` takes it.
     label : str, optional
@@ -103,14 +105,30 @@ def _files_in(source: str) -> list[Path]:
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
     if not paths:
-        raise FedkinError(f"'{source}' has no {', '.join(READERS)} files; one per client is needed.")
+        raise FedkinError(f"'{source}' has no {', '.join(READERS)} files; one per client is needed{_others(folder)}.")
     return paths
+
+
+def _others(folder: Path) -> str:
+    """What a folder without any file of data holds instead, for the end of a sentence."""
+    there = sorted(_inside(folder))
+    if not there:
+        return ", and it is empty"
+    more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+    return f", and it holds only {', '.join(there[:3])}{more}"
+
+
+def ignored_in(source: object) -> list[str]:
+    """Files beside those of the clients, in a folder of these, that could be a client's but cannot be read."""
+    if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
+        return []
+    return sorted(name for name in _inside(folder) if name.lower().endswith(_OTHER_TABLES))
 
 
 def read_file(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """A ``.npz``, ``.csv`` or ``.parquet`` file.
+    """A ``.npz``, ``.csv``, ``.tsv`` or ``.parquet`` file.
 
     Raises
     ------

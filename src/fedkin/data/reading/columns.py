@@ -13,23 +13,19 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.text_values import EXACT, LEADING_ZERO, NUMBER, Ambiguous, as_dates, as_numbers, with_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Values = npt.NDArray[np.float64]
 
-MISSING = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a", "-nan", "1.#ind"})
+MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "#n/a", "#na", "#n/a n/a"})
+MISSING |= {"-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case; "None" is one in this spelling alone, for "none" is often an answer."""
 
 _BOOLEANS = (("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"))
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
-_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?)", re.IGNORECASE | re.ASCII)
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-_DIGITS = re.compile(r"[+-]?\d+")
-_LEADING_ZERO = re.compile(r"[+-]?0\d")
-_EXACT = 2**53
-"""Whole numbers beyond which float64 no longer tells neighbours apart."""
 _DAY = 86_400_000_000
 """Microseconds."""
 _MOSTLY, _SOME = 0.9, 20
@@ -70,7 +66,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
         return Column(name, "boolean", ("false", "true")), _floats(cells)
     if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
         values = _floats(cells)
-        if types.is_integer_dtype(kind) and len(values) and np.nanmax(np.abs(values), initial=0) > _EXACT:
+        if types.is_integer_dtype(kind) and len(values) and np.nanmax(np.abs(values), initial=0) > EXACT:
             return _category(name, *_words(cells, here))
         return Column(name), values
     if types.is_datetime64_any_dtype(kind):
@@ -94,33 +90,27 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         values = _at(codes, distinct.astype(np.float64))
-        big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > _EXACT
+        big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > EXACT
         return _category(name, *_merged(codes, distinct, here)) if big else (Column(name), values)
     codes, words = _merged(codes, distinct, here)
     if not len(words):
         return Column(name), _at(codes, np.zeros(0))
-    numbers = _numbers(words, decimal)
+    numbers = as_numbers(words, decimal)
     if numbers is not None:
         return Column(name), _at(codes, numbers)
     for pair in _BOOLEANS:
         if _is_pair(words, pair):
             return _boolean(name, codes, words, pair)
-    if all(map(_ISO_DATE.fullmatch, words)):
-        days = pd.Series(pd.to_datetime(words, format="ISO8601", utc=True, errors="coerce"))
-        if days.notna().all():
-            return Column(name, "date"), _at(codes, _days(days))
+    dates = as_dates(words)
+    if isinstance(dates, Ambiguous):
+        raise FedkinError(
+            f"{here} holds dates such as '{dates.example}', of which day and month cannot be told apart; write them as "
+            "2024-12-31, or name the column in categorical or drop."
+        )
+    if dates is not None:
+        return Column(name, "date"), _at(codes, _days(dates))
     _check_no_numbers(words, codes, here, decimal)
     return _category(name, codes, words)
-
-
-def _numbers(words: npt.NDArray[np.object_], decimal: str) -> Values | None:
-    """Texts that are numbers all; ``None`` for others, and for codes with leading zeros or of very many digits."""
-    plain = np.array([word.replace(",", ".", 1) for word in words], dtype=object) if decimal == "," else words
-    if not all(map(_NUMBER.fullmatch, plain)) or any(map(_LEADING_ZERO.match, plain)):
-        return None
-    numbers: Values = plain.astype(np.float64)
-    large = np.isfinite(numbers) & (np.abs(numbers) > _EXACT)
-    return None if any(map(_DIGITS.fullmatch, plain[large])) else numbers
 
 
 def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, str]) -> bool:
@@ -141,16 +131,21 @@ def _boolean(
 
 def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str, decimal: str) -> None:
     """Refuse columns of numbers in which some cells are none, or all have another decimal sign than was said."""
-    if decimal == "." and all(_NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
+    if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
         example = next((word for word in words if "," in word), None)
         if example is not None:
             raise FedkinError(
-                f"{here} holds numbers with a decimal comma, such as '{example}'; say decimal = ',', or name the "
-                "column in categorical."
+                f"{here} holds numbers with a decimal comma, such as '{example}'; say decimal = ',', or write them "
+                "without commas if these part thousands, or name the column in categorical."
             )
-    if len(words) <= _SOME or any(map(_LEADING_ZERO.match, words)):
+    if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
+        raise FedkinError(
+            f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
+            "column in categorical or drop."
+        )
+    if len(words) <= _SOME or any(map(LEADING_ZERO.match, words)):
         return
-    numeric = np.array([_NUMBER.fullmatch(word) is not None for word in words])
+    numeric = np.array([NUMBER.fullmatch(word) is not None for word in words])
     filled = codes >= 0
     wrong = filled & ~np.append(numeric, False)[codes]
     right = int(filled.sum() - wrong.sum())

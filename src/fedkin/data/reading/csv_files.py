@@ -20,15 +20,17 @@ _PROBE = 1 << 18
 """Characters that the separator is recognised in."""
 _PROBED_ROWS = 200
 _LEADING_ZERO = r" *[+-]?0\d"
-_EMPTY_CELLS = ["?", "-", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
+_EMPTY_CELLS = ["?", ".", "-", "–", "—", "n/a", "N/A", "na", "Na", "Nan", "NAN", "Null", "<na>"]
 """What stands for an empty cell beside pandas' own words."""
 
 
 def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     """A CSV file with a header, numbers and truth values as such and all else as text.
 
-    The separator is the one of comma, semicolon, tab and bar by which rows have as many cells as the header. Numbers
-    with leading zeros stay text.
+    The separator is the one of comma, semicolon, tab, bar and blanks by which rows have as many cells as the header, or
+    the one that a first line such as ``sep=;`` says. Numbers with leading zeros stay text. What spreadsheets leave
+    behind is no data: rows of nothing but separators, such columns without a name, and row numbers before the first
+    named column.
 
     Raises
     ------
@@ -38,8 +40,8 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     """
     import pandas as pd
 
-    text = _text(path, where)
-    header, separator = _header(text)
+    text, said = _without_separator_line(_text(path, where))
+    header, separator = _header(text, said)
     _check_header(header, where)
     options = {"sep": separator, "index_col": False, "skipinitialspace": True, "decimal": decimal}
     try:
@@ -54,14 +56,47 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
                         frame[frame.columns[at]] = codes[frame.columns[at]]
     except pd.errors.ParserWarning as error:
         raise FedkinError(
-            f"A column of {where} has no name: rows hold more values than the first line has names (row numbers? "
-            "write it without them)."
+            f"Rows of {where} hold more cells than its first line has names ({len(header)}); it must name the columns "
+            "(a title above them? delete it)."
         ) from error
     except (ValueError, csv.Error) as error:
-        reason = (str(error).splitlines() or ["empty"])[0]
-        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
+        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error)}).") from error
+    if frame.shape[1] > 1 and frame.isna().all(axis=1).any():
+        blank = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options).apply(_is_blank)
+        frame = frame[~blank.all(axis=1)].reset_index(drop=True)
+    return _without_remains(frame, header, where)
+
+
+def _is_blank(cells: pd.Series) -> pd.Series:
+    return cells.str.strip() == ""
+
+
+def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:
+    """A file's cells under their names, without what a spreadsheet leaves behind."""
+    import pandas as pd
+
+    nameless = [at for at, name in enumerate(header) if _is_nameless(name)]
+    gone = [at for at in nameless if frame.iloc[:, at].isna().all()]
+    first = frame.iloc[:, 0]
+    if 0 in nameless and len(header) > 1 and pd.api.types.is_integer_dtype(first) and first.is_unique:
+        gone.append(0)
+    if kept := [at for at in nameless if at not in gone and header != [""]]:
+        raise FedkinError(f"Column {kept[0] + 1} of {where} has no name; the first line must name the columns.")
     frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    if gone and len(gone) < len(header):
+        frame = frame.iloc[:, [at for at in range(len(header)) if at not in gone]]
     return frame
+
+
+def _reason(error: Exception) -> str:
+    """Why pandas could not read a file, in plain words where it is a usual reason."""
+    said = (str(error).splitlines() or ["empty"])[0]
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
+        expected, line, seen = found.groups()
+        return f"line {line} has {seen} cells, but the first line names {expected} columns"
+    if found := re.search(r"EOF inside string starting at row (\d+)", said):
+        return f"a quotation mark in row {int(found[1])} is never closed"
+    return "the file is empty" if "No columns to parse" in said else said
 
 
 def _text(path: Path, where: str) -> str:
@@ -82,11 +117,17 @@ def _text(path: Path, where: str) -> str:
         ) from error
 
 
-def _header(text: str) -> tuple[list[str], str]:
-    """Names in the first line, and the separator by which most rows have as many cells as it."""
+def _without_separator_line(text: str) -> tuple[str, str | None]:
+    """The text without a first line such as ``sep=;``, which spreadsheets write, and the separator that it says."""
+    found = re.match(r'"?sep=(.)"?[ \t]*(?:\r?\n|\Z)', text, re.IGNORECASE)
+    return (text[found.end() :], found[1]) if found else (text, None)
+
+
+def _header(text: str, said: str | None = None) -> tuple[list[str], str]:
+    """Names in the first line, and the separator by which most rows have as many cells as it, or the one `said`."""
     best: tuple[float, int] = (-1.0, 0)
-    found, chosen = next(iter(_rows(text, ",")), []), ","
-    for separator in _SEPARATORS:
+    found, chosen = next(iter(_rows(text, said or ",")), []), said or ","
+    for separator in () if said else _SEPARATORS:
         rows = _rows(text, separator)
         if not rows or len(rows[0]) < 2:
             continue
@@ -95,7 +136,16 @@ def _header(text: str) -> tuple[list[str], str]:
         score = (fitting / max(1, len(rows) - 1), width)
         if score > best:
             best, found, chosen = score, rows[0], separator
+    if len(found) == 1 and said is None and _has_blanks_between(lines := [row[0].split() for row in _rows(text, ",")]):
+        return lines[0], r"\s+"
     return [name.strip() for name in found], chosen
+
+
+def _has_blanks_between(lines: list[list[str]]) -> bool:
+    """Whether blanks part the columns: all lines have as many words, of which some are numbers but in the first."""
+    if len(lines) < 2 or len(lines[0]) < 2 or len({len(line) for line in lines}) > 1:
+        return False
+    return any(re.fullmatch(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?", word) for word in lines[1])
 
 
 def _rows(text: str, separator: str) -> list[list[str]]:
@@ -114,17 +164,19 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def _check_header(names: list[str], where: str) -> None:
-    nameless = [position for position, name in enumerate(names, 1) if not name or name.startswith("Unnamed: ")]
-    if nameless and names != [""]:
-        raise FedkinError(f"Column {nameless[0]} of {where} has no name (row numbers? write it without them).")
-    if len(set(names)) < len(names):
-        twice = next(name for position, name in enumerate(names) if name in names[:position])
+    named = [name for name in names if not _is_nameless(name)]
+    if len(set(named)) < len(named):
+        twice = next(name for position, name in enumerate(named) if name in named[:position])
         raise FedkinError(f"{where} has more than one column '{twice}'; each needs a name of its own.")
     counted = [str(position) for position in range(len(names))]
     if names and names != counted and all(re.fullmatch(r"[-+.,\deE]*\d[-+.,\deE]*", name) for name in names):
         raise FedkinError(
             f"The first line of {where} holds numbers ({', '.join(names[:3])}, ...); it must name the columns."
         )
+
+
+def _is_nameless(name: str) -> bool:
+    return not name or name.startswith("Unnamed: ")
 
 
 def _whole_numbers(frame: pd.DataFrame) -> list[int]:

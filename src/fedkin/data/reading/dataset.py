@@ -42,6 +42,8 @@ class Dataset:
         Each sample's cluster, as an index into their names, if a column of these was asked for; it is no feature.
     left_out : tuple of str
         Columns of the source that were dropped by name.
+    label : str or None
+        The column of a table that was taken for its labels.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Dataset:
     table: Table | None = None
     clusters: tuple[Tensor, list[str]] | None = None
     left_out: tuple[str, ...] = ()
+    label: str | None = None
 
     def __len__(self) -> int:
         return len(self.x)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read_table(
     path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions | None = None
 ) -> Dataset:
-    """A ``.csv`` or ``.parquet`` file.
+    """A ``.csv``, ``.tsv`` or ``.parquet`` file.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def read_table(
         If it cannot be read, has no rows or no header, or a column cannot be used; a line for each such column.
     """
     options, where = options or TableOptions(), f"'{path}'"
-    csv = path.suffix.lower() == ".csv"
+    csv = path.suffix.lower() in (".csv", ".tsv")
     frame = read_csv(path, where, options.decimal) if csv else _read_parquet(path, where)
     names = [name for name in map(str, frame.columns) if name not in options.drop]
     if label is None:
@@ -84,7 +84,7 @@ def frame_to_dataset(
     table = frame_to_table(rest, where, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
-    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped))
+    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped), label)
 
 
 def frame_to_table(

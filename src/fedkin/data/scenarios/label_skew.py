@@ -14,7 +14,7 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.client_files import ignored_in, load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -169,7 +169,48 @@ class ClientFiles:
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
+            notes=(*_ignored(self.data), *_label_notes(sites, self.label, labelled)),
         )
+
+
+def _ignored(data: object) -> list[str]:
+    """A sentence on files that nobody reads though they could hold a client's data."""
+    found = ignored_in(data)
+    if not found:
+        return []
+    are = "is no file" if len(found) == 1 else "are no files"
+    return [f"{_few(found)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."]
+
+
+def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
+    """Sentences on columns that were taken for labels though nobody has named them."""
+    if label is not None:
+        return []
+    columns: dict[str, list[str]] = {}
+    for site in sites:
+        if site.label is not None:
+            columns.setdefault(site.label, []).append(site.name)
+    if labelled:
+        return [
+            f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, rename it, "
+            "or name the labels with data.label."
+            for name, own in columns.items()
+        ]
+    without = _few([site.name for site in sites if site.y is None])
+    return [
+        f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
+        "out and nothing is compared with labels; if it is a feature, rename it."
+        for name, own in columns.items()
+    ]
+
+
+def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
+    return "" if len(own) == len(sites) else f" of {_few(own)}"
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    """Some names, of which the first are listed."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:

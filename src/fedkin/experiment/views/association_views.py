@@ -18,14 +18,15 @@ from itertools import pairwise
 from typing import TypeVar
 
 from fedkin.core.progress import RecordLine
+from fedkin.experiment.label_files import client_name
 from fedkin.report import GraphNode, GraphView
 from fedkin.report.numbers import pluralize
 
 Number = TypeVar("Number", int, int | None)
 
 
-def graphs(records: Sequence[RecordLine]) -> list[GraphView]:
-    """The graphs of the first and of the last step."""
+def graphs(records: Sequence[RecordLine], names: Sequence[str] = ()) -> list[GraphView]:
+    """The graphs of the first and of the last step, with the clients by name, if they have `names`."""
     steps = [record["step"] for record in records if "graph" in record["values"]]
     found = [record["values"]["graph"] for record in records if "graph" in record["values"]]
     numbers = _final_numbers(found)
@@ -33,7 +34,10 @@ def graphs(records: Sequence[RecordLine]) -> list[GraphView]:
     views = []
     for at in sorted({0, len(found) - 1}) if found else ():
         cluster_of = _by_node(found[at], numbers[at] if numbers else range(len(found[at]["communities"])))
-        nodes = [GraphNode(str(client), q, n, cluster_of.get(a)) for a, (client, q, n) in enumerate(found[at]["nodes"])]
+        called = {client: client_name(client, names) for client, _, _ in found[at]["nodes"]}
+        nodes = [
+            GraphNode(called[client], q, n, cluster_of.get(a)) for a, (client, q, n) in enumerate(found[at]["nodes"])
+        ]
         communities = pluralize(len(found[at]["communities"]), "community")
         unmatched = pluralize(len(nodes) - len(cluster_of), "unmatched local cluster")
         caption = f"{communities}, each {order}; {unmatched}."

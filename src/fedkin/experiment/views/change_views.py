@@ -14,6 +14,7 @@ from typing import Any
 
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
+from fedkin.experiment.label_files import client_name
 from fedkin.experiment.words import join_words, phase_of
 from fedkin.report import Band, ClientEvent, Mark, Timeline
 from fedkin.report.numbers import pluralize
@@ -88,7 +89,7 @@ def _order(way: tuple[Any, Any]) -> tuple[int, int]:
 
 
 def _names(population: Population, clients: Sequence[int]) -> list[str]:
-    return [population.names[i] if population.names else str(i) for i in clients]
+    return [client_name(i, population.names) for i in clients]
 
 
 def _bands(records: Sequence[RecordLine]) -> list[Band]:

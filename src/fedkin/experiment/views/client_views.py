@@ -8,6 +8,7 @@ import numpy as np
 
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
+from fedkin.experiment.label_files import short_names
 from fedkin.experiment.words import join_words
 from fedkin.report import ClientClusters, Curve
 from fedkin.report.numbers import pluralize
@@ -29,7 +30,7 @@ def client_clusters(records: Sequence[RecordLine], population: Population, unit:
     labels = np.array([record["values"]["labels"] for record in own]).T
     hidden = [] if population.clusters is None else [_letter(cluster) for cluster in population.clusters.tolist()]
     return ClientClusters(
-        population.names or [str(client.id) for client in population.clients],
+        short_names(population.names) or [str(client.id) for client in population.clients],
         [record["step"] for record in own],
         labels,
         hidden,

@@ -12,6 +12,7 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
+from fedkin.experiment.label_files import client_name
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
 from fedkin.experiment.views.client_views import client_clusters, client_spread, has_client_clusters
@@ -81,14 +82,14 @@ def view_of(
         lead=_lead(population, _found(clusters, clustered, records), _steps(records, unit)),
         summary=_summary(config, records, unit),
         curves=_curves(records, unit),
-        graphs=graphs(records),
+        graphs=graphs(records, population.names),
         clients=clustered,
         table=cluster_table(clients, clusters, population.names) if clusters else None,
         pictures=cluster_pictures(clients, clusters, preparation.scaling) if is_image and preparation.scaling else (),
         profiles=cluster_profiles(clients, clusters, names) if shows_means else None,
         descriptions=None if profile is None else descriptions(profile, population.names),
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
-        notes=_notes(records, unit, clustered is not None),
+        notes=[*preparation.notes, *_notes(records, unit, clustered is not None, population.names)],
         findings=findings,
         bars=bars,
         changes=changed,
@@ -230,9 +231,9 @@ def _increments(totals: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip([0, *totals], totals, strict=False)]
 
 
-def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool) -> list[str]:
+def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Sequence[str]) -> list[str]:
     """What metrics are compared with, a method's warnings, and the clients missing in each step."""
-    missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record)]
+    missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record, names)]
     notes = [*warnings_of(records), *missing]
     if not records or not records[-1]["metrics"]:
         return notes
@@ -241,11 +242,11 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool) -> list[s
     return ["Metrics use the true clusters and test samples, which no method sees.", *notes]
 
 
-def _missing(record: RecordLine) -> list[str]:
+def _missing(record: RecordLine, names: Sequence[str]) -> list[str]:
     """The clients missing in a step, by reason."""
     clients: dict[str, list[str]] = {}
     for client, reason in record["missing"].items():
-        clients.setdefault(reason, []).append(client)
+        clients.setdefault(reason, []).append(client_name(int(client), names))
     return [
         f"client {own[0]} was missing ({reason})" if len(own) == 1 else f"clients {_few(own)} were missing ({reason})"
         for reason, own in clients.items()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
-from fedkin.experiment.label_files import short_names
+from fedkin.experiment.label_files import client_name
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card
@@ -24,10 +24,8 @@ _ROUNDING = 1e-3
 def cluster_table(clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str]) -> ClusterTable:
     """Samples of each client by cluster."""
     counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
-    keys = [str(client.id) for client in clients]
-    short = short_names(names)
-    rows = [short[client.id] if names else key for key, client in zip(keys, clients, strict=True)]
-    return ClusterTable(rows, clusters, counts.numpy(), "Samples of each client by cluster.", keys)
+    rows = [client_name(client.id, names) for client in clients]
+    return ClusterTable(rows, clusters, counts.numpy(), "Samples of each client by cluster.")
 
 
 def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:

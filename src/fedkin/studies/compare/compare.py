@@ -111,7 +111,7 @@ def compared(
             question, selection, judge, options.clusters, options.seeds, out, budget, show, at_work, score
         )
         schedule.work()
-        comparison = _comparison(schedule, options, config)
+        comparison = _comparison(schedule, options, config, samples.notes)
         comparison.write()
         write_page(out / PAGE, page_of(comparison))
     return comparison
@@ -154,7 +154,7 @@ def _prepare(question: Question, options: Options, out: Path) -> None:
     write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
 
 
-def _comparison(schedule: Schedule, options: Options, config: Config) -> Comparison:
+def _comparison(schedule: Schedule, options: Options, config: Config, notes: tuple[str, ...]) -> Comparison:
     """What the runs that finished came to."""
     question, selection = schedule.question, schedule.selection
     verdicts = schedule.verdicts()
@@ -195,6 +195,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config) -> Compari
         warnings=warnings,
         confident=confident,
         as_good=tuple(_called(each) for each in choice.undecided) if choice else (),
+        notes=notes,
     )
 
 

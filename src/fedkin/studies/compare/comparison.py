@@ -108,6 +108,8 @@ class Comparison:
         Whether the recommended clusters are better than chance, as far as that was tested.
     as_good : tuple of str
         Methods, with the number of clusters that they were given, whose score is about that of the recommended one.
+    notes : tuple of str
+        How the data were read and prepared, in sentences.
     """
 
     question: str
@@ -127,6 +129,7 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     confident: bool = True
     as_good: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def score(self) -> str:

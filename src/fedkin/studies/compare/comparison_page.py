@@ -43,6 +43,7 @@ def page_of(comparison: Comparison) -> PageView:
             PagePart(
                 "methods", "Methods", tables=[_table(comparison)], bars=[_bars(comparison)], notes=_notes(comparison)
             ),
+            *([PagePart("data", "The data", notes=comparison.notes)] if comparison.notes else []),
             *([PagePart("next", "Next", commands=comparison.use)] if comparison.use else []),
         ],
         settings=comparison.settings,

@@ -20,7 +20,7 @@ from fedkin.studies.compare.candidates import Candidate, Family
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
 _NOT_INHERITED = ("method", "target")
 """Sections that are not taken from an experiment."""
-_SITE_FILES = (".csv", ".npz", ".parquet")
+_SITE_FILES = (".csv", ".tsv", ".npz", ".parquet")
 _HELD_OUT = 0.2
 """Of every client's samples, where clients come without tests and clients are to be clustered."""
 

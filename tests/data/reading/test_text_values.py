@@ -1,0 +1,104 @@
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core.errors import FedkinError
+from fedkin.core.table import Column
+from fedkin.data.reading.columns import read_column
+from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.reading.text_values import as_numbers
+
+
+def read(cells, **options):
+    column, values = read_column(pd.Series(cells, dtype=object), "c", "Client 0", TableOptions(**options))
+    return column, np.nan_to_num(values, nan=-1.0).tolist()
+
+
+def sentence(cells, **options):
+    with pytest.raises(FedkinError) as error:
+        read(cells, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimal", "numbers"),
+    [
+        (["1,234.50", "12", "1,234"], ".", [1234.5, 12, 1234]),
+        (["1,234,567", "-1,000"], ".", [1234567, -1000]),
+        (["1'234.5", "3"], ".", [1234.5, 3]),
+        (["1.234,5", "12", "1.234"], ",", [1234.5, 12, 1234]),
+        (["12 500", "1 000,5"], ",", [12500, 1000.5]),
+        (["−3.5", "2"], ".", [-3.5, 2]),
+    ],
+)
+def test_thousands_and_typographic_signs(cells, decimal, numbers):
+    cells = [cell.replace(" ", "\u202f") for cell in cells]
+    assert read(cells, decimal=decimal) == (Column("c"), numbers)
+
+
+@given(st.lists(st.integers(-(10**12), 10**12), min_size=1), st.booleans())
+def test_grouped_integers_are_what_they_were(numbers, comma):
+    words = np.array([f"{number:,}.25".replace(",", "'") for number in numbers], dtype=object)
+    if comma:
+        words = np.array([word.replace(".", ",") for word in words], dtype=object)
+    expected = [float(f"{number}.25") for number in numbers]
+    assert as_numbers(words, "," if comma else ".").tolist() == expected
+
+
+def test_a_comma_that_may_stand_before_decimals_is_asked_about():
+    assert sentence(["1,234", "12,500"]).startswith(
+        "Column 'c' of Client 0 holds numbers with a decimal comma, such as '1,234'; say decimal = ','"
+    )
+
+
+def test_times_of_day_are_hours():
+    assert read(["06:30", "23:59:60", None])[0].kind == "category"
+    assert read(["06:30", "18:15:36", None]) == (Column("c"), [6.5, 18.26, -1])
+    assert read([datetime.time(6, 30), datetime.time(12)]) == (Column("c"), [6.5, 12])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["02.01.1970", "13.01.1970"],
+        ["2.1.1970", "13.1.1970"],
+        ["02/01/1970", "13/01/1970"],
+        ["01/02/1970", "01/13/1970"],
+        ["2-1-1970", "13-1-1970"],
+        ["1970/01/02", "1970/01/13"],
+        ["02.01.1970 00:00", "13.01.1970 00:00:00"],
+        ["2 Jan 1970", "13 Jan 1970"],
+        ["January 2, 1970", "January 13, 1970"],
+        ["02-JAN-1970", "13-JAN-1970"],
+        ["1970-01-02T00:00:00Z", "1970-01-13T00:00:00Z"],
+    ],
+)
+def test_dates_as_people_write_them(cells):
+    assert read([*cells, None]) == (Column("c", "date"), [1, 12, -1])
+
+
+@pytest.mark.parametrize("cells", [["32.01.1970"], ["13/13/1970"], ["1 Foo 1970"], ["01.01.1970", "x"], ["1/2/70"]])
+def test_what_only_looks_like_dates_is_a_category(cells):
+    assert read(cells)[0].kind == "category"
+
+
+def test_dates_that_could_be_two_are_refused():
+    assert sentence(["03/01/2024", "05/01/2024"]) == (
+        "Column 'c' of Client 0 holds dates such as '03/01/2024', of which day and month cannot be told apart; write "
+        "them as 2024-12-31, or name the column in categorical or drop."
+    )
+    assert read(["03/01/2024", "05/01/2024"], categorical=["c"])[0].kind == "category"
+
+
+@pytest.mark.parametrize("form", ["{}%", "${}", "{} mg/dl", "{}€", "<{}", "{} °C"])
+def test_many_numbers_with_units_are_refused(form):
+    cells = [form.format(number / 4) for number in range(30)]
+    assert sentence(cells) == (
+        f"Column 'c' of Client 0 holds numbers with a sign or unit, such as '{cells[0]}'; write the numbers alone, or "
+        "name the column in categorical or drop."
+    )
+    assert read(cells[:3] * 10)[0].kind == "category"
