@@ -57,7 +57,11 @@ class DeepClusters:
 
     def assign(self, x: Tensor) -> Tensor:
         """Cluster of samples ``(n, features)``: that of the centroid nearest to the code; int64 ``(n,)``."""
-        return assignment(self.codes(x), self.centroids).argmax(dim=1)
+        return self.memberships(x).argmax(dim=1)
+
+    def memberships(self, x: Tensor) -> Tensor:
+        """Soft assignments of samples ``(n, features)`` to the clusters: ``(n, k)``, each row with a sum of 1."""
+        return assignment(self.codes(x), self.centroids)
 
 
 @dataclass(frozen=True)
@@ -105,9 +109,13 @@ class DeepEmbeddedClustering:
         FedkinError
             If `n_clusters` is not in ``1..n``.
         """
+        return self.memberships(x, n_clusters, rng).argmax(dim=1)
+
+    def memberships(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
+        """Soft assignments of the rows of `x` to the clusters that `fit` finds: ``(n, n_clusters)``."""
         if n_clusters == 1 and len(x):
-            return torch.zeros(len(x), dtype=torch.int64)
-        return self.train(x, n_clusters, rng).assign(x)
+            return torch.ones(len(x), 1)
+        return self.train(x, n_clusters, rng).memberships(x)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
         """Cluster the rows of `x`, as `fit` does, and return what new rows are assigned by.

@@ -82,6 +82,10 @@ def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
         assert predicted.dtype == torch.int64
         assert predicted.shape == (len(client),)
         assert method.embed(result, client.x).shape[0] == len(client)
+        for confidence in (client.state["confidence"], method.confidence(result, client.x)):
+            assert confidence.dtype == torch.float32
+            assert confidence.shape == (len(client),)
+            assert 0 <= float(confidence.min()) <= float(confidence.max()) <= 1
     _, again, other = run(name, make_clients())
     assert same(method.result(state), method.result(other))
     assert torch.equal(clusters_of(fed), clusters_of(again))

@@ -102,3 +102,7 @@ class FuzzyCMeansMethod(CentralizedMethod):
         seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
         found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
         return found.centres, {"iterations": found.iterations, "moved": found.moved}
+
+    def result(self, state: CentroidState) -> dict[str, Any]:
+        """The centroids, the name of their features, and the fuzziness."""
+        return super().result(state) | {"fuzziness": self.fuzziness}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
@@ -182,22 +183,24 @@ def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | Non
         ``(n, *shape)``.
     clusters : Tensor, optional
         int64 ``(n,)``, the samples' clusters; by default their nearest centroids, with which a result that has a
-        ``fuzziness`` gives the degree of membership of fuzzy c-means instead.
+        ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
     """
     centroids = result["centroids"]
     found = [torch.zeros(0)]
     for at in torch.arange(len(x)).split(_BATCH):
         distances = pairwise_distances(extract(result["features"], x[at]).double(), centroids.double())
-        own = distances.argmin(1) if clusters is None else clusters[at]
-        near = distances.gather(1, own[:, None])
         if clusters is None and "fuzziness" in result:
-            ratios = near / distances.clamp_min(torch.finfo(torch.float64).tiny)
-            found.append((1 / ratios.clamp_max(1).pow(2 / (result["fuzziness"] - 1)).sum(1)).float())
-            continue
-        others = distances.scatter(1, own[:, None], torch.inf).amin(1)
-        margin = 1 - near[:, 0] / others.clamp_min(torch.finfo(torch.float64).tiny)
-        found.append(margin.clamp(0, 1).float())
+            found.append(share_margin(_memberships(distances, result["fuzziness"])))
+        else:
+            found.append(distance_margin(distances, None if clusters is None else clusters[at]))
     return torch.cat(found)
+
+
+def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
+    """Degrees of membership of fuzzy c-means, by distances from the centroids: both ``(n, k)``."""
+    near = distances.amin(1, keepdim=True)
+    closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
+    return closeness / closeness.sum(1, keepdim=True)
 
 
 def scaled_like_features(features: str, centroids: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction, Positive
@@ -154,6 +155,17 @@ class DECMethod(SampleMethod):
         return _found(result).assign(x.flatten(1))
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """The largest soft assignment of samples less the second largest, float32 ``(n,)``.
+
+        Raises
+        ------
+        FedkinError
+            With ``scope="client"``, where new samples have no cluster.
+        """
+        return share_margin(_found(result).memberships(x.flatten(1)))
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
         return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
@@ -204,7 +216,7 @@ def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 )  # fmt: skip
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
-    return assign_samples(clients, payloads, DECMethod.predict)
+    return assign_samples(clients, payloads, DECMethod.predict, DECMethod.confidence)
 
 
 @task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})
@@ -218,8 +230,9 @@ def cluster_own_samples(clients: Sequence[Client], payloads: Sequence[Payload]) 
     """Cluster the client's own samples; clusters, numbered from ``first`` on, stay at the client."""
     for client, payload in zip(clients, payloads, strict=True):
         search = DeepEmbeddedClustering(**payload["search"])
-        labels = search.fit(client.x.flatten(1), payload["clusters"], client.rng)
-        client.state["clusters"] = labels + payload["first"]
+        shares = search.memberships(client.x.flatten(1), payload["clusters"], client.rng)
+        client.state["clusters"] = shares.argmax(1) + payload["first"]
+        client.state["confidence"] = share_margin(shares)
     return [{} for _ in clients]
 
 

@@ -175,7 +175,7 @@ class FFCMMethod(CentroidMethod):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Degree of membership of samples in the cluster of the nearest centroid, float32 ``(n,)``."""
+        """Membership of samples in their cluster less that in the next, float32 ``(n,)``."""
         return centroid_margin(result, x)
 
     def _moved(

@@ -18,7 +18,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_centroids
+from fedkin.clustering.margins import distance_margin
+from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import is_count, reals, updates
@@ -105,6 +106,11 @@ class PPFCGANMethod(SyntheticMethod):
         return predict_by_code(result, x)
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """One less the distance of codes to the nearest centroid divided by that to the second nearest."""
+        return code_margin(result, x)
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The codes of samples ``(n, *shape)``: float32 ``(n, code)``."""
         return DeepEncoder.of(result["architecture"]).codes(result["encoder"], x)
@@ -124,9 +130,14 @@ class PPFCGANMethod(SyntheticMethod):
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
     delete_networks(clients)
-    return assign_samples(clients, payloads, predict_by_code)
+    return assign_samples(clients, payloads, predict_by_code, code_margin)
 
 
 def predict_by_code(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Index of the centroid nearest to the code of each sample of ``(n, *shape)``, int64 ``(n,)``."""
     return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])
+
+
+def code_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """How much nearer codes are to their centroid than to the next, float32 ``(n,)``."""
+    return distance_margin(pairwise_distances(PPFCGANMethod.embed(result, x), result["centroids"]))

@@ -67,6 +67,11 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
             ).centres
         return {"features": space, "centroids": scaled_like_features(space, centroids)}
 
+    def result(self, state: Any) -> dict[str, Any]:
+        """The centroids, the name of their features, and the fuzziness of fuzzy c-means."""
+        fuzzy = {"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {}
+        return super().result(state) | fuzzy
+
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids, and delete its networks."""
         broadcast(fed, assign, fed.all(result=self.result(state)))

@@ -25,6 +25,7 @@ from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
+from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import (
@@ -201,8 +202,8 @@ class UIFCAMethod(SampleMethod):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Share of that flow in the sum of all flows' likelihoods, float32 ``(n,)``."""
-        return likelihoods(result, x).double().softmax(0).amax(0).float()
+        """Share of that flow in the sum of all flows' likelihoods, less that of the next: float32 ``(n,)``."""
+        return share_margin(likelihoods(result, x).double().softmax(0).T)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:

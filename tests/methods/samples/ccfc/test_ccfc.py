@@ -183,7 +183,7 @@ def test_a_lost_client_alone_is_asked_for_centroids_again_or_takes_the_clusters_
     failures = [(4 + attempt, 1) for attempt in range(attempts)]
     states, _, _ = run(SCFCMethod(**TINY | {"cluster_rounds": 0}, standalone=True), clients, failures=failures)
     assert ("1" in states[-1].centroids) == own
-    assert all(set(client.state) == {"clusters"} for client in clients)
+    assert all(set(client.state) == {"clusters", "confidence"} for client in clients)
     assert ((clients[1].state["clusters"] // 3).unique().tolist() == [1]) == own
 
 

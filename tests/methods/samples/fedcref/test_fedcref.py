@@ -289,6 +289,11 @@ def test_new_samples_go_to_the_cluster_that_knows_them():
     for client in people.clients:
         clusters = FedCRefMethod.predict(result, client.x)
         assert (clusters == client.state["clusters"]).float().mean() > 0.6
+        sure = client.state["confidence"]
+        assert sure.shape == clusters.shape
+        assert 0 <= float(sure.min()) < float(sure.max()) <= 1
+        assert FedCRefMethod.confidence(result, client.x).shape == clusters.shape
+        assert "errors" not in client.state
     assert result["n_clusters"] == len(result["communities"]) == len(result["models"])
 
 

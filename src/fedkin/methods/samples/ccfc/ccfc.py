@@ -188,6 +188,11 @@ class CCFCMethod(SampleMethod):
         return ccfc_tasks.predict_nearest(result, x)
 
     @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """One less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
+        return ccfc_tasks.cosine_margin(result, x)
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Representations of length 1, float32 ``(n, latent)``; of several networks side by side."""
         network = Contrastive.of(result["network"])

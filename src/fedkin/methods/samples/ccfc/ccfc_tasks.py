@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
+from fedkin.clustering.margins import distance_margin
 from fedkin.core import Client, Payload, task
 from fedkin.core.replies import (
     Expected,
@@ -99,7 +100,7 @@ def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     for client in clients:
         AdamMoments.forget(client.state)
         client.state.pop("phase", None)
-    replies = assign_samples(clients, payloads, predict_nearest)
+    replies = assign_samples(clients, payloads, predict_nearest, cosine_margin)
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] += payload["first"]
     return replies
@@ -111,9 +112,22 @@ def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
 
     Eq. 3 has Euclidean distances; for vectors of length 1, as in the authors' code, the order is the same.
     """
+    return _cosines(result, x).argmax(1)
+
+
+def cosine_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """How much nearer representations are to their centroid than to the next, float32 ``(n,)`` in [0, 1].
+
+    Distances are those of vectors of length 1.
+    """
+    return distance_margin((2 - 2 * _cosines(result, x).double()).clamp_min(0).sqrt())
+
+
+def _cosines(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Cosines ``(n, k)`` of the samples' representations with the centroids of all networks."""
     network = Contrastive.of(result["network"])
     pairs = zip(result["models"], result["centroids"], strict=True)
-    return torch.cat([network.latents(model, x) @ own.T for model, own in pairs], dim=1).argmax(1)
+    return torch.cat([network.latents(model, x) @ own.T for model, own in pairs], dim=1)
 
 
 def initial_model(payload: Payload) -> Tensor:

@@ -29,6 +29,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Count, Fraction, Oracle, Positive
 from fedkin.core.replies import Expected, below, is_list, reals, updates, whole
@@ -214,6 +215,12 @@ class FedCRefMethod(SampleMethod):
         """Cluster of new samples ``(n, ...)``: that of the model with the lowest error. int64 ``(n,)``."""
         model = Autoencoder(tuple(result["widths"]), result["output"])
         return model.errors(result["models"], x.flatten(1)).argmin(dim=0)
+
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """One less the lowest model's error divided by that of the second lowest: float32 ``(n,)``."""
+        model = Autoencoder(tuple(result["widths"]), result["output"])
+        return distance_margin(model.errors(result["models"], x.flatten(1)).T)
 
     def _train_clusters(
         self, fed: Federation, state: FedCRefState, lost: dict[int, str]

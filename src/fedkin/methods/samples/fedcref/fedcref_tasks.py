@@ -2,7 +2,8 @@
 
 The state of a client holds ``labels`` ``(n,)`` int64, its local clusters; ``previous``, those before the last
 refinement; ``halves`` ``(n,)``, the half of its local cluster that each sample is in; ``models`` ``(local clusters,
-replicas, size)``, while they fit the current labels; ``clusters`` ``(n,)``, the result. It may begin with ``given``
+replicas, size)``, while they fit the current labels; ``errors`` ``(local clusters, n)``, of the models that the last
+refinement has selected; ``clusters`` and ``confidence`` ``(n,)``, the result. It may begin with ``given``
 labels and with ``n_clusters``, the number of local clusters.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError, Payload, task
@@ -166,7 +168,7 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
         labels, selected = cluster_refine(errors, len(own), payload["min_fraction"])
         if payload["continuity"]:
             client.state["start"] = torch.cat([client.state["models"][payload["own"], 0], payload["models"]])[selected]
-        client.state.update(labels=labels, previous=before)
+        client.state.update(labels=labels, previous=before, errors=errors[selected])
         del client.state["models"]  # they fit the previous labels
         unchanged = clustering_accuracy(before.numpy(), labels.numpy())
         replies.append({"unchanged": unchanged, "selected": selected})
@@ -182,11 +184,26 @@ def refine(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 def finish(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its cluster, at the client."""
     for client, payload in zip(clients, payloads, strict=True):
+        errors = client.state.pop("errors", None)
         if "clusters" in payload:
-            client.state["clusters"] = torch.tensor(payload["clusters"])[client.state["labels"]]
+            clusters = torch.tensor(payload["clusters"])
+            found = clusters[client.state["labels"]]
         else:
-            client.state["clusters"] = _model(payload).errors(payload["models"], client.x.flatten(1)).argmin(dim=0)
+            errors = _model(payload).errors(payload["models"], client.x.flatten(1))
+            found, clusters = errors.argmin(dim=0), torch.arange(len(errors))
+        client.state["clusters"] = found
+        if errors is not None and len(errors) == len(clusters):
+            client.state["confidence"] = _margin(errors, clusters, found)
     return [{} for _ in clients]
+
+
+def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
+    """`distance_margin` by the errors ``(models, n)`` of models of these `clusters` ``(models,)``."""
+    known, position = clusters.unique(return_inverse=True)
+    lowest = torch.full((len(known), errors.shape[1]), torch.inf).scatter_reduce(
+        0, position[:, None].expand_as(errors), errors.float(), "amin"
+    )
+    return distance_margin(lowest.T, torch.searchsorted(known, found))
 
 
 def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:

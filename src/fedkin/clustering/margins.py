@@ -1,0 +1,48 @@
+"""How clearly points belong to their clusters: the margin between their own cluster and the next, in [0, 1]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def distance_margin(distances: Tensor, clusters: Tensor | None = None) -> Tensor:
+    """One less the distance to the own cluster divided by that to the nearest other one.
+
+    Parameters
+    ----------
+    distances : Tensor
+        ``(n, k)``, at least 0: of points from clusters, or anything else that is small where a point belongs.
+    clusters : Tensor, optional
+        int64 ``(n,)``, the points' clusters; by default the nearest.
+
+    Returns
+    -------
+    Tensor
+        float32 ``(n,)``: 1 at the own cluster, or where there is no other, 0 halfway between two and beyond.
+    """
+    if clusters is None:
+        clusters = distances.argmin(1)
+    own = distances.gather(1, clusters[:, None])[:, 0]
+    others = distances.scatter(1, clusters[:, None], torch.inf).amin(1)
+    away = torch.where(others > 0, (others - own) / others, 0.0)
+    return torch.where(others.isinf(), 1.0, away).clamp(0, 1).float()
+
+
+def share_margin(shares: Tensor) -> Tensor:
+    """The largest share of each point less the second largest.
+
+    Parameters
+    ----------
+    shares : Tensor
+        ``(n, k)``, at least 0 with a sum of 1 in each row: memberships or probabilities.
+
+    Returns
+    -------
+    Tensor
+        float32 ``(n,)`` in [0, 1]; 1 where there is one cluster.
+    """
+    if shares.shape[1] < 2:
+        return torch.ones(len(shares))
+    largest = shares.topk(2, dim=1).values
+    return (largest[:, 0] - largest[:, 1]).clamp(0, 1).float()
