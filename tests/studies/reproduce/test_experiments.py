@@ -4,7 +4,10 @@ import re
 from collections import Counter
 
 import pytest
+import torch
 
+from fedkin.core.seeds import derive_generator
+from fedkin.data.scenarios.partition import class_range, label_skew
 from fedkin.studies.reproduce.entry import PaperEntry, folder_of_entries, load_entry, measure_of, names_of_entries
 from fedkin.studies.reproduce.measures import check
 from fedkin.studies.reproduce.plan import plan_of
@@ -22,6 +25,9 @@ PAPERS = {
 ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 
 NAMES = names_of_entries()
+
+MNIST = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+"""Samples of each class in the training split."""
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +104,30 @@ def test_tables_of_the_same_runs_share_them(entries: dict[str, PaperEntry]) -> N
         assert runs["ocfl/figure-1"] < runs["ocfl/table-1"] or scale == "quick"
         counts = Counter(job for jobs in runs.values() for job in jobs)
         assert max(counts.values()) >= 4
+
+
+def at_two_clients(y: torch.Tensor, clients: int, seed: int) -> float:
+    """Share of the samples dealt, 500 per class, that two clients or more hold; it depends on the sizes of classes."""
+    parts = label_skew(
+        y,
+        clients,
+        classes_per_client=class_range(10),
+        samples_per_class=500,
+        rng=derive_generator(seed, "partition"),
+    )
+    counts = torch.cat(parts).bincount()
+    return float(counts[counts > 1].sum() / counts.sum())
+
+
+@pytest.mark.parametrize("name", ["fedcref/figure-10", *(f"fedcref/table-{n}" for n in (10, 11, 12))])
+def test_entries_by_the_number_of_clients_say_how_many_samples_two_clients_hold(
+    name: str, entries: dict[str, PaperEntry]
+) -> None:
+    scale = entries[name].scales.paper
+    y = torch.arange(10).repeat_interleave(torch.tensor(MNIST))
+    shares = {n: [at_two_clients(y, n, seed) for seed in scale.seeds] for n in (20, 30, 40)}
+    assert max(shares[20]) == 0
+    percents = {n: [round(100 * share) for share in found] for n, found in shares.items()}
+    assert f"with 30 clients {min(percents[30])} to {max(percents[30])} % of those dealt" in scale.differs
+    assert f"with 40 it is {min(percents[40])} to {max(percents[40])} %" in scale.differs
+    assert f"(seed 0: {percents[30][0]} and {percents[40][0]} %)" in scale.differs
