@@ -59,3 +59,13 @@ def test_a_method_without_confidence_says_so(wines):
     silent._method = type("Nothing", (), {"confidence": staticmethod(lambda result, x: None)})
     with pytest.raises(ValueError, match="Silent does not say how clearly"):
         silent.confidence(wines["a"])
+
+
+def test_representatives_are_nobodys_row(model, wines):
+    found = model.representatives()
+    assert list(found.columns) == ["rows", *model.describe().columns[2:]]
+    assert len(found) == model.n_clusters_
+    everyone = pd.concat(wines.values() if isinstance(wines, dict) else wines)
+    typical = found["proline"].str.replace(",", "").astype(float)
+    assert typical.between(everyone["proline"].min(), everyone["proline"].max()).all()
+    assert (found["rows"] >= 5).all()

@@ -30,7 +30,7 @@ def profile(**changes):
     squares = n * (means.square() + spreads.square())
     members = {0: torch.tensor([40, 10]), 1: torch.tensor([0, 30])}
     whole = ClusterProfile(
-        COLUMNS, n[:, 0], n, torch.zeros(5, dtype=torch.float64), n * means, squares, counts, members
+        COLUMNS, n[:, 0], n, torch.zeros(5, dtype=torch.float64), n * means, squares, counts, members=members
     )
     return dataclasses.replace(whole, **changes)
 
@@ -105,3 +105,18 @@ def test_a_page_shows_a_cell_for_each_cluster():
     assert len(view.cells) == len(view.columns) == 5
     assert all(len(row) == 2 for row in view.cells)
     assert view.shifts[view.columns.index("age")][0] > 0 > view.shifts[view.columns.index("age")][1]
+
+
+def test_a_typical_sample_is_in_the_units_of_the_data():
+    known = profile()
+    assert not descriptions(known).typical
+    few, middle = torch.full((2, 5), 6), known.sum / 40 * 6
+    few[1, 0] = 0
+    typical = {"typical_filled": few, "typical_sum": middle, "typical_counts": torch.tensor([[1, 5, 0], [4, 0, 2]])}
+    view = descriptions(dataclasses.replace(known, **typical))
+    cells = dict(zip(view.columns, view.typical, strict=True))
+    assert list(view.typical_rows) == [6, 6]
+    assert cells["age"] == ["70", "–"]
+    assert sorted(cells.values())[-2:] == sorted([cells["town"], cells["smokes"]])
+    assert cells["town"] == ["Ulm", "Bonn"]
+    assert cells["smokes"] == ["yes", "no"]

@@ -31,3 +31,12 @@ def test_cells_are_shaded_by_how_far_they_are_off():
 def test_a_cell_too_few_is_refused():
     with pytest.raises(FedkinError):
         view(cells=[["70"], ["1", "1"]])
+
+
+def test_typical_samples_stand_below_where_they_are_known():
+    assert "Typical samples" not in described_clusters(view())
+    markup = described_clusters(view(typical=[["71", "<5"], ["1", "–"]], typical_rows=[12, 10]))
+    assert markup.index("70 ± 5") < markup.index("Typical samples") < markup.index("<td>71</td><td>&lt;5</td>")
+    assert "<td>12</td><td>10</td>" in markup
+    with pytest.raises(FedkinError):
+        view(typical=[["71", "5"]], typical_rows=[12, 10])

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.estimators.estimator import Estimator
-from fedkin.experiment.cluster_words import described, sentences
+from fedkin.experiment.cluster_words import NOTHING, described, sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         outcome = replace(outcome, preparation=replace(outcome.preparation, notes=notes))
         self._remember(outcome, clients, names)
         self.labels_ = [client.state["clusters"].numpy() for client in clients]
-        self._profile = outcome.profile
+        self._profile: ClusterProfile | None = outcome.profile
         return self
 
     def describe(self) -> pd.DataFrame:
@@ -106,13 +107,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         from pandas import DataFrame
 
-        check_is_fitted(self, "result_")
-        profile = self._profile
-        if profile is None:
-            raise FedkinError(
-                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
-                "method that promises no differential privacy."
-            )
+        profile = self._described()
         columns = described(profile)
         spoken = sentences(profile, self.client_names_)
         frame = DataFrame({column.name: column.values for column in columns}, index=range(len(spoken)))
@@ -120,6 +115,41 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         frame.insert(0, "samples", profile.samples.numpy(), allow_duplicates=True)
         frame.insert(1, "sentence", spoken, allow_duplicates=True)
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
+        return frame
+
+    def _described(self) -> ClusterProfile:
+        check_is_fitted(self, "result_")
+        if self._profile is None:
+            raise FedkinError(
+                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
+                "method that promises no differential privacy."
+            )
+        return self._profile
+
+    def representatives(self) -> pd.DataFrame:
+        """A typical sample of each cluster of tables, in original units.
+
+        Returns
+        -------
+        DataFrame
+            One row per cluster: ``rows``, how many it is made of, and a text for each column, in the order of
+            `describe`: the mean over the rows nearest to the cluster's middle at each client, or their most frequent
+            category. It is nobody's row: cells of fewer than five rows of a client stay there, and what no client gives
+            is ``"–"``.
+
+        Raises
+        ------
+        FedkinError
+            As `describe`.
+        """
+        from pandas import DataFrame
+
+        profile = self._described()
+        rows = profile.typical_filled.amax(1).numpy()
+        columns = {column.name: column.typical or [NOTHING] * len(rows) for column in described(profile)}
+        frame = DataFrame(columns, index=range(len(rows)))
+        frame.index.name = "cluster"
+        frame.insert(0, "rows", rows, allow_duplicates=True)
         return frame
 
     def confidence(self, X: ArrayLike | Sequence[ArrayLike]) -> ConfidenceArray | list[ConfidenceArray]:  # noqa: N803

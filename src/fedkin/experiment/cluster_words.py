@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from fedkin.report.numbers import pluralize
 
 LEAST_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
+NOTHING = "–"
+"""What stands where nothing is known."""
 _LEAST_SHIFT = 0.5
 """Standard deviations that a cluster's mean lies off the mean of all, for its sentence to name the column."""
 _LEAST_DIFFERENCE = 0.15
@@ -50,6 +52,9 @@ class DescribedColumn:
     shifts : list of float
         By cluster, how many standard deviations its mean lies above that of all; of a category, how the share of that
         in the cell differs.
+    typical : list of str
+        By cluster, the value of a typical sample: the mean over the rows in the middle of the cluster, or their most
+        frequent category or truth value.
     """
 
     name: str
@@ -58,6 +63,7 @@ class DescribedColumn:
     values: list[float | str | None]
     phrases: list[tuple[float, str]]
     shifts: list[float]
+    typical: list[str] = field(default_factory=list)
 
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
@@ -92,6 +98,8 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
         [column.shifts for column in columns],
         remarks(profile, names),
         LEAST_EFFECT,
+        [column.typical for column in columns] if profile.has_typical else (),
+        profile.typical_filled.amax(1).tolist() if profile.has_typical else (),
     )
 
 
@@ -179,7 +187,7 @@ def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
     cells, phrases, shifts = [], [], [0.0] * len(means)
     for cluster, own in enumerate(means.tolist()):
         if math.isnan(own):
-            cells.append("–")
+            cells.append(NOTHING)
             phrases.append((0.0, ""))
             continue
         spreads = f" ± {_rounded(float(scatter[cluster]), spread)}" if with_spread else ""
@@ -192,7 +200,21 @@ def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
     values: list[float | str | None] = [None if math.isnan(own) else own for own in means.tolist()]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
-    return DescribedColumn(column.name, effect, cells, values, phrases, shifts)
+    typical = _typical_numbers(profile, at, write)
+    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical)
+
+
+def _typical_numbers(profile: ClusterProfile, at: int, write: _Writer) -> list[str]:
+    """The values of a typical sample of each cluster: of booleans and levels the nearest there is."""
+    if not profile.has_typical:
+        return []
+    column, texts = profile.columns[at], []
+    for filled, total in zip(profile.typical_filled[:, at].tolist(), profile.typical_sum[:, at].tolist(), strict=True):
+        mean = total / max(filled, 1)
+        levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
+        level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean)
+        texts.append(level if filled else NOTHING)
+    return texts
 
 
 def _phrase(name: str, kind: str, levels: Sequence[str], above: bool, write: _Writer, own: float, mean: float) -> str:
@@ -231,7 +253,7 @@ def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
     shifts = [0.0] * len(counts)
     for cluster, (own, count) in enumerate(zip(counts, n.tolist(), strict=True)):
         if not count:
-            cells.append("–")
+            cells.append(NOTHING)
             values.append(None)
             phrases.append((0.0, ""))
             continue
@@ -241,7 +263,11 @@ def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
         cells.append(f"{names[most]} ({float(shares[most]):.0%})")
         values.append(names[most])
         phrases.append(_category_phrase(column.name, names, shares, overall, count, total))
-    return DescribedColumn(column.name, _cramer(counts), cells, values, phrases, shifts)
+    typical = []
+    if profile.has_typical:
+        middle = profile.typical_counts_of(at)
+        typical = [names[int(own.argmax())] if own.any() else NOTHING for own in middle]
+    return DescribedColumn(column.name, _cramer(counts), cells, values, phrases, shifts, typical)
 
 
 def _category_phrase(

@@ -34,6 +34,10 @@ class ClusterDescriptions:
         Sentences on who is not described.
     least_effect : float
         Columns with an effect below are shown apart, as they tell nothing apart.
+    typical : sequence of sequence of str
+        By column and cluster, what a typical sample has there; empty if none are known.
+    typical_rows : sequence of int
+        By cluster, the rows that its typical sample is a mean of.
     """
 
     clusters: Sequence[int]
@@ -44,10 +48,15 @@ class ClusterDescriptions:
     shifts: Sequence[Sequence[float]]
     notes: Sequence[str] = field(default_factory=list)
     least_effect: float = 0.0
+    typical: Sequence[Sequence[str]] = ()
+    typical_rows: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         rows = {len(self.columns), len(self.effects), len(self.cells), len(self.shifts)}
         widths = {len(self.clusters), len(self.sentences), *map(len, self.cells), *map(len, self.shifts)}
+        if self.typical:
+            rows |= {len(self.typical)}
+            widths |= {len(self.typical_rows), *map(len, self.typical)}
         if len(rows) > 1 or len(widths) > 1:
             raise FedkinError("Descriptions of clusters need one sentence per cluster, and one cell per column, too.")
 
@@ -59,7 +68,12 @@ def described_clusters(view: ClusterDescriptions) -> str:
         for cluster, sentence in zip(view.clusters, view.sentences, strict=True)
     ]
     notes = [element("p", prose(note)) for note in view.notes]
-    return element("ul", *spoken, class_="described") + "".join(notes) + (_table(view) if view.columns else "")
+    return (
+        element("ul", *spoken, class_="described")
+        + "".join(notes)
+        + (_table(view) if view.columns else "")
+        + _typical(view)
+    )
 
 
 def _table(view: ClusterDescriptions) -> str:
@@ -81,11 +95,37 @@ def _table(view: ClusterDescriptions) -> str:
         )
         for name, effect, cells, shifts in rows
     ]
-    heads = [element("th", cluster_mark(one), element("span", str(one)), scope="col") for one in view.clusters]
     effect = element("th", "effect", scope="col", class_="total")
-    head = element("thead", element("tr", element("th", "column", scope="col"), *heads, effect))
+    head = element("thead", element("tr", *_heads(view), effect))
     drawn = element("table", head, element("tbody", *body), class_="heat cells")
     return element("p", text(caption)) + sheet(drawn, "Columns of the table by cluster")
+
+
+def _typical(view: ClusterDescriptions) -> str:
+    """A table of typical samples, one for each cluster; nothing where none are known."""
+    if not view.typical or not view.columns:
+        return ""
+    caption = (
+        "A typical sample of each cluster: the mean, or the most frequent category, of the rows nearest to the "
+        "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
+    )
+    shown = list(zip(view.columns, view.typical, strict=True))[:_MOST_ROWS]
+    body = [
+        element("tr", element("th", text(name), scope="row"), *(element("td", text(cell)) for cell in cells))
+        for name, cells in shown
+    ]
+    counts = [element("td", f"{rows:,}") for rows in view.typical_rows]
+    body.append(element("tr", element("th", "rows that it is made of", scope="row"), *counts, class_="faint"))
+    drawn = element(
+        "table", element("thead", element("tr", *_heads(view))), element("tbody", *body), class_="heat cells"
+    )
+    return element("h3", "Typical samples") + element("p", text(caption)) + sheet(drawn, "Typical samples by cluster")
+
+
+def _heads(view: ClusterDescriptions) -> list[str]:
+    """Above columns and clusters."""
+    clusters = [element("th", cluster_mark(one), element("span", str(one)), scope="col") for one in view.clusters]
+    return [element("th", "column", scope="col"), *clusters]
 
 
 def _cell(cell: str, shift: float) -> str:

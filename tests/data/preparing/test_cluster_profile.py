@@ -52,6 +52,8 @@ def test_sums_are_those_of_all_rows_together(secure):
         assert float(variance) == pytest.approx(float(lengths.var(correction=0)), rel=1e-6)
         assert profile.counts_of(1)[cluster].tolist() == [*own[:, 1].long().bincount(minlength=2).tolist(), 0]
         assert float(profile.sum[cluster, 2]) == float(own[:, 2].sum())
+        assert 15 <= int(profile.typical_filled[cluster, 1]) == int(profile.typical_counts_of(1)[cluster].sum()) <= 60
+        assert 995 < float(profile.typical_sum[cluster, 0] / profile.typical_filled[cluster, 0]) < 1005
     assert sorted(profile.members) == ([] if secure else [0, 1, 2])
 
 
@@ -61,6 +63,8 @@ def test_it_survives_a_file():
     again = ClusterProfile.from_tree(unpack(*pack(owned(profile.tree()))))
     assert again.columns == profile.columns
     assert torch.equal(again.sum, profile.sum)
+    assert torch.equal(again.typical_sum, profile.typical_sum)
+    assert again.has_typical
     assert again.members[0].tolist() == profile.members[0].tolist()
 
 

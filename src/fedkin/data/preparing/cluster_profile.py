@@ -3,7 +3,9 @@
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
 each category occurs. Nothing leaves a client of a cluster that has fewer than `min_members` values of a column there.
 Since the server may know the column's total, and could subtract, some values of the client's largest cluster stay away,
-too, so that those not reported are none, or at least so many.
+too, so that those not reported are none, or at least so many. The same is reported of the rows in the middle of each
+cluster, by the same rule, see `fedkin.data.preparing.typical_samples`: their means are a typical sample, which is no
+client's row.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from fedkin.data.preparing.encoding import TableEncoding, aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn
 from fedkin.data.preparing.statistics import are_columns, columns_of, count_lengths, plain
+from fedkin.data.preparing.typical_samples import typical_cells
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import summed
 
+_FRACTIONS = ("sum", "squares", "typical_sum")
+"""Sums that are no whole numbers."""
 _MAX_CLUSTERS = 2**15
 _ATTEMPTS = 3
 """At reaching clients that have not replied; a run can do without them."""
+
+
+_TENSORS = (
+    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,8 @@ class ClusterProfile:
         and of squared distances. 0 for categories.
     counts : Tensor
         int64 ``(k, frequencies)``: how often each category occurs, one column after the other, each with *other* last.
+    typical_filled, typical_sum, typical_counts : Tensor
+        As `filled`, `sum` and `counts`, of the rows in the middle of the clusters alone; empty if unknown.
     members : dict of int to Tensor
         By client, int64 ``(k,)``, its samples of each cluster; empty with secure sums.
     missing : dict of int to str
@@ -61,17 +73,32 @@ class ClusterProfile:
     sum: Tensor
     squares: Tensor
     counts: Tensor
+    typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+    typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+    typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
     members: dict[int, Tensor] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
 
     def counts_of(self, column: int) -> Tensor:
         """Frequencies of a category column, *other* last: int64 ``(k, categories + 1)``."""
-        own: Tensor = self.counts.split(count_lengths(self.columns), 1)[column]
+        return self._of(self.counts, column)
+
+    def typical_counts_of(self, column: int) -> Tensor:
+        """The same of the rows in the middle of the clusters."""
+        return self._of(self.typical_counts, column)
+
+    def _of(self, counts: Tensor, column: int) -> Tensor:
+        own: Tensor = counts.split(count_lengths(self.columns), 1)[column]
         return own
+
+    @property
+    def has_typical(self) -> bool:
+        """Whether anything is known of the rows in the middle of the clusters."""
+        return bool(self.typical_filled.any())
 
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""
-        tensors = {name: getattr(self, name) for name in ("samples", "filled", "around", "sum", "squares", "counts")}
+        tensors = {name: getattr(self, name) for name in _TENSORS}
         members = {str(client): own for client, own in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
         return {"columns": plain(self.columns), "members": members, "missing": missing, **tensors}
@@ -97,6 +124,8 @@ _QUESTION: Expected = {
     holds={
         "members": whole("clusters"), "filled": whole("clusters", "columns"), "sum": doubles("clusters", "columns"),
         "squares": doubles("clusters", "columns", minimum=0), "counts": whole("clusters", None),
+        "typical_filled": whole("clusters", "columns"), "typical_sum": doubles("clusters", "columns"),
+        "typical_counts": whole("clusters", None),
     },
     may_be_empty=True,
 )  # fmt: skip
@@ -111,7 +140,7 @@ def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload])
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:
-            digits = {name: to_digits(reply[name].flatten()) for name in ("sum", "squares")}
+            digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
             replies.append({**reply, **digits})
         else:
             shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
@@ -123,13 +152,14 @@ def _shapes(columns: Sequence[SchemaColumn], n_clusters: int) -> dict[str, tuple
     """Of what a client reports."""
     cells = (n_clusters, len(columns))
     counts = (n_clusters, sum(count_lengths(columns)))
-    return {"members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts}
+    typical = {"typical_filled": cells, "typical_sum": cells, "typical_counts": counts}
+    return {"members": (n_clusters,), "filled": cells, "sum": cells, "squares": cells, "counts": counts, **typical}
 
 
 def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """The same for a secure sum, for which numbers are digits."""
     digits = (len(UNITS), shapes["sum"][0] * shapes["sum"][1])
-    return {**shapes, "sum": digits, "squares": digits}
+    return {**shapes, **dict.fromkeys(_FRACTIONS, digits)}
 
 
 def _cells(client: Client, payload: Payload) -> Payload:
@@ -144,18 +174,27 @@ def _cells(client: Client, payload: Payload) -> Payload:
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = told & torch.tensor([column.kind != "category" for column in columns])
     squares = (values - payload["around"]).square()
-    counts = [torch.zeros(k, 0)]
-    for at, length in enumerate(count_lengths(columns)):
-        if length:
-            codes = values[:, at].nan_to_num(0.0).long()
-            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * told[:, at, None]))
+    typical = typical_cells(client.x, clusters, told, k, least)
     return {
         "members": (member @ everyone.double())[:, 0].long(),
         "filled": (member @ told.double()).long(),
         "sum": member @ torch.where(numbers, values, 0.0),
         "squares": member @ torch.where(numbers, squares, 0.0),
-        "counts": torch.cat(counts, 1).long(),
+        "counts": _counts(values, member, columns, told),
+        "typical_filled": (member @ typical.double()).long(),
+        "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
+        "typical_counts": _counts(values, member, columns, typical),
     }
+
+
+def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], told: Tensor) -> Tensor:
+    """How often each category of each column occurs in the `told` cells of each cluster, int64 ``(k, frequencies)``."""
+    counts = [torch.zeros(len(member), 0)]
+    for at, length in enumerate(count_lengths(columns)):
+        if length:
+            codes = values[:, at].nan_to_num(0.0).long()
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * told[:, at, None]))
+    return torch.cat(counts, 1).long()
 
 
 def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, least: int) -> Tensor:
@@ -227,9 +266,10 @@ def profile_clusters(
         found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
     if not found:
         return None
-    samples, filled, counts = (found[name].round().long() for name in ("members", "filled", "counts"))
-    sums, squares = found["sum"].double(), found["squares"].double()
-    return ClusterProfile(columns, samples, filled, around, sums, squares, counts, members, dict(fed.missing))
+    found = {name: own.double() if name in _FRACTIONS else own.round().long() for name, own in found.items()}
+    tensors = {**found, "samples": found["members"], "around": around}
+    own = {name: tensors[name] for name in _TENSORS}
+    return ClusterProfile(columns, members=members, missing=dict(fed.missing), **own)
 
 
 def _fits(reply: Payload, shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -242,5 +282,5 @@ def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[i
     sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
     if sums is None:
         return {}
-    totals = {"counts": torch.zeros(shapes["counts"]), **sums.totals}
-    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in ("sum", "squares")}}
+    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums.totals
+    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}
