@@ -23,9 +23,9 @@ LEAST_EFFECT = 0.06
 NOTHING = "–"
 """What stands where nothing is known."""
 _LEAST_SHIFT = 0.5
-"""Standard deviations that a cluster's mean lies off the mean of all, for its sentence to name the column."""
+"""Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column."""
 _LEAST_DIFFERENCE = 0.15
-"""The same for the share of a category."""
+"""The same for the share of a category or of a truth value."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
 _NAMED = 4
@@ -195,7 +195,9 @@ def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
         cells.append(write(own) + after)
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
-        stands = _one_against_rest(float(n[cluster]), total, float(shift)) if abs(shift) >= _LEAST_SHIFT else 0.0
+        away = abs(own - mean) / max(1 - float(n[cluster]) / total, 1e-9)  # from the mean of all others
+        is_far = away >= _LEAST_DIFFERENCE if column.kind == "boolean" else away >= _LEAST_SHIFT * spread > 0
+        stands = _one_against_rest(float(n[cluster]), total, float(shift)) if is_far else 0.0
         phrases.append((stands, _phrase(column.name, column.kind, column.categories, shift > 0, write, own, mean)))
     values: list[float | str | None] = [None if math.isnan(own) else own for own in means.tolist()]
     if column.kind == "date":
@@ -278,7 +280,7 @@ def _category_phrase(
     at = int(away.abs().argmax())
     share, usual = float(shares[at]), float(overall[at])
     word = "mostly" if share >= 0.5 and share > usual else "often" if share > usual else "rarely"
-    if abs(share - usual) < _LEAST_DIFFERENCE:
+    if abs(share - usual) < _LEAST_DIFFERENCE * (1 - count / total):
         return 0.0, ""
     spread = math.sqrt(max(usual * (1 - usual), 1e-12))
     stands = _one_against_rest(count, total, (share - usual) / spread)
