@@ -16,3 +16,24 @@ def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
     assert reported("auto") == [True, False]
     assert reported("visit") == [False, True]
     assert reported("none") == [False, False]
+
+
+def unique(name, values, kind="number"):
+    column = Column(name, kind, tuple(f"P{at}" for at in range(len(values))) if kind == "category" else ())
+    table = Table((column,), torch.tensor(values, dtype=torch.float64)[:, None])
+    return reports_of(table, 1)["columns"][0][2]
+
+
+def test_a_client_of_few_rows_does_not_make_an_id_a_feature() -> None:
+    assert unique("patient_id", range(5, 8))
+    assert unique("patient", range(3), "category")
+    assert unique("patient_id", [7])
+    assert not unique("patient_id", [1, 1, 2])
+    assert not unique("age", [3, 1, 2])
+
+
+def test_ids_are_recognised_by_what_they_are_called() -> None:
+    for name in ("id", "patientId", "MRN", "Fallnummer", "case nr"):
+        assert unique(name, [*range(0, 60, 2)]), name
+    for name in ("age", "paid", "fluid"):
+        assert not unique(name, [*range(30)]), name

@@ -192,3 +192,13 @@ def test_unreadable_files_are_refused(tmp_path):
         read_table(parquet)
     with pytest.raises(FedkinError, match=r"t\.csv' cannot be read as \.csv \("):
         read_table(binary)
+
+
+def test_numbers_too_large_to_add_up_are_refused(tmp_path):
+    assert read_table(write(tmp_path / "t.csv", "a,b\n1,1e11\n2,2e12\n")).x[1, 1] == 2e12
+    with pytest.raises(FedkinError) as error:
+        read_table(write(tmp_path / "t.csv", "a,b\n1,1e300\n2,2\n"))
+    assert str(error.value) == (
+        f"Column 'b' of '{tmp_path}/t.csv' has numbers as large as 1e+300, too large to add up their squares; write "
+        "them in another unit, or name the column in drop."
+    )

@@ -22,8 +22,8 @@ MAX_CATEGORIES = 50
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
 _KINDS = ("number", "boolean", "ordinal", "category", "date")
 _MIN_ROWS, _NEARLY = 20, 0.9
-"""Rows, and distinct values per row, from which a column names its rows."""
-_ID_NAME = re.compile(r"(^|[_\W])(id|key|uuid|guid|nr|no|number|index|code|unnamed: 0)$|[a-z]I[dD]$", re.IGNORECASE)
+"""Distinct values per row from which a column names its rows, if there are so many; of fewer, all must differ."""
+_ID_NAME = re.compile(r"(?i:(^|[_\W])(id|key|uuid|guid|nr|no|number|index|code|mrn|unnamed: 0)|nummer)$|[a-z]I[dD]$")
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,13 @@ def _report(column: Column, values: Tensor, filled: int, min_members: int, own_i
 
 def _names_rows(column: Column, values: Tensor, filled: int) -> bool:
     """Whether values are nearly all different, of texts or of whole numbers in a column called as ids are."""
-    if filled < _MIN_ROWS or column.kind not in ("category", "number"):
-        return False
-    if column.kind == "number" and not _ID_NAME.search(column.name):
+    if not filled or column.kind not in ("category", "number"):
         return False
     own = values[~values.isnan()]
-    if column.kind == "number" and not bool((own == own.round()).all()):
+    if column.kind == "number" and not (_ID_NAME.search(column.name) and bool((own == own.round()).all())):
         return False
-    return len(own.unique()) > _NEARLY * filled
+    least = _NEARLY * filled if filled >= _MIN_ROWS else filled - 1
+    return len(own.unique()) > least
 
 
 def are_reports(value: Any) -> bool:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column
 from fedkin.data.reading.csv_files import read_csv
@@ -19,6 +21,10 @@ from fedkin.data.reading.table_options import TableOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_LARGEST_SUM = MAX_NUMBER / 1000
+"""Of squares at one client, so that those of many clients can be added."""
 
 
 def read_table(
@@ -122,9 +128,23 @@ def frame_to_table(
     for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
         found.append(f"Column '{names[at]}' of {where} has {infinite} infinite values in {rows} rows.")
+    for at in np.flatnonzero(_too_large(values)).tolist():
+        largest = np.nanmax(np.abs(values[:, at]))
+        found.append(
+            f"Column '{names[at]}' of {where} has numbers as large as {largest:.0e}, too large to add up their "
+            "squares; write them in another unit, or name the column in drop."
+        )
     if found:
         raise all_problems(found)
     return Table(tuple(columns), torch.from_numpy(values), options.id)
+
+
+def _too_large(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Which columns have finite numbers whose sums are beyond what crosses between clients and server."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        widest = np.nan_to_num(np.abs(np.where(np.isfinite(values), values, 0.0)).max(0))
+        large: npt.NDArray[np.bool_] = widest**2 * len(values) > _LARGEST_SUM
+    return large
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
