@@ -69,3 +69,15 @@ def test_representatives_are_nobodys_row(model, wines):
     typical = found["proline"].str.replace(",", "").astype(float)
     assert typical.between(everyone["proline"].min(), everyone["proline"].max()).all()
     assert (found["rows"] >= 5).all()
+
+
+def test_new_rows_may_be_files(model, wines, tmp_path):
+    own = wines["a"]
+    own.to_csv(tmp_path / "new.csv", index=False)
+    assert (model.predict(str(tmp_path / "new.csv")) == model.predict(own)).all()
+    both = model.predict([tmp_path / "new.csv", tmp_path / "new.csv"])
+    assert [len(labels) for labels in both] == [len(own)] * 2
+    with pytest.raises(ValueError, match=r"nowhere\.csv' does not exist"):
+        model.predict(str(tmp_path / "nowhere.csv"))
+    with pytest.raises(ValueError, match=r"^Column 'proline' of the data to predict has 1 infinite values"):
+        model.predict(own.head(1).assign(proline=np.inf))

@@ -58,3 +58,8 @@ def all_problems(problems: Sequence[str]) -> FedkinError:
     """One error for several problems, a line for each, of which the first fifty are shown."""
     more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
     return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))
+
+
+def mid_sentence(where: str) -> str:
+    """What holds something, such as "The table", as it stands within a sentence."""
+    return f"the{where[3:]}" if where.startswith("The ") else where

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_cluste
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import PreparingOptions, prepare
 from fedkin.data.reading.arrays import as_dataset
+from fedkin.data.reading.client_files import expanded, read_file
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import checked_method
@@ -178,7 +180,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, x: Any, where: str) -> Tensor:
         """New samples as the method sees them."""
-        data = as_dataset(x, where, where, options=self.preparation_.reading)
+        reading = self.preparation_.reading
+        if isinstance(x, str | Path):
+            data, where = read_file(expanded(str(x)), options=reading), f"'{x}'"
+        else:
+            data = as_dataset(x, where, where, options=reading)
         return self.preparation_.apply(data.x, None if data.table is None else data.table.columns, where)
 
     def __sklearn_tags__(self) -> Any:

@@ -191,7 +191,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self, "result_")
         if isinstance(given, Mapping):
             return {name: self._of_client(x, function, f"Client '{name}'") for name, x in given.items()}
-        if isinstance(given, list | tuple) and len(given) and _dimensions(given[0]) > 1:
+        if (
+            isinstance(given, list | tuple)
+            and len(given)
+            and (_dimensions(given[0]) > 1 or isinstance(given[0], str | Path))
+        ):
             return [self._of_client(x, function, f"Client {i}") for i, x in enumerate(given)]
         return self._of_client(given, function, where)
 

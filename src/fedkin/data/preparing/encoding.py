@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.schema import Schema, SchemaColumn
 
@@ -144,7 +144,10 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         if {own.kind, column.kind} == {"boolean", "number"}:
             continue
         if not own.is_coded or column.kind not in ("category", "ordinal"):
-            problems.append(f"Column '{column.name}' of {where} holds {own.kind}, but the others' holds {column.kind}.")
+            problems.append(
+                f"Column '{column.name}' of {mid_sentence(where)} holds {own.kind}, but the others' holds "
+                f"{column.kind}."
+            )
             continue
         index = {name: float(code) for code, name in enumerate(column.categories)}
         unknown = float(len(index)) if column.kind == "category" else torch.nan

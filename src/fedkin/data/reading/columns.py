@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
 from fedkin.data.reading.table_options import TableOptions
@@ -26,6 +27,9 @@ MISSING |= {"-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 
 _BOOLEANS = (("no", "yes"), ("false", "true"), ("n", "y"), ("f", "t"))
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_NAMES = (str, int, float, bool, np.generic, UUID)
+_NAMED_BY = ("isoformat", "closed_left")
+"""Attributes of dates, times and intervals, which have a text of their own."""
 _DAY = 86_400_000_000
 """Microseconds."""
 _MOSTLY, _SOME = 0.9, 20
@@ -53,7 +57,7 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     from pandas import CategoricalDtype
     from pandas.api import types
 
-    here, kind = f"Column '{name}' of {where}", cells.dtype
+    here, kind = f"Column '{name}' of {mid_sentence(where)}", cells.dtype
     if name in options.ordinal:
         return _of_levels(name, cells, options.ordinal[name], here)
     if name in options.categorical:
@@ -203,7 +207,7 @@ def _distinct(cells: pd.Series, here: str) -> tuple[npt.NDArray[np.int64], npt.N
 
 def _as_text(value: Any, here: str) -> str:
     """A value as a name: whole numbers without decimals."""
-    if not isinstance(value, str | int | float | bool | np.generic) and not hasattr(value, "isoformat"):
+    if not isinstance(value, _NAMES) and not any(hasattr(value, own) for own in _NAMED_BY):
         raise FedkinError(f"{here} holds {value!r}, of type {type(value).__name__}, which is of no use here.")
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, mid_sentence, unknown_name
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column
@@ -127,12 +127,12 @@ def frame_to_table(
             values[:, at] = np.nan
     for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
-        found.append(f"Column '{names[at]}' of {where} has {infinite} infinite values in {rows} rows.")
+        found.append(f"Column '{names[at]}' of {mid_sentence(where)} has {infinite} infinite values in {rows} rows.")
     for at in np.flatnonzero(_too_large(values)).tolist():
         largest = np.nanmax(np.abs(values[:, at]))
         found.append(
-            f"Column '{names[at]}' of {where} has numbers as large as {largest:.0e}, too large to add up their "
-            "squares; write them in another unit, or name the column in drop."
+            f"Column '{names[at]}' of {mid_sentence(where)} has numbers as large as {largest:.0e}, too large to "
+            "add up their squares; write them in another unit, or name the column in drop."
         )
     if found:
         raise all_problems(found)
