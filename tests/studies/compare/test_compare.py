@@ -324,6 +324,19 @@ def test_the_truth_cannot_rank_where_there_is_none(tmp_path: Path) -> None:
         compared(question_of(folder), Options(by="truth"), tmp_path / "out", Watch())
 
 
+def test_how_the_data_were_prepared_stands_on_the_page(tmp_path: Path) -> None:
+    (tmp_path / "wards").mkdir()
+    for at, name in enumerate(("north", "south")):
+        rows = "".join(f"P{at}{row:03},{row % 2 * 9 + row / 100},{row % 2 * 5 + at}\n" for row in range(30))
+        (tmp_path / "wards" / f"{name}.csv").write_text(f"patient,age,dose\n{rows}")
+    question = question_of(str(tmp_path / "wards"), methods=("kfed",), settings=["engine.workers=1"])
+    comparison = compared(question, Options(("kfed",), clusters=2, seeds=1, budget="1h"), tmp_path / "out", Watch())
+    assert comparison.notes == ("Column 'patient' names the rows, so it is no feature; id = 'none' keeps it.",)
+    assert "The data</h2>" in (page := (comparison.out / "report.html").read_text())
+    assert "names the rows, so it is no feature" in page
+    assert json.loads((comparison.out / "comparison.json").read_text())["notes"] == list(comparison.notes)
+
+
 def test_a_key_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     question = question_of("blobs", settings=["scenario.heterogenity=1"])
     with pytest.raises(FedkinError, match=r"scenario\.heterogenity"):

@@ -28,7 +28,6 @@ def text_lines(comparison: Comparison) -> list[str]:
     """What follows the table, line by line."""
     lines = [fill(lead(comparison.recommended, comparison.reason, comparison.confident), 118)]
     lines += [fill(f"Warning: {text}", 118) for text in comparison.warnings]
-    lines += [fill(f"Data: {text}", 118) for text in comparison.notes]
     if comparison.as_good:
         lines.append(fill(about_as_good(comparison.as_good), 118))
     if comparison.truth_gap is not None:
