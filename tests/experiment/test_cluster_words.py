@@ -8,7 +8,7 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.cluster_words import described, descriptions, remarks, sentences
+from fedkin.experiment.cluster_words import _how_often, described, descriptions, remarks, sentences
 
 COLUMNS = (
     SchemaColumn("age", "number"),
@@ -46,6 +46,12 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "low age (30 against 50)" in second
     assert second.endswith("; all 2 clients.")
     assert "noise" not in first + second
+
+
+def test_words_of_shares_are_true():
+    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
+        "mostly", "often", "rarely", "less often",
+    ]  # fmt: skip
 
 
 def test_columns_come_in_order_of_how_much_they_tell_apart():

@@ -26,6 +26,8 @@ _LEAST_SHIFT = 0.5
 """Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column."""
 _LEAST_DIFFERENCE = 0.15
 """The same for the share of a category or of a truth value."""
+_RARE = 0.25
+"""Share of a category below which it is rare."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
 _NAMED = 4
@@ -222,7 +224,7 @@ def _typical_numbers(profile: ClusterProfile, at: int, write: _Writer) -> list[s
 def _phrase(name: str, kind: str, levels: Sequence[str], above: bool, write: _Writer, own: float, mean: float) -> str:
     sides = f"({write(own)} against {write(mean)})"
     if kind == "boolean":
-        return f"{name} {'mostly' if own >= 0.5 else 'more often' if above else 'rarely'} {_true(levels)} {sides}"
+        return f"{name} {_how_often(own, mean)} {_true(levels)} {sides}"
     if kind == "date":
         return f"{'late' if above else 'early'} {name} {sides}"
     return f"{'high' if above else 'low'} {name} {sides}"
@@ -277,14 +279,21 @@ def _category_phrase(
 ) -> tuple[float, str]:
     """How far a cluster's categories are off those of all, and words for the one that is the furthest off."""
     away = shares - overall
-    at = int(away.abs().argmax())
+    at = int(
+        torch.where(away > 0, 1.001 * away, -away).argmax()
+    )  # of two that mirror each other the one there is more of
     share, usual = float(shares[at]), float(overall[at])
-    word = "mostly" if share >= 0.5 and share > usual else "often" if share > usual else "rarely"
     if abs(share - usual) < _LEAST_DIFFERENCE * (1 - count / total):
         return 0.0, ""
     spread = math.sqrt(max(usual * (1 - usual), 1e-12))
     stands = _one_against_rest(count, total, (share - usual) / spread)
-    return stands, f"{name} {word} {names[at]} ({share:.0%} against {usual:.0%})"
+    return stands, f"{name} {_how_often(share, usual)} {names[at]} ({share:.0%} against {usual:.0%})"
+
+
+def _how_often(share: float, usual: float) -> str:
+    if share > usual:
+        return "mostly" if share >= 0.5 else "often"
+    return "rarely" if share < _RARE else "less often"
 
 
 def _one_against_rest(count: float, total: float, shift: float) -> float:

@@ -121,6 +121,8 @@ def load_found(folder: Path) -> SavedResult:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
         name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
+        if not folder.exists():
+            raise FedkinError(f"'{folder}' does not exist; give the folder of a finished run.") from error
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
     check_format(folder, tree)
     method = registry.resolve("method", name)

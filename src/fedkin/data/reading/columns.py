@@ -142,13 +142,17 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
                 f"{here} holds numbers with a decimal comma, such as '{example}'; say decimal = ',', or write them "
                 "without commas if these part thousands, or name the column in categorical."
             )
+    if len(words) > _SOME and not any(map(LEADING_ZERO.match, words)):
+        _check_mostly_numbers(words, codes, here)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:
         raise FedkinError(
             f"{here} holds numbers with a sign or unit, such as '{example}'; write the numbers alone, or name the "
             "column in categorical or drop."
         )
-    if len(words) <= _SOME or any(map(LEADING_ZERO.match, words)):
-        return
+
+
+def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int64], here: str) -> None:
+    """Refuse a column of which nearly all cells are numbers, naming the first that is none."""
     numeric = np.array([NUMBER.fullmatch(word) is not None for word in words])
     filled = codes >= 0
     wrong = filled & ~np.append(numeric, False)[codes]
