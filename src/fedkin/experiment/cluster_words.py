@@ -279,9 +279,7 @@ def _category_phrase(
 ) -> tuple[float, str]:
     """How far a cluster's categories are off those of all, and words for the one that is the furthest off."""
     away = shares - overall
-    at = int(
-        torch.where(away > 0, 1.001 * away, -away).argmax()
-    )  # of two that mirror each other the one there is more of
+    at = int(torch.where(away > 0, 1.001 * away, -away).argmax())  # of two mirrored, the one there is more of
     share, usual = float(shares[at]), float(overall[at])
     if abs(share - usual) < _LEAST_DIFFERENCE * (1 - count / total):
         return 0.0, ""

@@ -224,6 +224,10 @@ def test_columns_taken_for_labels_are_told(tmp_path):
         "data.label.",
     )
     assert ClientFiles(str(tmp_path), label="class").build().notes == ()
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("v,label\n1,x\n2,y\n")
+    assert ClientFiles(str(tmp_path)).build().notes == ()
+    (tmp_path / "a.csv").write_text("v,class\n1,x\n2,y\n")
     (tmp_path / "b.csv").write_text("v\n1\n2\n")
     built = ClientFiles(str(tmp_path)).build()
     assert built.notes == (

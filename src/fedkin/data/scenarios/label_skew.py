@@ -117,6 +117,10 @@ class LabelSkew:
         return state
 
 
+_SURELY_LABELS = ("label", "labels")
+"""Columns of such names are hardly features."""
+
+
 @dataclass(frozen=True)
 class ClientFiles:
     """Data that are split already, taken as they are.
@@ -195,6 +199,7 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
             f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, rename it, "
             "or name the labels with data.label."
             for name, own in columns.items()
+            if name not in _SURELY_LABELS
         ]
     without = _few([site.name for site in sites if site.y is None])
     return [
