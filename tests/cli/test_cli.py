@@ -162,7 +162,7 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         ("predict run digits --client 3", "run has a model per cluster of clients and client 3 does not exist; "),
         ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
         ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its cluster; "),
-        ("assign nowhere digits", "nowhere holds no result to predict with; "),
+        ("assign nowhere digits", "'nowhere' does not exist; give the folder of a finished run."),
     ):
         assert fedkin(*arguments.split()) == 2, arguments
         shown = capsys.readouterr()
@@ -246,7 +246,7 @@ def test_an_interrupted_encoder_says_how_to_go_on(
         ("list everything", "Unknown name 'everything'; "),
         ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
-        ("predict nowhere wine", "nowhere holds no result to predict with; "),
+        ("predict nowhere wine", "'nowhere' does not exist; give the folder of a finished run."),
         ("pretrain nowhere.csv --out encoder", "'nowhere.csv' does not exist; "),
         ("pretrain digits --out encoder --epochs 0", "epochs is 0; allowed: 1 or more."),
         ("pretrain digits --out encoder --model lenet5", "Unknown autoencoder 'lenet5'; "),

@@ -66,7 +66,7 @@ def test_both_phases_follow_each_other(heard):
     assert [CCFCMethod(**TINY).ready(state) for state in states] == [False, False, True, True, True]
     assert set(heard[1][2][0]) == {"model", "samples", "loss"}
     assert set(heard[4][2][0]) == {"model", "samples", "loss", "centroids"}
-    assert set(clients[0].state) == {"clusters"}
+    assert set(clients[0].state) == {"clusters", "confidence"}
 
 
 def test_models_are_averaged_by_samples_with_statistics_and_counters(heard):
