@@ -17,6 +17,7 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.files import folder_lock, write_atomically
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import Population
+from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.dataset import in_order
 from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower.grid import FlowerFederation
@@ -43,7 +44,7 @@ def server_app(folder: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         try:
             config = load_config(folder / str(context.run_config["experiment"]))
-            serve(grid, config, Path(str(context.run_config["out"])).expanduser())
+            serve(grid, config, expanded(str(context.run_config["out"])))
         except FedkinError as error:
             print(f"fedkin: {error}", file=sys.stderr, flush=True)
             time.sleep(_UPLOADED)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 
 from fedkin.core import FedkinError, Payload
 from fedkin.core.files import write_atomically
+from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower.node_app import client_app as answering
 from fedkin.engines.site import Request, Site
@@ -48,6 +47,6 @@ def _site_of(context: Context) -> Site:
     path = context.node_config.get("site")
     if not isinstance(path, str):
         raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")
-    file = read_site(Path(path).expanduser())
+    file = read_site(expanded(path))
     torch.set_num_threads(file.threads)
     return file.site()

@@ -14,6 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.validation import validation_sentence
 from fedkin.data.preparing.preparation import restore_preparation
+from fedkin.data.reading.client_files import expanded
 from fedkin.data.reading.hub import HUB
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
@@ -118,7 +119,7 @@ def read_site(path: Path) -> SiteFile:
     except FedkinError as error:
         raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
     here = path.parent
-    data, folder = here / Path(given.data).expanduser(), here / Path(given.folder).expanduser()
+    data, folder = here / expanded(str(given.data)), here / expanded(str(given.folder))
     return SiteFile(
         given.name,
         str(data) if data.exists() or (Path(given.data).suffix and not given.data.startswith(HUB)) else given.data,

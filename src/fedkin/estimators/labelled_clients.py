@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.client_files import collected, load_clients
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of
 
@@ -26,7 +26,7 @@ def pairs_of(clients: Any) -> list[tuple[Any, Any]]:
     FedkinError
         If it is something else, or a client has no labels.
     """
-    wanted = "fit takes a list with one pair (x, y) per client"
+    wanted, clients = "fit takes a list with one pair (x, y) per client", collected(clients)
     _check_listed(clients, wanted)
     for i, pair in enumerate(clients):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
@@ -45,7 +45,7 @@ def perhaps_labelled(clients: Any) -> list[tuple[Any, Any]]:
     FedkinError
         If it is something else, or some clients have labels and others none.
     """
-    wanted = "fit takes a list with samples x or a pair (x, y) per client"
+    wanted, clients = "fit takes a list with samples x or a pair (x, y) per client", collected(clients)
     _check_listed(clients, wanted)
     pairs = []
     for i, given in enumerate(clients):
@@ -111,6 +111,8 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
     FedkinError
         If a label is missing, a fraction or of another type, or there is not one for each sample.
     """
+    if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
+        raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")
     try:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.reading.client_files import collected
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.estimators.estimator import Estimator
 from fedkin.experiment.cluster_words import NOTHING, described, sentences
@@ -229,16 +230,21 @@ class LatentClusterer(SampleClusterer):
 
 def _listed(data: Any) -> list[Any] | dict[str, Any]:
     """`data` as one array per client, in a list or by name; for a single table there is a sentence of its own."""
+    data = collected(data)
     if isinstance(data, Mapping):
         return dict(data)
     is_list = isinstance(data, list | tuple)
-    if (not is_list and _dimensions(data) <= 2) or any(
-        not isinstance(x, str | Path) and _dimensions(x) < 2 for x in data
-    ):
-        raise FedkinError(
-            "fit takes a list with one array per client, each (n, features) or images; got a single table."
-        )
+    wanted = "fit takes a list with one array per client, each (n, features) or images"
+    if not is_list and _dimensions(data) == 0:
+        raise FedkinError(f"{wanted}; got {type(data).__name__}.")
+    if (not is_list and _dimensions(data) <= 2) or any(_is_row(x) for x in data):
+        raise FedkinError(f"{wanted}; got a single table.")
     return list(data)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether it is a number or a list of numbers, rather than a client's samples or what can be none."""
+    return not isinstance(value, str | Path | Mapping | Iterator | Set) and value is not None and _dimensions(value) < 2
 
 
 def _dimensions(value: Any) -> int:

@@ -10,8 +10,7 @@ from typing import NoReturn
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.core.progress import followed
-from fedkin.experiment.config import load_config
-from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines
+from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, run_config
 from fedkin.experiment.tracking import Trackers, check_installed
 
 
@@ -46,7 +45,7 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), an
         if not setting.startswith("tracking."):
             raise FedkinError(f"--set takes tracking.key=value here, not '{setting}'; the run has been made.")
     names = [f"tracking.to={json.dumps(list(to))}"] if to else []
-    config = load_config(folder / CONFIG, [*names, *settings])
+    config = run_config(folder, [*names, *settings])
     if not config.tracking.to:
         raise FedkinError(f"{folder} has no tracker configured; pass --to, as in --to mlflow.")
     check_installed(config.tracking)

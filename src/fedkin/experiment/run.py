@@ -31,12 +31,12 @@ from fedkin.data.preparing.prepare import prepare as prepare_data
 from fedkin.data.scenarios.drift import population_at, welcome
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
-from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.config import Config
 from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
 from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.opening import forget_clients, open_federation
 from fedkin.experiment.outputs import load_profile, write_clients, write_encoder, write_result
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, RunFiles, no_run, read_records
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, RunFiles, no_run, read_records, run_config
 from fedkin.experiment.sections import TargetSection
 from fedkin.experiment.tracking import NOTES, Trackers, check_installed
 from fedkin.experiment.views import view_of
@@ -194,7 +194,7 @@ def prepare(
     def untracked(sentence: str) -> None:
         progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
 
-    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None)
+    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
     population = population.prepared(preparation)
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
@@ -364,7 +364,7 @@ def _opened(
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
     try:
-        config = load_config(folder / CONFIG)
+        config = run_config(folder)
     except FedkinError:
         load_checkpoint(folder / CHECKPOINT)  # that another version wrote the folder would be the reason
         raise

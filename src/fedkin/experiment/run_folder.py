@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import append
+from fedkin.core.files import append, read_tables, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.trees import save_tree
+from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import RESULT
 
 CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
@@ -25,6 +26,10 @@ TRACKED = (RESULT, REPORT)
 """Files that trackers keep; the first is there when the run is done."""
 
 
+_FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "sent": int, "received": int}
+"""What a record has besides its step."""
+
+
 class RunFiles(Callback):
     """Keeps a run's records, timing and checkpoints in its folder; a step costs the same however many came before.
 
@@ -34,10 +39,12 @@ class RunFiles(Callback):
         The run's.
     steps : int or None
         Steps of the checkpoint that the run resumes from; ``None`` if it starts from the beginning.
+    on_damage : callable, optional
+        Called with a sentence if times were lost, which nothing else depends on.
     """
 
-    def __init__(self, folder: Path, steps: int | None) -> None:
-        self.folder, self.steps = folder, steps
+    def __init__(self, folder: Path, steps: int | None, on_damage: Callable[[str], None] | None = None) -> None:
+        self.folder, self.steps, self.on_damage = folder, steps, on_damage
 
     def begin(self) -> None:
         """Drop what was written after the checkpoint.
@@ -49,8 +56,15 @@ class RunFiles(Callback):
         """
         last = -1 if self.steps is None else self.steps
         read_records(self.folder, last)
-        for name in (RECORDS, TIMING):
-            _cut(self.folder / name, last)
+        _cut(self.folder / RECORDS, last)
+        path = self.folder / TIMING
+        whole, known = _whole_lines(path), read_timing(self.folder)
+        if (lost := len(whole) - len(known)) > 0:
+            if self.on_damage is not None:
+                lines = "1 line" if lost == 1 else f"{lost} lines"
+                self.on_damage(f"{path} was damaged: {lines} with times of steps are lost, and nothing else is.")
+            write_atomically(path, "".join(json.dumps(line) + "\n" for line in known))
+        _cut(path, last)
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         # The checkpoint comes last: a record too many is cut off when the run resumes, one too few cannot be made up.
@@ -61,20 +75,37 @@ class RunFiles(Callback):
 
 
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
-    """Lines of ``records.jsonl`` or ``timing.jsonl``, up to step `last`; none if the file is absent.
+    """Lines of ``records.jsonl``, up to step `last`; none if the file is absent.
 
     A line that a killed process has left half-written is left out.
 
     Raises
     ------
     FedkinError
-        If a line is not JSON.
+        If a line is not JSON, or not the record of its step.
     """
-    try:
-        lines = [json.loads(line) for line in _whole_lines(path)]
-    except ValueError as error:
-        raise FedkinError(f"{path} has a line that is not JSON ({error}); a run writes one object per line.") from error
+    lines = []
+    for number, text in enumerate(_whole_lines(path), 1):
+        line = _parsed(text)
+        if line is None:
+            raise FedkinError(
+                f"Line {number} of {path} is damaged: it is no JSON object of a step, as a run writes it."
+            )
+        wrong = next((name for name, kind in _FIELDS.items() if not isinstance(line.get(name), kind)), None)
+        if wrong is not None or line["step"] != number:
+            raise FedkinError(f"Line {number} of {path} is damaged: '{wrong or 'step'}' is not what a run writes.")
+        lines.append(line)
     return lines if last is None else [line for line in lines if line["step"] <= last]
+
+
+def read_timing(folder: Path) -> list[Timing]:
+    """The seconds of the steps of the run in `folder`, as far as they can be read."""
+    found = []
+    for text in _whole_lines(folder / TIMING):
+        line = _parsed(text)
+        if line is not None and all(type(line.get(name)) in (int, float) for name in ("seconds", "client_seconds")):
+            found.append(line)
+    return found
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
@@ -83,7 +114,7 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
     Raises
     ------
     FedkinError
-        If there are fewer.
+        If there are fewer, or one is damaged.
     """
     records = read_lines(folder / RECORDS, steps)
     if len(records) < steps:
@@ -92,6 +123,25 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
             "the run cannot be resumed."
         )
     return records
+
+
+def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
+    """The experiment of the run in `folder`, whose file says everything, so that no default takes its place.
+
+    Raises
+    ------
+    FedkinError
+        If there is none, or it is damaged.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise no_run(folder)
+    tables = read_tables(path)
+    for name in ("seed", "data", "scenario", "method", "engine", "evaluation", "target", "tracking"):
+        there = tables.get(name)
+        if there is None or (name in ("scenario", "method") and not (isinstance(there, dict) and "name" in there)):
+            raise FedkinError(f"{path} is damaged: '{name}' is absent, and a run writes all of its experiment there.")
+    return load_config(path, overrides)
 
 
 def is_finished(folder: Path) -> bool:
@@ -107,7 +157,18 @@ def no_run(folder: Path) -> FedkinError:
 def _cut(path: Path, last: int) -> None:
     """Cut off half a line and those of steps after `last`."""
     if path.exists():
-        os.truncate(path, sum(len(line) for line in _whole_lines(path) if json.loads(line)["step"] <= last))
+        os.truncate(
+            path, sum(len(line) for line in _whole_lines(path) if (_parsed(line) or {"step": 0})["step"] <= last)
+        )
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    """A line as an object with the number of a step; ``None`` if it is none."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and type(line.get("step")) is int and line["step"] >= 0 else None
 
 
 def _whole_lines(path: Path) -> list[bytes]:

@@ -9,7 +9,7 @@ from fedkin.experiment.cluster_words import remarks, sentences
 from fedkin.experiment.label_files import client_name
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run import RunOutcome
-from fedkin.experiment.run_folder import TIMING, read_lines
+from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.words import (
     Measure,
     format_bytes,
@@ -156,5 +156,5 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
 
 def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
     """How long the steps took, where that is known; step 0, what came before the first, is left out."""
-    seconds = [line["seconds"] for line in read_lines(outcome.folder / TIMING) if line["step"] > 0]
+    seconds = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0]
     return [("Training time", f"{sum(seconds):.1f} s")] if seconds else []

@@ -17,7 +17,7 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.progress import RecordLine
-from fedkin.experiment.run_folder import CONFIG, RECORDS, TIMING, no_run, read_lines
+from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
 from fedkin.experiment.words import TRAINING, measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
 from fedkin.report.text_tables import aligned
@@ -166,7 +166,7 @@ def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | Non
         if found is None:
             return Costs(str(folder), {}, None, None)
         last = found[0]
-    timing = {line["step"]: line for line in read_lines(folder / TIMING)}
+    timing = {line["step"]: line for line in read_timing(folder)}
     phases: dict[str, Cost] = {}
     sent = received = 0
     for record in records:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, mid_sentence
+from fedkin.core.errors import all_problems, mid_sentence
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.schema import Schema, SchemaColumn
 
@@ -130,7 +130,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         f"{where} has no column '{column.name}', which the others have." for column in columns if column.name not in at
     ]
     if problems and not imputes:
-        raise FedkinError("\n".join(problems))
+        raise all_problems(problems)
     problems = []
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [at.get(column.name, -1) for column in columns]]
@@ -155,7 +155,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         known = values[:, position].nan_to_num(0.0).long()
         values[:, position] = torch.where(empty, torch.nan, codes[known])
     if problems:
-        raise FedkinError("\n".join(problems))
+        raise all_problems(problems)
     return values
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation
+from fedkin.core.errors import listing
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.scaling import constant, in_unit, scale_of
 from fedkin.data.preparing.schema import Schema, SchemaColumn
@@ -107,7 +108,7 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         )
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
-        notes.append(f"Rare categories of {', '.join(pooled)} are pooled as '{OTHER}'.")
+        notes.append(f"Rare categories of {listing(pooled)} are pooled as '{OTHER}'.")
     if encoding.mode == "common":
         notes.append(ONE_UNIT.format(len(columns)))
     return notes

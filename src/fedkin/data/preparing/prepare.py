@@ -23,7 +23,7 @@ from fedkin.data.preparing.scaling import (
     shapes,
     table_columns,
 )
-from fedkin.data.preparing.schema import AUTO, Schema, SchemaColumn, agree, reports_by_name, without
+from fedkin.data.preparing.schema import AUTO, Schema, SchemaColumn, agree, reports_by_name, shortened, without
 from fedkin.data.preparing.statistics import (
     ColumnSums,
     column_squares,
@@ -209,7 +209,7 @@ def _prepared_tables(
         fed, schema, sums, options.scaling, options.indicator, options.lacking == "impute"
     )
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
-    return Preparation(encoding=encoding, notes=[*schema.notes, *notes])
+    return Preparation(encoding=encoding, notes=[*shortened(schema.notes), *notes])
 
 
 def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

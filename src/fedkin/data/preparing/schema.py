@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import ColumnReport
 from fedkin.data.reading.dataset import in_order
@@ -16,6 +16,8 @@ AUTO, NO_ID = "auto", "none"
 
 Reports = Mapping[int, Mapping[str, ColumnReport]]
 """By client, what it reports of each of its columns, by name."""
+
+_NOTES = 20
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,9 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 columns.append(column)
     notes += _alike(names)
     if not columns and not problems:
-        problems.append("No column is left to compare samples by: " + " ".join(notes))
+        problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
     if problems:
-        raise FedkinError("\n".join(problems))
+        raise all_problems(problems)
     return Schema(tuple(columns), found, notes)
 
 
@@ -142,8 +144,14 @@ def without(schema: Schema, gone: Mapping[str, str]) -> Schema:
     """
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
-        raise FedkinError("No column is left to compare samples by: " + " ".join(gone.values()))
+        raise FedkinError("No column is left to compare samples by: " + " ".join(shortened([*gone.values()])))
     return Schema(columns, schema.id, [*schema.notes, *gone.values()])
+
+
+def shortened(notes: Sequence[str]) -> list[str]:
+    """The first notes, and how many more there are where a table has very many columns."""
+    more = [f"... and {len(notes) - _NOTES:,} more columns of which there is something to say."]
+    return [*notes[:_NOTES], *(more if len(notes) > _NOTES else [])]
 
 
 def _identifies(name: str, id_column: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -68,12 +69,12 @@ class ColumnSums:
         ]
         return replace(self, counts=counts)
 
-    @property
+    @cached_property
     def mean(self) -> Tensor:
         """float64 ``(columns,)``."""
         return self.sum / self.filled.clamp_min(1)
 
-    @property
+    @cached_property
     def spread(self) -> Tensor:
         """The standard deviation, float64 ``(columns,)``."""
         return (self.squares / self.filled.clamp_min(1)).sqrt()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,13 @@ def as_tensor(value: Any, where: str) -> Tensor:
         array = array[:, None]
     if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
         raise FedkinError(f"{where} has shape {array.shape}, with the channels last; samples need {_SHAPES}.")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         x = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
+    if not bool(x.any()) and bool(array.any()):
+        raise FedkinError(
+            f"{where} has no value above {np.abs(array).max():.1g}, which is 0 in float32; give the data in another "
+            "unit."
+        )
     if array.ndim == 4 and array.dtype == np.uint8:
         return x / 255
     if not torch.isfinite(x).all():
@@ -198,13 +203,25 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
         value = value.float() if value.is_floating_point() else value
     if issparse(value):
         raise FedkinError(f"{where} is a sparse matrix; give it as an array, by its method toarray().")
+    if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None:
+        what = type(value).__name__
+        raise FedkinError(f"{where} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
     try:
-        array = np.asarray(value)
+        array = np.asarray(unmasked(value))
     except (ValueError, TypeError) as error:
         raise FedkinError(f"{where} is no array: its rows differ in length or type.") from error
     if array.dtype.kind not in "biuf":
         raise FedkinError(f"{where} holds values of type {array.dtype}, but all must be real numbers.")
     return array
+
+
+def unmasked(value: Any) -> Any:
+    """A masked array, or a list of them, with NaN where something is masked; anything else as it is."""
+    several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
+    if not several and not isinstance(value, np.ma.MaskedArray):
+        return value
+    array = np.ma.array(value)
+    return np.ma.filled(array.astype(np.float64), np.nan) if np.ma.getmaskarray(array).any() else array.data
 
 
 def _words(shape: tuple[int, ...]) -> str:

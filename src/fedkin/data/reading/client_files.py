@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def load_clients(
         shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
     options = options or TableOptions()
-    clients, problems = [], []
+    source, clients, problems = collected(source), [], []
     for name, where, given in _listed(source):
         try:
             if isinstance(given, str | Path):
@@ -68,6 +68,11 @@ def load_clients(
     check_same_shape({_called(one): tuple(one.x.shape[1:]) for one in clients if one.table is None})
     check_named(clients, options, [label])
     return _with_common_classes(clients)
+
+
+def collected(clients: Any) -> Any:
+    """A list of what an iterator of clients gives, which can be gone through once alone; anything else as it is."""
+    return list(clients) if isinstance(clients, Iterator) else clients
 
 
 def _listed(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:

@@ -98,7 +98,7 @@ def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]
         If a label is missing or a fraction.
     """
     array = np.asarray(values)
-    labels = array.tolist()
+    labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
     if array.ndim != 1:
         raise FedkinError(f"{where} has shape {array.shape}; labels need one value per sample.")
     missing = sum(map(_is_missing, labels))

@@ -19,7 +19,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config
-from fedkin.experiment.run_folder import RECORDS, TIMING, TRACKED, read_lines
+from fedkin.experiment.run_folder import RECORDS, TRACKED, read_lines, read_timing
 from fedkin.experiment.sections import TrackingSection
 from fedkin.experiment.tracking.tracker import Subject, Tracker
 from fedkin.experiment.tracking.tracking_record import numbers, parameters, tags
@@ -90,7 +90,7 @@ class Trackers(Callback):
         if not self.config.tracking.to:
             return
         self._open()
-        clock = {timing["step"]: timing for timing in read_lines(self.folder / TIMING)}
+        clock = {timing["step"]: timing for timing in read_timing(self.folder)}
         for line in read_lines(self.folder / RECORDS):
             self.step(line, clock.get(line["step"], {}))
 

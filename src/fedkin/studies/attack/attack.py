@@ -21,8 +21,8 @@ from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.engines.local import one_thread
-from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import SavedResult, load_found
+from fedkin.experiment.run_folder import run_config
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import delta_of, statement
 from fedkin.privacy.randomised_response import normalised
@@ -122,7 +122,7 @@ def _material(folder: Path) -> Material:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )
-    config = load_config(folder / "config.toml")
+    config = run_config(folder)
     population = config.scenario.build(config.data_seed).prepared(found.preparation)
     if not any(len(y) for _, y in population.tests):
         hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""

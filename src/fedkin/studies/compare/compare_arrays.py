@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.client_files import collected, load_clients
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import PLAN, Options, compared
@@ -118,6 +118,10 @@ def _files(
     FedkinError
         If there is no client, or samples or labels cannot be used.
     """
+    clients, labels = collected(clients), collected(labels)
+    if not isinstance(clients, Sequence | Mapping | np.ndarray) or isinstance(clients, str):
+        what = type(clients).__name__
+        raise FedkinError(f"clients is of type {what}; give a list or a dictionary of arrays or DataFrames.")
     if len(clients) == 0:
         raise FedkinError("clients is empty; a comparison needs 2 or more.")
     if labels is not None and len(labels) != len(clients):

@@ -12,6 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.options import options_of
 from fedkin.data.population import Population
+from fedkin.data.reading.client_files import expanded
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
@@ -222,5 +223,5 @@ def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
 
 
 def _is_folder_of_clients(source: str) -> bool:
-    folder = Path(source).expanduser()
+    folder = expanded(source)
     return folder.is_dir() and any(path.suffix.lower() in _SITE_FILES for path in folder.iterdir())

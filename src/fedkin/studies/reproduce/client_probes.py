@@ -13,9 +13,9 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run_folder import CONFIG
+from fedkin.experiment.run_folder import run_config
 from fedkin.experiment.words import TRAINING, phase_of
 from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
 from fedkin.privacy.randomised_response import flipped
@@ -68,7 +68,7 @@ def target(folder: Path) -> dict[str, float]:
     FedkinError
         If the experiment has no target.
     """
-    wanted = load_config(folder / CONFIG).target
+    wanted = run_config(folder).target
     if wanted.metric is None or wanted.reach is None:
         raise FedkinError(f"{folder} has no target to measure what it took; set 'target.metric' and 'target.reach'.")
     (costs,) = costs_of([folder], CostTarget(wanted.metric, wanted.reach))
@@ -125,7 +125,7 @@ def flips(folder: Path) -> dict[str, float]:
     FedkinError
         If the run is not one of `embedding` in a scenario with hidden clusters.
     """
-    config = load_config(folder / CONFIG)
+    config = run_config(folder)
     bits, truth = _clean_bits(folder, config)
     min_size = _method(folder).smallest(len(bits))
     figures: dict[str, float] = {}
@@ -140,7 +140,7 @@ def flips(folder: Path) -> dict[str, float]:
 
 def _method(folder: Path) -> Any:
     """The run's method; each probe knows its type."""
-    return load_config(folder / CONFIG).method
+    return run_config(folder).method
 
 
 def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:

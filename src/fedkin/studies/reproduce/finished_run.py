@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedkin.core import FedkinError
 from fedkin.core.progress import RecordLine, Timing
-from fedkin.experiment.run_folder import RECORDS, TIMING, read_lines
+from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
 
 
 class FinishedRun:
@@ -25,7 +25,7 @@ class FinishedRun:
     @cached_property
     def timing(self) -> list[Timing]:
         """The lines of ``timing.jsonl``."""
-        return read_lines(self.folder / TIMING)
+        return read_timing(self.folder)
 
     def values(self, name: str) -> list[float | None]:
         """A number in every record; ``None`` where it is absent or is no number."""

@@ -12,9 +12,8 @@ from torch import Tensor
 from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
-from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.run_folder import CONFIG
+from fedkin.experiment.run_folder import run_config
 from fedkin.studies.reproduce import client_probes, sample_probes
 
 Figures = dict[str, float]
@@ -67,7 +66,7 @@ def knn_samples(folder: Path) -> Figures:
 
 def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
     """Return all samples, their classes, and a mask of the held-out ones."""
-    config = load_config(folder / CONFIG)
+    config = run_config(folder)
     population = config.scenario.build(config.data_seed)
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
     held_out = torch.zeros(len(y), dtype=torch.bool)

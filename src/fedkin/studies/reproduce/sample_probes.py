@@ -11,9 +11,8 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.data.preparing.prepare import prepare
 from fedkin.engines.local import one_thread
-from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
-from fedkin.experiment.run_folder import CONFIG
+from fedkin.experiment.run_folder import run_config
 from fedkin.studies.reproduce.finished_run import FinishedRun
 
 
@@ -27,7 +26,7 @@ def initial(folder: Path) -> dict[str, float]:
     FedkinError
         If the run is not one of FedCRef, or its data have no classes.
     """
-    config = load_config(folder / CONFIG)
+    config = run_config(folder)
     if not config.method.has_local_clusters:
         raise FedkinError(f"{folder} is a run of {config.method_name}; only fedcref has first clusters.")
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
@@ -64,7 +63,7 @@ def imbalance(folder: Path) -> dict[str, float]:
     FedkinError
         If the run's data have no classes.
     """
-    config = load_config(folder / CONFIG)
+    config = run_config(folder)
     truth = config.scenario.build(config.data_seed).truth
     if truth is None:
         raise FedkinError(f"{folder} has no classes to count.")

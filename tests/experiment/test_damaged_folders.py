@@ -1,0 +1,98 @@
+"""Run folders whose files are damaged: one sentence, or a warning where nothing depends on the file."""
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import toy
+from fedkin.core import FedkinError
+from fedkin.core.progress import Progress
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import execute, report, resume
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.METHODS, "toy", toy.METHOD)
+        patch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)
+        folder = tmp_path_factory.mktemp("finished") / "run"
+        execute(load_config("toy", ["scenario.name=toy"]), folder)
+        yield folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+class Warned(Progress):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "seed = 0\n"])
+def test_an_empty_experiment_is_no_experiment_of_defaults(content: str, folder: Path) -> None:
+    (folder / "config.toml").write_text(content)
+    for ask in (resume, report):
+        with pytest.raises(FedkinError, match=r"config\.toml is damaged: '(seed|data)' is absent"):
+            ask(folder)
+
+
+@pytest.mark.parametrize(
+    "section", ["seed", "data", "scenario", "method", "engine", "evaluation", "target", "tracking"]
+)
+def test_an_experiment_that_was_cut_off_is_refused(section: str, folder: Path) -> None:
+    path = folder / "config.toml"
+    text = path.read_text()
+    assert section in tomllib.loads(text)
+    path.write_text(text[: text.index(f"[{section}]" if section != "seed" else "seed")])
+    with pytest.raises(FedkinError, match=r"config\.toml is damaged: "):
+        resume(folder)
+
+
+DAMAGED = ["{{{\n", "\x00\x01\n", "[1]\n", "null\n", '{"step": "x"}\n', '{"step": 1}\n', "[" * 100_000 + "\n"]
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
+def test_broken_times_are_a_warning_and_change_no_result(line: str, folder: Path) -> None:
+    path = folder / "timing.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, line, *rest[1:]]))
+    page = (folder / "report.html").read_bytes()
+    progress = Warned()
+    resume(folder, progress)
+    assert [sentence for sentence in progress.warnings if "timing.jsonl was damaged: 1 line with" in sentence]
+    assert (folder / "report.html").read_bytes() == page
+    assert [json.loads(text)["step"] for text in path.read_text().splitlines()] == [0, 2, 3, 4]
+    report(folder)
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
+def test_broken_records_are_refused_by_line(line: str, folder: Path) -> None:
+    path = folder / "records.jsonl"
+    first, _, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, line, *rest]))
+    before = path.read_bytes()
+    for ask in (resume, report):
+        with pytest.raises(FedkinError, match=r"Line 2 of .*records\.jsonl is damaged"):
+            ask(folder)
+    assert path.read_bytes() == before
+
+
+def test_records_out_of_order_are_refused(folder: Path) -> None:
+    path = folder / "records.jsonl"
+    first, second, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([second, first, *rest]))
+    with pytest.raises(FedkinError, match=r"Line 1 of .*'step' is not what a run writes"):
+        resume(folder)
