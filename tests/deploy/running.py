@@ -218,7 +218,7 @@ class Deployment:
         if not self.secure:
             self.wires[name] = Wire(self.port)
             place = {"SUPERLINK": f"127.0.0.1:{self.wires[name].port}"}
-        command = ["sh", self.app / "start-site.sh", file, "--port", str(free_port()), *options]
+        command = ["sh", self.app / "start-site.sh", file, *options]
         program = Program(command, log, **place)
         self.programs.append(program)
         self.sites[name] = program

@@ -286,7 +286,7 @@ SINGLE = "fit takes a list with one array per client, each (n, features) or imag
         (pd.DataFrame(X), SINGLE),
         (torch.from_numpy(X), SINGLE),
         ([X, Y], SINGLE),
-        (None, SINGLE),
+        (None, SINGLE.replace("a single table", "NoneType")),
         ([], "The list of clients is empty; at least one is needed."),
         ([X, X[:, :3]], "Client 1 has 3 features where others have 8 features; all clients need the same."),
         ([X, X[:0]], "Client 1 is empty (shape (0, 8)); every client needs at least one sample and one feature."),

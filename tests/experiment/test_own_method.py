@@ -1,11 +1,13 @@
 """A method in a user's own module is named ``module:Class`` wherever a built-in one has a name."""
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
@@ -51,6 +53,44 @@ def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
     assert resume(tmp_path / "run").records == outcome.records
     np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
     assert predict(tmp_path / "run", str(tmp_path / "new.npz")).count("\n") == 3
+
+
+@pytest.mark.parametrize("command", ["predict", "assign"])
+def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(load_config(NAME, ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]), tmp_path / "run")
+    np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
+    for name in ("own_package", "own_package.mine"):
+        del sys.modules[name]
+    capsys.readouterr()
+    asked = [command, str(tmp_path / "run"), str(tmp_path / "new.npz")]
+    with pytest.raises(SystemExit):
+        main(asked)
+    assert capsys.readouterr().err == (
+        "fedkin: 'own_package.mine' is not from fedkin, so it is not imported; --package allows another package that "
+        "you trust.\n"
+    )
+    assert "own_package" not in sys.modules
+    with pytest.raises(SystemExit):
+        main([*asked, "--package", "own_package"])
+    printed = capsys.readouterr()
+    assert printed.out.count("\n") == 3 if command == "predict" else "use `fedkin predict`" in printed.err
+
+
+def test_a_folder_cannot_name_a_model_of_packages_that_are_not_trusted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(load_config("fedavg", ["method.rounds=1", "method.local_steps=1"]), tmp_path / "run")
+    result = tmp_path / "run" / "result.json"
+    tree = json.loads(result.read_text())
+    tree["result"]["module"]["name"] = "own_package.mine:Mine"
+    result.write_text(json.dumps(tree))
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["predict", str(tmp_path / "run"), "digits", "--client", "0"])
+    assert "'own_package.mine' is not from fedkin, so it is not imported" in capsys.readouterr().err
+    assert "own_package" not in sys.modules
 
 
 def test_it_takes_part_in_comparisons() -> None:

@@ -164,7 +164,7 @@ def test_errors_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"^Unknown metric 'acuracy'; did you mean 'accuracy'\?$"):
         costs_of([folder], CostTarget("acuracy", 0.5))
     (folder / "records.jsonl").write_text("{\n")
-    with pytest.raises(FedkinError, match=r"records\.jsonl has a line that is not JSON"):
+    with pytest.raises(FedkinError, match=r"Line \d of .*records\.jsonl is damaged"):
         costs_of([folder])
     (folder / "records.jsonl").unlink()
     with pytest.raises(FedkinError, match=r"has no step to count yet; wait for its first, or `fedkin resume"):

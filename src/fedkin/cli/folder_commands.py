@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedkin.cli.app import Folder, app, stop
+
+Packages = Annotated[
+    list[str] | None,
+    typer.Option("--package", help="Package besides fedkin that a method, model or features may come from."),
+]
 
 
 @app.command()
@@ -78,12 +84,14 @@ def predict(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
     decimal: Annotated[str, typer.Option(help="What stands before the decimals of numbers in CSV: . or ,")] = ".",
+    packages: Packages = None,
 ) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.outputs import predict as predicted
 
-    text = predicted(folder, data, label, client, cluster, decimal)
+    with _only_from(packages):
+        text = predicted(folder, data, label, client, cluster, decimal)
     if out:
         write_atomically(out, text)
     else:
@@ -95,8 +103,18 @@ def assign(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="The client's samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels, if it has no usual name.")] = None,
+    packages: Packages = None,
 ) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.outputs import assign as cluster_of
 
-    print(cluster_of(folder, data, label))
+    with _only_from(packages):
+        print(cluster_of(folder, data, label))
+
+
+def _only_from(packages: list[str] | None) -> AbstractContextManager[None]:
+    """Within it, what a run's folder names is imported from fedkin and these packages alone."""
+    from fedkin.core.trusted_packages import trusted_packages
+
+    why = "so it is not imported; --package allows another package that you trust"
+    return trusted_packages(["fedkin", *(packages or [])], why)

@@ -11,17 +11,27 @@ from typing import Any
 
 from fedkin.core.errors import FedkinError, in_short
 
+_WHY = "so this client does not run it"
+_why: ContextVar[str] = ContextVar("why", default=_WHY)
 _packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=None)
 
 
 @contextmanager
-def trusted_packages(packages: Sequence[str] | None) -> Iterator[None]:
-    """Restrict imports by name to these packages inside the context; ``None`` allows all."""
-    before = _packages.set(None if packages is None else tuple(packages))
+def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterator[None]:
+    """Restrict imports by name to these packages inside the context; ``None`` allows all.
+
+    Parameters
+    ----------
+    packages : sequence of str or None
+    why : str
+        The end of the sentence that refuses another.
+    """
+    before, reason = _packages.set(None if packages is None else tuple(packages)), _why.set(why)
     try:
         yield
     finally:
         _packages.reset(before)
+        _why.reset(reason)
 
 
 def named_module(name: str) -> ModuleType:
@@ -36,7 +46,7 @@ def named_module(name: str) -> ModuleType:
     """
     packages = _packages.get()
     if packages is not None and name.split(".")[0] not in packages:
-        raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, so this client does not run it.")
+        raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")
     return import_module(name)
 
 

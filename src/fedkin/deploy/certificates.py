@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically, write_secret
 
 _DAYS = 730
+_LONGEST = 253
+_PART = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"(?=.*[a-z])({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
+"""A name has a letter, so that 10.0.0.300 is none."""
 
 
 def in_ascii(host: str) -> str:
@@ -29,8 +34,11 @@ def in_ascii(host: str) -> str:
         name = host.encode("idna").decode()
     except UnicodeError:
         name = ""
-    if not name:
-        raise FedkinError(f"'{host}' is no name of a host: each of its parts needs 1 to 63 letters or digits.")
+    if not _is_address(name) and not (_HOST.fullmatch(name) and len(name) <= _LONGEST):
+        raise FedkinError(
+            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters, "
+            "digits or hyphens, or an IPv4 address, without a port."
+        )
     if not host.isascii() and name.encode().decode("idna") != host.lower():  # such as one with an eszett
         raise FedkinError(f"'{host}' has more than one form in ASCII; give it as it is registered, xn--...")
     return name
@@ -124,6 +132,13 @@ def _usage(signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(host))
+    except ValueError:
+        return False
 
 
 def _host(host: str) -> x509.GeneralName:

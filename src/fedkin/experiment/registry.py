@@ -5,6 +5,7 @@ Besides these names, ``package.module:Class`` stands for a method or a scenario 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
@@ -127,9 +128,11 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         If no `kind` has this name; if a path leads nowhere, or to something else than a `kind`.
     """
     from fedkin.core import FedkinError, Method
-    from fedkin.core.trusted_packages import named_object
+    from fedkin.core.trusted_packages import named_object, trusted_packages
 
-    made = named_object(target_of(kind, name), kind.capitalize())
+    target = target_of(kind, name)
+    with trusted_packages(None) if name in _TABLES[kind] else nullcontext():  # the table's own are not in question
+        made = named_object(target, kind.capitalize())
     is_kind = issubclass(made, Method) if kind == "method" and isinstance(made, type) else hasattr(made, "build")
     if not isinstance(made, type) or not is_dataclass(made) or not is_kind:
         wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"

@@ -30,6 +30,9 @@ _FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "
 """What a record has besides its step."""
 
 
+_SECONDS = ("seconds", "client_seconds")
+
+
 class RunFiles(Callback):
     """Keeps a run's records, timing and checkpoints in its folder; a step costs the same however many came before.
 
@@ -82,7 +85,7 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     Raises
     ------
     FedkinError
-        If a line is not JSON, or not the record of its step.
+        If a line is not JSON, or not of a step.
     """
     lines = []
     for number, text in enumerate(_whole_lines(path), 1):
@@ -91,9 +94,6 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
             raise FedkinError(
                 f"Line {number} of {path} is damaged: it is no JSON object of a step, as a run writes it."
             )
-        wrong = next((name for name, kind in _FIELDS.items() if not isinstance(line.get(name), kind)), None)
-        if wrong is not None or line["step"] != number:
-            raise FedkinError(f"Line {number} of {path} is damaged: '{wrong or 'step'}' is not what a run writes.")
         lines.append(line)
     return lines if last is None else [line for line in lines if line["step"] <= last]
 
@@ -103,7 +103,7 @@ def read_timing(folder: Path) -> list[Timing]:
     found = []
     for text in _whole_lines(folder / TIMING):
         line = _parsed(text)
-        if line is not None and all(type(line.get(name)) in (int, float) for name in ("seconds", "client_seconds")):
+        if line is not None and all(type(line.get(name, 0)) in (int, float) for name in _SECONDS):
             found.append(line)
     return found
 
@@ -122,6 +122,11 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
             f"{folder / RECORDS} has {len(records)} lines where the checkpoint has {steps} steps; "
             "the run cannot be resumed."
         )
+    for number, line in enumerate(records, 1):
+        wrong = next((name for name, kind in _FIELDS.items() if not isinstance(line.get(name), kind)), None)
+        if wrong is not None or line["step"] != number:
+            where = f"Line {number} of {folder / RECORDS}"
+            raise FedkinError(f"{where} is damaged: '{wrong or 'step'}' is not what a run writes.")
     return records
 
 

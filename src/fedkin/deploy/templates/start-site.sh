@@ -13,9 +13,12 @@ KEY="$$folder/site.key"
 $make_key
 trap 'kill $$node; exit' INT TERM
 # Flower does not let a site in again before it has noticed, within a minute, that it was away; so it is tried anew.
+free='import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])'
 while :; do
+  # A port of its own for the site's processes, so that several sites can run on one machine.
+  port="$$(python3 -c "$$free" 2>/dev/null)" || port=9094
   flower-supernode --superlink "$${SUPERLINK:-$host:$port}" --node-config "site=\"$$site\"" \
-    $site_options "$$@" &
+    --port "$$port" $site_options "$$@" &
   node=$$!
   wait $$node && exit
   echo "fedkin: $refused Trying again in 5 seconds." >&2
