@@ -126,7 +126,9 @@ def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = refused(capsys, "federation", "init", tmp_path / "app", "kfed", "--host", host)
-    assert f"{host!r} is no name of a host: " in found.replace("\n", " ") or "has more than one form in ASCII; " in found
+    assert (
+        f"{host!r} is no name of a host: " in found.replace("\n", " ") or "has more than one form in ASCII; " in found
+    )
     assert not (tmp_path / "app").exists()
 
 

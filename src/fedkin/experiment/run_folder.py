@@ -103,7 +103,8 @@ def read_timing(folder: Path) -> list[Timing]:
     found = []
     for text in _whole_lines(folder / TIMING):
         line = _parsed(text)
-        if line is not None and all(type(line.get(name, 0)) in (int, float) for name in _SECONDS):
+        known = [line[name] for name in _SECONDS if name in line] if line is not None else []
+        if line is not None and known and all(type(seconds) in (int, float) for seconds in known):
             found.append(line)
     return found
 

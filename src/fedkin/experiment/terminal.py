@@ -156,5 +156,5 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
 
 def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
     """How long the steps took, where that is known; step 0, what came before the first, is left out."""
-    seconds = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0]
+    seconds = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0 and "seconds" in line]
     return [("Training time", f"{sum(seconds):.1f} s")] if seconds else []
