@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.update(
@@ -54,3 +54,13 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(registry.METHODS, "toy", toy.METHOD)
     monkeypatch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def forked_workers() -> Iterator[None]:
+    """Processes that make runs are forked from one; `studies/test_run_pool.py` starts them as users do."""
+    import forked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedkin.studies.run_pool.subprocess", forked)
+        yield

@@ -32,12 +32,12 @@ IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
 
 def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
     network = Contrastive.of(Design(shape, latent=16, projector_units=32, predictor_units=8).decided().spec())
-    training = ContrastiveTraining(batch_size=16)
-    rng, x = drawn(shape, 40)
+    training = ContrastiveTraining(batch_size=8)
+    rng, x = drawn(shape, 14)
     moments = AdamMoments.new(network.parameters)
     model, loss = network.learn_views(network.initial(rng), x, rng, moments, augmentation_for(shape), training)
     latents, anchors = network.anchors(model, x, training)
-    clusters = torch.arange(40) % 3
+    clusters = torch.arange(14) % 3
     after, other = network.learn_clusters(model, x, clusters, anchors, rng, moments, training)
     remembered = [moments.mean, moments.square, moments.steps]
     return [model, torch.tensor([loss, other]), latents, anchors, after, *remembered, network.latents(after, x)]
@@ -153,8 +153,8 @@ def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None
     ],
 )
 def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
-    clients = [(drawn((16, 16), 20)[1].numpy(), np.roll(np.arange(20) % 3, at)) for at in range(6)]
-    here, there = fitted(name, clients, {"module": "lenet5", "rounds": 2, "batch_size": 8, **options})
+    clients = [(drawn((16, 16), 12)[1].numpy(), np.roll(np.arange(12) % 3, at)) for at in range(4)]
+    here, there = fitted(name, clients, {"module": "lenet5", "rounds": 2, "local_epochs": 1, "batch_size": 8, **options})
     assert np.array_equal(here.client_labels_, there.client_labels_)
     assert np.allclose(here.result_["models"], there.result_["models"], atol=1e-6)
     assert np.array_equal(here.predict(clients[0][0], client=0), there.predict(clients[0][0], client=0))

@@ -64,6 +64,7 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one folder: Python, files (their first line is ``# name``), and `fedkin` commands."""

@@ -83,7 +83,7 @@ def test_a_process_that_dies_is_reported(tmp_path: Path, toy: None) -> None:
 
 
 def test_a_pool_runs_everything_and_reports_which_process_died(
-    tmp_path: Path, toy: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, toy: None, forked_workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiments = {f"run-{seed}": load_config("toy", [*TOY, f"seed={seed}"]).tables for seed in range(3)}
     ended: list[tuple[str, str | None]] = []

@@ -54,7 +54,7 @@ WORKER = RunWorker()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_worker() -> Iterator[None]:
+def _one_worker(forked_workers: None) -> Iterator[None]:
     """One process for all tests here: each would read torch again."""
     with WORKER:
         yield

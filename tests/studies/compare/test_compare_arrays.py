@@ -12,6 +12,8 @@ from fedkin.studies.compare.comparison_text import text_lines
 RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
 SITES = [RNG.normal(size=(40, 2)) + 9 * y[:, None] for y in TRUTH]
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
 OPTIONS = {"methods": ["kfed", "kmeans"], "clusters": 2, "budget": "1h", "seeds": 1, "settings": ["engine.workers=1"]}
 
 

@@ -33,6 +33,9 @@ class KeptLines(Watcher):
         self.lines.append((failed, ahead))
 
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, KeptLines]:
     folder = tmp_path_factory.mktemp("reproduced")
