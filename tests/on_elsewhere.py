@@ -17,7 +17,7 @@ from fedkin.core.device import device, on
 from fedkin.engines.site import Request, Site
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.contrastive import Design
+from fedkin.nn.contrastive import Backbone, Design
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
 from fedkin.nn.descent import Descent, descend
@@ -30,8 +30,9 @@ ELSEWHERE = torch.device(elsewhere.NAME, 0)
 IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
 
 
-def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
-    network = Contrastive.of(Design(shape, latent=16, projector_units=32, predictor_units=8).decided().spec())
+def contrastive(shape: tuple[int, ...], backbone: Backbone = "auto") -> list[Tensor]:
+    design = Design(shape, backbone, latent=16, projector_units=32, predictor_units=8)
+    network = Contrastive.of(design.decided().spec())
     training = ContrastiveTraining(batch_size=8)
     rng, x = drawn(shape, 14)
     moments = AdamMoments.new(network.parameters)
@@ -43,10 +44,10 @@ def contrastive(shape: tuple[int, ...]) -> list[Tensor]:
     return [model, torch.tensor([loss, other]), latents, anchors, after, *remembered, network.latents(after, x)]
 
 
-def classifier(module: str, shape: tuple[int, ...], **descent: Any) -> list[Tensor]:
+def classifier(module: str, shape: tuple[int, ...], samples: int = 20, **descent: Any) -> list[Tensor]:
     network = Classifier.of({"name": module, "shape": shape, "classes": 3})
-    rng, x = drawn(shape, 20)
-    y = torch.arange(20) % 3
+    rng, x = drawn(shape, samples)
+    y = torch.arange(samples) % 3
     model, loss = descend(network, network.initial(rng), x, y, rng, Descent(epochs=2, batch_size=8, **descent))
     return [model, torch.tensor(loss), network.logits(model, x)]
 
@@ -94,12 +95,13 @@ def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
     "made",
     [
         pytest.param(lambda: contrastive(IMAGES), id="contrastive, grey"),
-        pytest.param(lambda: contrastive(COLOURS), id="contrastive, colour"),
+        pytest.param(lambda: contrastive(COLOURS, "convolutions"), id="contrastive, colour"),
         pytest.param(lambda: contrastive(VECTORS), id="contrastive, vectors"),
         pytest.param(lambda: classifier("lenet5", IMAGES), id="gradient descent"),
         pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
         pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
         pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
+        pytest.param(lambda: classifier("resnet18", COLOURS, samples=8), id="residual blocks"),
         pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
         pytest.param(encoder, id="encoder"),
         pytest.param(adversaries, id="adversaries"),
@@ -149,7 +151,7 @@ def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None
         ("Sattler", {}),
         ("Hierarchical", {"clustering_round": 1}),
         ("Embedding", {"pretraining_epochs": 1, "pretraining_steps": 2}),
-        ("LADD", {}),
+        ("LADD", {"n_clusters": 3}),
     ],
 )
 def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
