@@ -21,13 +21,12 @@ class Popen:
         assert command[1:3] == ["-m", "fedkin.studies.run_worker"]
         assert pipes == {"stdin": PIPE, "stdout": PIPE}
         (orders, ours), (theirs, messages) = (_forking.Pipe(duplex=False) for _ in range(2))
-        self._process = _forking.Process(
-            target=_work, args=(orders, messages, Connection(os.dup(2)), command[2:], dict(env), os.getcwd()), daemon=True
-        )
+        given = (orders, messages, Connection(os.dup(2)), command[2:], dict(env), os.getcwd())
+        self._process = _forking.Process(target=_work, args=given, daemon=True)
         self._process.start()
         orders.close()
         messages.close()
-        self.stdin, self.stdout = (os.fdopen(os.dup(end.fileno()), mode) for end, mode in ((ours, "wb"), (theirs, "rb")))
+        self.stdin, self.stdout = os.fdopen(os.dup(ours.fileno()), "wb"), os.fdopen(os.dup(theirs.fileno()), "rb")
         ours.close()
         theirs.close()
 

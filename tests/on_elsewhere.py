@@ -156,7 +156,8 @@ def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None
 )
 def test_clients_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
     clients = [(drawn((16, 16), 12)[1].numpy(), np.roll(np.arange(12) % 3, at)) for at in range(4)]
-    here, there = fitted(name, clients, {"module": "lenet5", "rounds": 2, "local_epochs": 1, "batch_size": 8, **options})
+    short = {"module": "lenet5", "rounds": 2, "local_epochs": 1, "batch_size": 8}
+    here, there = fitted(name, clients, short | options)
     assert np.array_equal(here.client_labels_, there.client_labels_)
     assert np.allclose(here.result_["models"], there.result_["models"], atol=1e-6)
     assert np.array_equal(here.predict(clients[0][0], client=0), there.predict(clients[0][0], client=0))
