@@ -13,7 +13,7 @@ def fit(held, sizes, **options):
     noise = np.random.default_rng(1)
     truth = [np.repeat(own, counts) for own, counts in zip(held, sizes, strict=True)]
     clients = [CENTRES[own] + noise.normal(0, 1, (len(own), 20)) for own in truth]
-    model = fedkin.FedCRef(random_state=0, rounds=5, max_iterations=3, **options).fit(clients)
+    model = fedkin.FedCRef(random_state=0, rounds=3, max_iterations=2, **options).fit(clients)
     return model, adjusted_rand_score(np.concatenate(truth), np.concatenate(model.labels_))
 
 

@@ -15,8 +15,8 @@ from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, percentile_difference
 
-QUICK = FedCRefMethod(rounds=3, min_steps=120, max_iterations=3)
-SWIFT = FedCRefMethod(rounds=1, min_steps=30, local_epochs=2, max_iterations=3)
+QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
+SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=3)
 """Its models fit badly; for what must hold whatever they are like."""
 
 
@@ -93,7 +93,7 @@ def test_a_pair_without_any_difference_is_associated():
 
 def test_clusters_are_found_across_clients():
     people = LabelSkew(clients=6, samples_per_class=60, initial="dirty").build(0)
-    fed, state, records = run(FedCRefMethod(rounds=4, min_steps=150, max_iterations=2), people)
+    fed, state, records = run(FedCRefMethod(rounds=3, min_steps=80, max_iterations=2), people)
     metrics = evaluate_associations(QUICK, people, fed, state)
     assert metrics["accuracy"] > 0.93
     assert metrics["false_matches"] == 0.0
@@ -218,7 +218,7 @@ def test_models_may_start_from_those_chosen_last():
 
 
 def test_it_settles_when_nothing_changes():
-    method = dataclasses.replace(QUICK, stability=1.0, patience=2, max_iterations=9, tolerance=9.0)
+    method = dataclasses.replace(SWIFT, stability=1.0, patience=2, max_iterations=9, tolerance=9.0)
     _, state, _ = run(method, population())
     assert state.steps == 3
 
