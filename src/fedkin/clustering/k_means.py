@@ -30,7 +30,7 @@ class Partition(NamedTuple):
     labels : Tensor
         int64 ``(n,)``, the centre of each point.
     iterations : int
-        Of Lloyd's algorithm, from the seeds that were kept.
+        Iterations of Lloyd's algorithm from the seeds that were kept.
     """
 
     centres: Tensor

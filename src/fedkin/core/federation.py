@@ -183,7 +183,7 @@ class Federation(ABC):
     ) -> dict[int, Payload]:
         """`ask`, and once more those that gave no usable reply, up to so many times in all; `missing` are the rest.
 
-        Who refuses for good, or has given five unusable replies, is not asked again.
+        A client that refuses for good, or has sent five unusable replies, is not asked again.
         """
         replies: dict[int, Payload] = {}
         refused: dict[int, str] = {}

@@ -36,11 +36,11 @@ class Array:
     Attributes
     ----------
     shape : tuple
-        Of any length and text as in `Expected`; ``None`` for any shape.
+        Sizes and names of sizes as in `Expected`; ``None`` for any shape.
     dtype : torch.dtype or None
         ``None`` for any of real numbers.
     minimum, maximum : float
-        Of its elements.
+        Range of its elements.
     """
 
     shape: Shape | None

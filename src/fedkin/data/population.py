@@ -1,4 +1,4 @@
-"""Who takes part in a federation, and the truth about them that only the evaluator gets."""
+"""The clients of a federation, and the ground truth, which only the evaluator gets."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class SiteFile:
     account : Account or None
         The privacy budget, if the file names an epsilon.
     table : TableOptions
-        Of its columns: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
+        How its columns are read: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
     """
 
     name: str

@@ -77,8 +77,8 @@ class LocalFederation(Federation):
     seed : int
         Seed of the run.
     chunk : int, optional
-        Clients per call of a task; by default at least two, and as many as fill some milliseconds, for each call has
-        its price. The result does not depend on it.
+        Clients per call of a task; by default at least two, and as many as take some milliseconds, since each call
+        has a fixed cost. The result does not depend on it.
     workers : int, optional
         Worker threads; by default one per available core.
     drop_rate : float

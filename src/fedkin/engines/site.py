@@ -51,7 +51,7 @@ class Request:
     client : int
         The site's number in the run.
     seed : int
-        Of the run.
+        Seed of the run.
     exchange : int
         Number of the exchange; counts from 1.
     settled : int
@@ -242,7 +242,7 @@ class Memory:
     Parameters
     ----------
     folder : Path
-        Of one site and one run.
+        Folder of one site and one run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -320,7 +320,7 @@ class WatchedSites:
     clients : dict of int to Client
         Copies, whose state is brought up to date.
     folders : mapping of int to Path
-        Of their memories.
+        Folders of the clients' memories.
     prepare : callable
         See `Site`; called with a copy once there is a state.
     """

@@ -93,7 +93,7 @@ class FitOutcome:
     preparation : Preparation
         How the clients' data were prepared.
     seed : int
-        Of the run.
+        Seed of the run.
     profile : ClusterProfile or None
         What clusters of samples look like, where the clients have tables.
     """

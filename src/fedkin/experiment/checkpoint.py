@@ -17,7 +17,7 @@ from fedkin.engines.local import LocalFederation
 
 S = TypeVar("S", bound=State)
 FORMAT = 2
-"""Of a run's folder; it grows when a version of fedkin cannot use what earlier ones wrote."""
+"""Format of a run's folder; it grows when a version of fedkin cannot use what earlier ones wrote."""
 
 
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:

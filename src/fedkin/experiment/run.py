@@ -47,12 +47,12 @@ from fedkin.secure.sums import secure
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run leaves.
+    """The results of a run.
 
     Attributes
     ----------
     folder : Path
-        Where its files are.
+        The run's folder.
     state : State
         The method's last state.
     records : list of dict
@@ -60,7 +60,7 @@ class RunOutcome:
     config : Config
         The experiment.
     clients : list of str
-        What the clients are called, in order of id; empty where ids are all there is.
+        Names of the clients, in order of id; empty if they have ids only.
     """
 
     folder: Path
@@ -161,13 +161,13 @@ def prepare(
     config : Config
         The experiment.
     folder : Path
-        Where its files are written, or are already.
+        The run's; a checkpoint in it is resumed from.
     population : Population
-        Who takes part, as far as this process knows: without clients where they are elsewhere.
+        The clients as this process knows them; there are none on a real federation.
     fed : Federation
-        How they are reached.
+        Reaches the clients.
     progress, callbacks
-        Follow the run.
+        Called as the run proceeds.
 
     Raises
     ------
@@ -223,19 +223,19 @@ class Run:
     config : Config
         The experiment.
     folder : Path
-        Where its files are.
+        The run's folder.
     population : Population
-        Who takes part, with prepared data.
+        The clients, with prepared data.
     fed : Federation
-        How they are reached.
+        Reaches the clients.
     preparation : Preparation
         How their data were prepared.
     checkpoint : dict or None
-        What the run resumes from.
+        The checkpoint that the run resumes from.
     callbacks : Callbacks
         Follow the run; the first keeps its files.
     began : float
-        When its preparation began, by `time.perf_counter`.
+        Time at which its preparation began, by `time.perf_counter`.
     """
 
     config: Config

@@ -19,10 +19,10 @@ class DataSection(BaseModel):
     """Section ``[data]``: what is read, which column is the hidden label, and how values are prepared.
 
     Of tables, columns in `drop` are left out, `id` names rows, `categorical` columns hold names even where they look
-    like numbers, and `ordinal` ones have levels, from the lowest; `decimal` is what stands before the decimals of
-    numbers. For `scaling`, `lacking`, `indicator` and `min_members` see
-    `fedkin.data.preparing.prepare.PreparingOptions`. `seed` is that of who holds what and of who is absent; without it,
-    the run's. Runs that differ only in the latter are of the same clients.
+    like numbers, and `ordinal` ones have levels, from the lowest; `decimal` is the decimal separator of numbers. For
+    `scaling`, `lacking`, `indicator` and `min_members` see `fedkin.data.preparing.prepare.PreparingOptions`. `seed`
+    decides how samples are partitioned and which clients are absent; by default it is the run's. Runs with the same
+    `seed` have the same clients, whatever seed the run has.
     """
 
     model_config = STRICT
@@ -51,14 +51,14 @@ class DataSection(BaseModel):
 
 
 class EngineSection(BaseModel):
-    """Section ``[engine]``: how clients are asked; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
+    """Section ``[engine]``: how clients are reached; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
 
     Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
     real site's own file says which. A fraction `absent` of clients never takes part. On Flower, a client that has not
-    replied after `timeout` seconds is missing; a real federation begins when `sites` of them are there, for which it
-    waits `patience` seconds at most. A client that gives no usable reply where one is needed to go on is left out of
-    the run, as long as `min_clients` others have given theirs. Only the local engine uses `chunk`, `drop_rate` and
-    `failures`. With `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
+    replied after `timeout` seconds is missing; a real federation begins when `sites` of them are connected, for which
+    it waits at most `patience` seconds. Where a step needs a reply of every client, a client without a usable one is
+    left out of the run, as long as at least `min_clients` others have replied. Only the local engine uses `chunk`,
+    `drop_rate` and `failures`. With `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
     """
 
     model_config = STRICT
@@ -77,9 +77,9 @@ class EngineSection(BaseModel):
 
 
 class EvaluationSection(BaseModel):
-    """Section ``[evaluation]``: models are tried on test samples every so many steps, clusters are judged in each.
+    """Section ``[evaluation]``: models are tested after each `every` steps, clusters are scored after each step.
 
-    `map` is how the report lays samples out in the plane.
+    `map` is how the report projects samples to the plane.
     """
 
     model_config = STRICT
@@ -88,7 +88,7 @@ class EvaluationSection(BaseModel):
 
 
 class TargetSection(BaseModel):
-    """Section ``[target]``: a number of the records, such as ``personal_accuracy``, that is to be at least `reach`.
+    """Section ``[target]``: a metric of the records, such as ``personal_accuracy``, that should be at least `reach`.
 
     With `stop`, the run ends when it is reached.
     """
@@ -100,11 +100,11 @@ class TargetSection(BaseModel):
 
 
 class TrackingSection(BaseModel):
-    """Section ``[tracking]``: tools that the records go `to`, see `fedkin.experiment.tracking`.
+    """Section ``[tracking]``: tools that records are sent `to`, see `fedkin.experiment.tracking`.
 
     `name` is the tracked run's, by default that of the run's folder. `project` is MLflow's experiment and W&B's
     project, `uri` MLflow's server or database, `folder` where TensorBoard and W&B write. With `artifacts`, the report
-    and the result go along.
+    and the result are uploaded too.
     """
 
     model_config = STRICT

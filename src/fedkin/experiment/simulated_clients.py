@@ -39,16 +39,16 @@ def simulated(
     config : Config
         The experiment; nodes build their data from it, as this process does.
     population : Population
-        What this process has built; its clients are brought up to date by `Federation.refresh`, for the evaluator.
+        The clients as this process has built them; `Federation.refresh` updates them, for evaluation.
     folder : Path
-        The run's; client i's private folder is ``clients/i`` in it.
+        The run's folder; client i's private folder is ``clients/i`` in it.
     on_progress : callable
         Called with (clients done, clients asked) as an exchange goes on.
 
     Raises
     ------
     FedkinError
-        If Flower is not installed, or the experiment needs what only the local engine does.
+        If Flower is not installed, or the experiment uses what only the local engine offers.
     """
     if find_spec("flwr") is None or find_spec("ray") is None:
         raise FedkinError("Engine 'flower' needs Flower with its simulation: pip install 'fedkin[flower]'.")

@@ -138,7 +138,7 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
     Parameters
     ----------
     found : Moments
-        Of all samples.
+        Moments of all samples.
     count : int
         At most so many; fewer where less varies. Of more features than that, components are left out that vary no more
         than they would if half of all were independent noise: up to (1 + root of features / samples) squared times the

@@ -44,7 +44,7 @@ class GridFederation(Federation):
     ----------
     grid : Grid
     layout : ArrayLayout
-        Of the client app's model.
+        Layout of the client app's model.
     terms : Terms
     seed : int
 

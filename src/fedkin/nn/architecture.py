@@ -32,7 +32,7 @@ class Architecture(ABC):
     name : str
         What its module is called.
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ class Classifier(Architecture):
     name : str
         Registered model or dotted path, see `fedkin.nn.build`.
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     classes : int
         Number of logits.
     """

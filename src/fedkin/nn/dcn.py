@@ -28,7 +28,7 @@ class DeepEncoder(Encoder):
     Parameters
     ----------
     shape : tuple of int
-        Of one sample. Below 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units.
+        Shape of one sample. Below 256 numbers the hidden layers shrink in proportion, to no fewer than 32 units.
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1].
     code : int
@@ -54,11 +54,11 @@ class DeepClustering:
     Attributes
     ----------
     pretrain_epochs : int
-        Of reconstruction alone, 1 or more.
+        Epochs that minimise the reconstruction error alone, at least 1.
     epochs : int
         With the clusters; 0 leaves k-means on the codes of an autoencoder.
     weight : float
-        Of a code's squared distance from its centroid, 0 or more.
+        Weight of a code's squared distance from its centroid, at least 0.
     batch_size : int
     min_steps : int
         Steps of an optimiser that an epoch has at least: few samples are passed over more than once.

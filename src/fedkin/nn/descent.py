@@ -30,7 +30,7 @@ class Descent:
         Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
     learning_rate : float
     momentum : float
-        Of "sgd", in [0, 1).
+        Momentum of "sgd", in [0, 1).
     weight_decay : float
         Added to the gradient as ``weight_decay * w``.
     proximal : float

@@ -20,7 +20,7 @@ from fedkin.nn.architecture import Architecture
 from fedkin.nn.layers import linear_layers
 
 Output = Literal["sigmoid", "linear"]
-"""Of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""
+"""Activation of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""
 
 _DENSE_WIDTHS = (50, 20)
 _CHANNELS = (12, 24, 48)
@@ -126,7 +126,7 @@ class Encoder(Architecture):
     name : str
         See `build_autoencoder`.
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1].
 
@@ -191,7 +191,7 @@ class Pretrained:
     Attributes
     ----------
     spec : dict
-        Of the `Encoder`.
+        The `Encoder`'s.
     vector : Tensor
         Its model.
     about : dict

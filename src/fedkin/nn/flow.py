@@ -67,7 +67,7 @@ class RealNVP(nn.Module):
     Parameters
     ----------
     shape : tuple of int
-        Of one sample: (features,) or (channels, height, width).
+        Shape of one sample: (features,) or (channels, height, width).
     width : int
         Units of a hidden layer.
     depth : int
@@ -152,7 +152,7 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Ten
     Returns
     -------
     logits : Tensor
-        Of the shape of `x`.
+        As `x` in shape.
     log_determinant : Tensor
         ``(n,)``: sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has spread.
     """
@@ -169,7 +169,7 @@ class Flow(Architecture):
     Parameters
     ----------
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     width, depth, couplings : int
         See `RealNVP`.
     """
@@ -218,7 +218,7 @@ def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = 
     Returns
     -------
     Tensor
-        Of the shape of `x`.
+        As `x` in shape.
     """
     if alpha is None:
         return x

@@ -42,7 +42,7 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
     Parameters
     ----------
     shape : sequence of int
-        Of one sample: (channels, height, width) or (features,).
+        Shape of one sample: (channels, height, width) or (features,).
     latent : int
         Numbers that a sample is made of.
     output : {"sigmoid", "linear"}
@@ -147,7 +147,7 @@ class Blueprint:
     Attributes
     ----------
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1].
     noise : int

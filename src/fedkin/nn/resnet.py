@@ -75,7 +75,7 @@ class Block(nn.Module):
     inputs, outputs : int
         Channels.
     stride : int
-        Of the first convolution.
+        Stride of the first convolution.
     norm : callable
         Makes a normalisation for a number of channels.
     """

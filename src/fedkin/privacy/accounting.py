@@ -137,7 +137,7 @@ class Statement:
     flip : float
         Probability of a flip.
     bits : int
-        Of a message.
+        Bits of a message.
     width : int
         Bits of a segment, one segment per class.
     epsilon_bit : float

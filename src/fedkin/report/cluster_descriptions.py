@@ -23,7 +23,7 @@ class ClusterDescriptions:
     sentences : sequence of str
         One per cluster.
     columns : sequence of str
-        Of the table, those that tell the clusters apart the most first.
+        Columns of the table, most distinctive first.
     effects : sequence of float
         By column, how far it does, in [0, 1].
     cells : sequence of sequence of str

@@ -12,7 +12,7 @@ from fedkin.report.run_view import GraphNode, GraphView
 SMALLEST_NODE = 1.8
 MOST_TAGS = 120
 _LETTERS = 3
-"""Of a client's name beside a dot."""
+"""Letters of a client's name that are drawn beside a dot."""
 
 
 def draw_graph(graph: GraphView) -> str:

@@ -34,7 +34,7 @@ class Curve:
     series : mapping of str to sequence of (float or None)
         Values by name, as many as steps; ``None``, NaN and infinities leave a gap. Drawn in order of name.
     unit : Unit
-        Of all the series.
+        Unit of all series.
     x_label : str
         What a step is.
     intervals : mapping of str to sequence of ((low, high) or None)
@@ -350,7 +350,7 @@ class RunView:
     changes : sequence of ClientEvent
         In order of step.
     timeline : Timeline
-        Of `curves` and `clients`.
+        Timeline of `curves` and `clients`.
     notes : sequence of str
         Sentences on missing clients, and on what the numbers mean.
     settings : mapping

@@ -48,7 +48,7 @@ def pretrain(
     label : str, optional
         Its column of labels, which is left out; needed where it has none of the usual names.
     name : str
-        Of the autoencoder; "auto" takes the convolutional one for images with colour.
+        Name of the autoencoder; "auto" takes the convolutional one for images with colour.
     epochs, batch_size, learning_rate
         The authors' are 20 epochs of Fashion-MNIST, or 50 of CIFAR-100, batches of 32 and 0.001.
     samples : int, optional

@@ -83,7 +83,7 @@ def as_dataset(
     ----------
     value : DataFrame or array-like
     name : str
-        Of the data set.
+        Name of the data set.
     where : str
         What holds it, for errors' sentences.
     label : str, optional

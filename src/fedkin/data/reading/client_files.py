@@ -44,7 +44,7 @@ def load_clients(
         The column or array of labels of every client. Without it, files may have a column of a usual name, and
         DataFrames have none.
     options : TableOptions, optional
-        Of all clients' columns.
+        How columns of all clients are read.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def read_huggingface(
     cluster : str, optional
         A column for `Dataset.clusters`.
     options : TableOptions, optional
-        Of a table.
+        How a table's columns are read.
 
     Raises
     ------

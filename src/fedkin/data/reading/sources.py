@@ -51,7 +51,7 @@ def load(
     cluster : str, optional
         A column or array for `Dataset.clusters`, which is then neither a feature nor taken for labels.
     options : TableOptions, optional
-        Of a table's columns.
+        How a table's columns are read.
 
     Raises
     ------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST_SUM = MAX_NUMBER / 1000
-"""Of squares at one client, so that those of many clients can be added."""
+"""Largest sum of squares at one client, so that those of many clients can be added."""
 
 
 def read_table(
@@ -60,7 +60,7 @@ def frame_to_dataset(
     ----------
     frame : DataFrame
     name : str
-        Of the data set.
+        Name of the data set.
     where : str
         What holds it, for errors' sentences.
     label, cluster : str, optional

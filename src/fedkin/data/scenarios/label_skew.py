@@ -41,7 +41,7 @@ class LabelSkew:
     min_classes, max_classes : int or None
         Range of the number of classes per client; by default 2 to half of all.
     samples_per_class : int or None
-        Of each class a client holds; by default as many as the data allow, at most 500.
+        Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
         Share of a client's samples of a class that all its holders have, in [0, 1].
     initial : {"method", "true", "dirty"}
@@ -50,7 +50,7 @@ class LabelSkew:
     dirtiness : float
         In [0, 1].
     table : TableOptions or None
-        Of a table's columns.
+        How a table's columns are read.
     """
 
     data: str = "digits"
@@ -135,7 +135,7 @@ class ClientFiles:
     test_fraction : float
         Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
     table : TableOptions or None
-        Of the tables' columns.
+        How the tables' columns are read.
     """
 
     data: str | Path | Sequence[Any] | Mapping[str, Any]

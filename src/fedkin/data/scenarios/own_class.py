@@ -36,7 +36,7 @@ class OwnClass:
     fraction : float
         Only this part of the data takes part, chosen at random; in (0, 1].
     table : TableOptions or None
-        Of a table's columns.
+        How a table's columns are read.
     """
 
     data: str = "digits"

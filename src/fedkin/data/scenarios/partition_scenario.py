@@ -80,7 +80,7 @@ class PartitionScenario(ABC):
     samples_per_client : int or None
         At most so many training samples at each client, chosen at random; all by default.
     table : TableOptions or None
-        Of a table's columns.
+        How a table's columns are read.
     """
 
     data: str = "digits"
@@ -166,7 +166,7 @@ def populate(
     parts : sequence of Tensor
         Per client, int64 indices into the training samples.
     seed : int
-        Of the scenario; for what is held out and left out.
+        Seed of the scenario; decides what is held out and left out.
     test_fraction : float
         Held out of every part, in [0, 1]; without effect if `tests` are given.
     samples_per_client : int, optional

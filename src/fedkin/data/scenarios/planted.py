@@ -119,7 +119,7 @@ class Domain:
         Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
         `fedkin.data.scenarios.split.capped_dirichlet`.
     table : TableOptions or None
-        Of a table's columns.
+        How a table's columns are read.
     """
 
     data: str = "pacs"

@@ -19,7 +19,7 @@ from fedkin.engines.site import Request, WatchedSites
 _LOOK = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _SAY = 30.0
-"""Seconds without a reply until the server reports whom it waits for, and between two reports."""
+"""Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
@@ -41,9 +41,9 @@ class FlowerFederation(Federation):
     timeout : float
         Seconds until a client that has not replied counts as missing.
     classes : sequence of str
-        Names of the classes as all number them.
+        Names of the classes, in the order of their numbers, the same at all clients.
     watched : WatchedSites, optional
-        The clients, where this process can see them.
+        The clients, if they run on this machine.
     on_progress : callable, optional
         Called with (clients done, clients asked) as an exchange goes on.
 

@@ -31,7 +31,7 @@ class Member:
     identity : str
         Token that distinguishes this site from another of the same name.
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     features, classes : list of str
         Names of a table's columns, and of its classes; may be empty.
     node : int

@@ -67,7 +67,7 @@ class Round:
     compared : Tensor
         ``(n, some)``: the part of the updates that is compared.
     weights : list of float
-        Of the updates in a mean.
+        Weights of the updates in a mean.
     """
 
     cluster: int

@@ -88,7 +88,7 @@ def reproduce(
     Parameters
     ----------
     plans : sequence of Plan
-        Of one scale.
+        Plans of one scale.
     out : Path
         Folder for runs, shared by all entries, and for tables.
     jobs : int
@@ -156,7 +156,7 @@ def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
 
 
 def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> None:
-    """Make the encoders that runs need; training that was stopped goes on from its last epoch."""
+    """Make the encoders that runs need; interrupted training resumes from its last epoch."""
     from fedkin.nn.encoder import Pretrained
     from fedkin.studies.pretrain import pretrain
 

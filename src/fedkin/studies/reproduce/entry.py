@@ -42,7 +42,7 @@ class EntryLine(BaseModel):
     measure, better, digits, factor, tolerance
         As of the entry, where this line differs from it; a column's win over a row's.
     at : float or None
-        Of a column of a figure: its place on the horizontal axis.
+        For a column of a figure: its place on the horizontal axis.
     """
 
     model_config = _STRICT

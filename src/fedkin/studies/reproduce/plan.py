@@ -38,7 +38,7 @@ class PlannedRun:
     Attributes
     ----------
     name : str
-        Of its folder: method, data, a digest of all settings, seed; equal experiments have equal names.
+        Name of its folder: method, data, a digest of all settings, seed; equal experiments have equal names.
     tables : dict
         The complete experiment, as `Config.tables`; a file that it needs is named as in the entry.
     files : tuple of File
@@ -70,7 +70,7 @@ class Plan:
     Attributes
     ----------
     name : str
-        Of the entry.
+        Name of the entry.
     asked : str
         What one asks for it by: its name, or the path of a file of one's own.
     entry : Entry
@@ -137,7 +137,7 @@ def plan_of(name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | No
     Parameters
     ----------
     name : str
-        Of the entry, for messages.
+        Name of the entry, for messages.
     entry : Entry
     scale_name : {'quick', 'paper'}
     seeds : int, optional

@@ -101,7 +101,7 @@ def cluster(
     rng : torch.Generator
         For the permutations and the sample; the search of ``bayes`` has the authors' fixed seed.
     objective : {"noise", "paper"}
-        Of ``exact``.
+        Objective of ``exact``.
     flips : float or None
         Probability of a flip, in [0, 0.5], where points are bits and it is the same for all: variance beyond what flips
         cause is the clients' own.
