@@ -78,7 +78,7 @@ def kill_at(folder: Path, seconds: float) -> int:
     kills = 0
     while True:
         child = start(folder)
-        time.sleep(seconds * 1.1**kills)
+        time.sleep(seconds * 1.2**kills)
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             return kills
         os.kill(child, signal.SIGKILL)

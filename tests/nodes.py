@@ -15,7 +15,8 @@ from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.flower.grid import FlowerFederation
 from fedkin.engines.flower.node_app import client_app
 from fedkin.engines.flower.roster import Roster
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 
 RUN = "ab12"
 

@@ -14,7 +14,8 @@ import fedkin
 from fedkin.cli import main
 from fedkin.core import Client, Payload, task
 from fedkin.core.device import device, on
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.contrastive import Backbone, Design

@@ -14,7 +14,8 @@ from fedkin.data.reading.sources import load
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower.roster import Roster
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 from fedkin.experiment import outputs
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute

@@ -7,7 +7,7 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.deploy.site_file import read_site
-from fedkin.engines.site import Request
+from fedkin.engines.site_request import Request
 from fedkin.privacy.gaussian import gaussian_mu
 
 

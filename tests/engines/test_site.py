@@ -15,7 +15,9 @@ from fedkin.core.task import _TASKS, known_task
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.preparing.prepare import arrange_columns
 from fedkin.data.preparing.scaling import shapes
-from fedkin.engines.site import Memory, Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_memory import Memory
+from fedkin.engines.site_request import Request
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centralized import send_samples

@@ -15,7 +15,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report
 from site_files import sites
 
-SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=2", "method.local_epochs=2"]
+SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=1", "method.local_epochs=1"]
 FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2", "evaluation.map=pca"]
 
 
@@ -57,7 +57,7 @@ def test_a_simulation_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
 def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     """Its nodes have been there already."""
     data = sites(tmp_path / "data", labelled=False)
-    words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=2"]
+    words = ["fedavg", "--scenario", "files", "--data", data, "--engine", "flower", "--set", "engine.workers=1"]
     child = fedkin("run", *words, "--out", tmp_path / "runs" / "one", wait=False)
     _, errors = child.communicate(timeout=600)
     *others, last = errors.decode().splitlines()  # on a busy machine Ray has something to say, too

@@ -10,7 +10,8 @@ import fedkin
 from fedkin.core import Client
 from fedkin.core.errors import RefusalError
 from fedkin.core.task import all_tasks
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 from fedkin.methods.samples.kingraph.private_kingraph import send_noisy_sums
 
 

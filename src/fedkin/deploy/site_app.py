@@ -11,7 +11,8 @@ from fedkin.core.files import write_atomically
 from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower.node_app import client_app as answering
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 
 LABELS, RESULTS = "labels.csv", "results"
 

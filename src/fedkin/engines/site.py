@@ -1,105 +1,31 @@
-"""A site: its data, its private folder, and how it does tasks; independent of the transport.
-
-A site keeps its memory on its own disk, one file per exchange that changed it. A server that was killed resumes from
-its last checkpoint and repeats the exchanges after it; the site then starts from the memory it had at that moment and
-discards what it wrote since. So resuming is exact, and a site that was killed finds its memory. What it must never
-forget, such as the noisy answers it has given, lasts: otherwise a server could repeat a request to get new noise.
-"""
+"""A site: its data, its private folder, and how it does tasks; independent of the transport."""
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
-from fedkin.core.client import LASTING
 from fedkin.core.device import on
 from fedkin.core.errors import RefusalError
-from fedkin.core.files import file_lock, write_secret
-from fedkin.core.noise import KEY, Secret
+from fedkin.core.files import write_secret
+from fedkin.core.noise import Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.core.task import known_task
-from fedkin.core.trees import load_tree, owned, to_bytes
+from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
+from fedkin.engines.site_memory import Memory
+from fedkin.engines.site_request import Request
 
-_IDENTITY, _KEY, _LASTING_FILE = "identity", "key", "lasting.safetensors"
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Request:
-    """A server's request to a site, without the payload.
-
-    Attributes
-    ----------
-    run : str
-        Token of the run, lower-case hexadecimal; a site keeps a memory for each.
-    client : int
-        The site's number in the run.
-    seed : int
-        Seed of the run.
-    exchange : int
-        Number of the exchange; counts from 1.
-    settled : int
-        The exchange that the server's last checkpoint was made after; it never goes back beyond.
-    task : str
-        Name of the task, ``module.function``.
-    classes : list of str
-        Names of the classes as the run numbers them; empty where samples are unlabelled.
-    """
-
-    run: str
-    client: int
-    seed: int
-    exchange: int
-    settled: int
-    task: str
-    classes: list[str] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        """The request as text."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Request:
-        """The inverse of `to_json`.
-
-        Raises
-        ------
-        FedkinError
-            If the text is no request.
-        """
-        try:
-            request = cls(**json.loads(text))
-        except (RecursionError, TypeError, ValueError) as error:
-            raise FedkinError("The request is not one of fedkin's.") from error
-        if not request._is_typed():
-            raise FedkinError("The request is not one of fedkin's.")
-        if not re.fullmatch("[0-9a-f]{1,64}", request.run):
-            raise FedkinError("The request's run is not a token of hexadecimal digits.")
-        return request
-
-    def _is_typed(self) -> bool:
-        """Whether all is of its type; numbers become names of files."""
-        numbers = (self.client, self.seed, self.exchange, self.settled)
-        words = [self.run, self.task, *(self.classes if isinstance(self.classes, list) else [None])]
-        return all(type(number) is int and number >= 0 for number in numbers) and all(
-            isinstance(word, str) for word in words
-        )
+_IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -232,114 +158,3 @@ class Site:
         if unknown:
             raise FedkinError(f"Site '{self.name}' has the class '{unknown[0]}', which the run does not know.")
         return self.y.new_tensor([index[name] for name in self.classes])[self.y]
-
-
-class Memory:
-    """A client's private state in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
-
-    What lasts is in ``lasting.safetensors``. Used as a context, it keeps other processes out meanwhile.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of one site and one run.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._content = b""
-
-    def __enter__(self) -> Memory:
-        with suppress(OSError):  # the lock says what is wrong
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
-        self._lock = file_lock(self.folder / "lock")
-        self._lock.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._lock.__exit__(*error)
-
-    def exchanges(self) -> list[int]:
-        """Exchanges that changed it, in order; discarded ones among them."""
-        names = (re.fullmatch(r"memory-(\d+)\.safetensors", path.name) for path in self.folder.glob("memory-*"))
-        return sorted(int(name[1]) for name in names if name)
-
-    def state(self) -> dict[str, Tensor] | None:
-        """The latest state; ``None`` if there is none."""
-        kept = self.exchanges()
-        return dict(load_tree(self._path(kept[-1]))) | self._lasting() if kept else None
-
-    def key(self) -> bytes:
-        """A secret of the site's in this run, made once, that its noise follows from."""
-        path = self.folder / _KEY
-        if not path.exists():
-            write_secret(path, os.urandom(KEY))
-        return path.read_bytes()
-
-    def recalled(self, client: Client, request: Request) -> Client:
-        """Return `client` with its state before this exchange; later states are deleted, but for what lasts."""
-        before = []
-        for exchange in self.exchanges():
-            if exchange < request.exchange:
-                before.append(exchange)
-            else:
-                self._path(exchange).unlink()
-        if before:
-            client.state = dict(load_tree(self._path(before[-1])))
-            settled = [exchange for exchange in before if exchange <= request.settled]
-            for exchange in settled[:-1]:
-                self._path(exchange).unlink()
-        self._content = to_bytes(owned(client.state)) if before else b""
-        client.state |= self._lasting()
-        return client
-
-    def keep(self, client: Client, request: Request) -> None:
-        """Save the state if the exchange changed it; first what lasts."""
-        state, lasting = owned(client.state), {}
-        for name in [name for name in state if name.startswith(LASTING)]:
-            lasting[name] = state.pop(name)
-        if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
-            write_secret(self.folder / _LASTING_FILE, to_bytes(lasting))
-        if to_bytes(state) != self._content:
-            write_secret(self._path(request.exchange), to_bytes(state))
-
-    def _lasting(self) -> dict[str, Tensor]:
-        path = self.folder / _LASTING_FILE
-        return dict(load_tree(path)) if path.exists() else {}
-
-    def _path(self, exchange: int) -> Path:
-        return self.folder / f"memory-{exchange}.safetensors"
-
-
-class WatchedSites:
-    """Clients whose folders this process can see, though others do the work.
-
-    Parameters
-    ----------
-    clients : dict of int to Client
-        Copies, whose state is brought up to date.
-    folders : mapping of int to Path
-        Folders of the clients' memories.
-    prepare : callable
-        See `Site`; called with a copy once there is a state.
-    """
-
-    def __init__(
-        self, clients: dict[int, Client], folders: Mapping[int, Path], prepare: Callable[[Client], None]
-    ) -> None:
-        self.clients, self.prepare = clients, prepare
-        self._memories = {client: Memory(folder) for client, folder in folders.items()}
-        self._raw = {client: (one.x, one.y) for client, one in clients.items()}
-        self._read: dict[int, int] = {}
-
-    def refresh(self) -> None:
-        """Read the states that have changed."""
-        for number, client in self.clients.items():
-            memory = self._memories[number]
-            latest = max(memory.exchanges(), default=0)
-            if latest and self._read.get(number) != latest:
-                client.state = memory.state() or {}
-                client.x, client.y = self._raw[number]
-                self.prepare(client)
-                self._read[number] = latest

@@ -58,7 +58,7 @@ METHODS = {
     "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
     "gradient-loss": _clients("gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient"),
 }
-"""Methods that cluster samples, then those that cluster clients; a comparison tries each in this order, cheapest first."""
+"""Methods that cluster samples, then those that cluster clients; comparisons try each in this order, cheapest first."""
 
 SCENARIOS = {
     "label-skew": _scenario(

@@ -16,7 +16,9 @@ from fedkin.core.device import device_named
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.engines.local import cores
-from fedkin.engines.site import Request, Site, WatchedSites
+from fedkin.engines.site import Site
+from fedkin.engines.site_memory import WatchedSites
+from fedkin.engines.site_request import Request
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.sections import EngineSection
 

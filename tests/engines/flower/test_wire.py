@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.engines.flower.wire import TYPE, content, read
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 from nodes import nodes_of
 
 FACTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-9, 9) | st.floats(-1, 1), max_size=3)

@@ -14,7 +14,8 @@ from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.roster import NOWHERE, Roster
 from fedkin.engines.flower.transport import poll, push
 from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
-from fedkin.engines.site import Request, WatchedSites
+from fedkin.engines.site_memory import WatchedSites
+from fedkin.engines.site_request import Request
 
 _LOOK = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""

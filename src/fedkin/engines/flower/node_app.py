@@ -12,7 +12,8 @@ from fedkin.core import FedkinError, Payload
 from fedkin.core.errors import RefusalError
 from fedkin.core.files import FileError
 from fedkin.engines.flower.wire import HELLO, KEEP, TASK, content, read
-from fedkin.engines.site import Request, Site
+from fedkin.engines.site import Site
+from fedkin.engines.site_request import Request
 
 _OWN = "its site file, data or private folder cannot be used; its own log says more"
 """All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""

@@ -1,0 +1,138 @@
+"""What a client remembers between exchanges, on the disk of the machine it runs on.
+
+A site keeps its memory in one file per exchange that changed it. A server that was killed resumes from its last
+checkpoint and repeats the exchanges after it; the site then starts from the memory it had at that moment and discards
+what it wrote since. So resuming is exact, and a site that was killed finds its memory. What it must never forget, such
+as the noisy answers it has given, lasts: otherwise a server could repeat a request to get new noise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedkin.core import Client
+from fedkin.core.client import LASTING
+from fedkin.core.files import file_lock, write_secret
+from fedkin.core.noise import KEY
+from fedkin.core.trees import load_tree, owned, to_bytes
+from fedkin.engines.site_request import Request
+
+_KEY, _LASTING_FILE = "key", "lasting.safetensors"
+
+
+class Memory:
+    """A client's private state in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
+
+    What lasts is in ``lasting.safetensors``. Used as a context, it keeps other processes out meanwhile.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of one site and one run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._content = b""
+
+    def __enter__(self) -> Memory:
+        with suppress(OSError):  # the lock says what is wrong
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        self._lock = file_lock(self.folder / "lock")
+        self._lock.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.__exit__(*error)
+
+    def exchanges(self) -> list[int]:
+        """Exchanges that changed it, in order; discarded ones among them."""
+        names = (re.fullmatch(r"memory-(\d+)\.safetensors", path.name) for path in self.folder.glob("memory-*"))
+        return sorted(int(name[1]) for name in names if name)
+
+    def state(self) -> dict[str, Tensor] | None:
+        """The latest state; ``None`` if there is none."""
+        kept = self.exchanges()
+        return dict(load_tree(self._path(kept[-1]))) | self._lasting() if kept else None
+
+    def key(self) -> bytes:
+        """A secret of the site's in this run, made once, that its noise follows from."""
+        path = self.folder / _KEY
+        if not path.exists():
+            write_secret(path, os.urandom(KEY))
+        return path.read_bytes()
+
+    def recalled(self, client: Client, request: Request) -> Client:
+        """Return `client` with its state before this exchange; later states are deleted, but for what lasts."""
+        before = []
+        for exchange in self.exchanges():
+            if exchange < request.exchange:
+                before.append(exchange)
+            else:
+                self._path(exchange).unlink()
+        if before:
+            client.state = dict(load_tree(self._path(before[-1])))
+            settled = [exchange for exchange in before if exchange <= request.settled]
+            for exchange in settled[:-1]:
+                self._path(exchange).unlink()
+        self._content = to_bytes(owned(client.state)) if before else b""
+        client.state |= self._lasting()
+        return client
+
+    def keep(self, client: Client, request: Request) -> None:
+        """Save the state if the exchange changed it; first what lasts."""
+        state, lasting = owned(client.state), {}
+        for name in [name for name in state if name.startswith(LASTING)]:
+            lasting[name] = state.pop(name)
+        if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
+            write_secret(self.folder / _LASTING_FILE, to_bytes(lasting))
+        if to_bytes(state) != self._content:
+            write_secret(self._path(request.exchange), to_bytes(state))
+
+    def _lasting(self) -> dict[str, Tensor]:
+        path = self.folder / _LASTING_FILE
+        return dict(load_tree(path)) if path.exists() else {}
+
+    def _path(self, exchange: int) -> Path:
+        return self.folder / f"memory-{exchange}.safetensors"
+
+
+class WatchedSites:
+    """Clients whose folders this process can see, though others do the work.
+
+    Parameters
+    ----------
+    clients : dict of int to Client
+        Copies, whose state is brought up to date.
+    folders : mapping of int to Path
+        Folders of the clients' memories.
+    prepare : callable
+        See `Site`; called with a copy once there is a state.
+    """
+
+    def __init__(
+        self, clients: dict[int, Client], folders: Mapping[int, Path], prepare: Callable[[Client], None]
+    ) -> None:
+        self.clients, self.prepare = clients, prepare
+        self._memories = {client: Memory(folder) for client, folder in folders.items()}
+        self._raw = {client: (one.x, one.y) for client, one in clients.items()}
+        self._read: dict[int, int] = {}
+
+    def refresh(self) -> None:
+        """Read the states that have changed."""
+        for number, client in self.clients.items():
+            memory = self._memories[number]
+            latest = max(memory.exchanges(), default=0)
+            if latest and self._read.get(number) != latest:
+                client.state = memory.state() or {}
+                client.x, client.y = self._raw[number]
+                self.prepare(client)
+                self._read[number] = latest

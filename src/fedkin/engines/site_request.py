@@ -1,0 +1,71 @@
+"""A server's request to a site, independent of the transport."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+
+from fedkin.core import FedkinError
+
+
+@dataclass(frozen=True)
+class Request:
+    """A server's request to a site, without the payload.
+
+    Attributes
+    ----------
+    run : str
+        Token of the run, lower-case hexadecimal; a site keeps a memory for each.
+    client : int
+        The site's number in the run.
+    seed : int
+        Seed of the run.
+    exchange : int
+        Number of the exchange; counts from 1.
+    settled : int
+        The exchange that the server's last checkpoint was made after; it never goes back beyond.
+    task : str
+        Name of the task, ``module.function``.
+    classes : list of str
+        Names of the classes as the run numbers them; empty where samples are unlabelled.
+    """
+
+    run: str
+    client: int
+    seed: int
+    exchange: int
+    settled: int
+    task: str
+    classes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """The request as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        FedkinError
+            If the text is no request.
+        """
+        try:
+            request = cls(**json.loads(text))
+        except (RecursionError, TypeError, ValueError) as error:
+            raise FedkinError("The request is not one of fedkin's.") from error
+        if not request._is_typed():
+            raise FedkinError("The request is not one of fedkin's.")
+        if not re.fullmatch("[0-9a-f]{1,64}", request.run):
+            raise FedkinError("The request's run is not a token of hexadecimal digits.")
+        return request
+
+    def _is_typed(self) -> bool:
+        """Whether all is of its type; numbers become names of files."""
+        numbers = (self.client, self.seed, self.exchange, self.settled)
+        words = [self.run, self.task, *(self.classes if isinstance(self.classes, list) else [None])]
+        return all(type(number) is int and number >= 0 for number in numbers) and all(
+            isinstance(word, str) for word in words
+        )
