@@ -8,7 +8,8 @@ import pytest
 
 from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import RunOutcome, execute
+from fedkin.experiment.run import execute
+from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.tracking.tracker import Subject
 
 OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]

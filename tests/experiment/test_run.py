@@ -16,7 +16,8 @@ from fedkin.core.progress import Callback, Callbacks, Progress
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
-from fedkin.experiment.run import Run, RunOutcome, execute, prepare, report, resume
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from toy import METHOD, Blobs, Toy
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -216,7 +217,7 @@ def test_the_lock_of_one_that_was_killed_keeps_nobody_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])
-@pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run.prepare_data"])
+@pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run_loop.prepare_data"])
 def test_stopped_before_it_begins_it_leaves_nothing(
     error: BaseException, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +293,7 @@ def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def evaluator_for(method, models_too):
         return evaluate if isinstance(method, Toy) else None
 
-    monkeypatch.setattr("fedkin.experiment.run.evaluator_for", evaluator_for)
+    monkeypatch.setattr("fedkin.experiment.run_loop.evaluator_for", evaluator_for)
     records = run(tmp_path / "run").records
     assert [line["metrics"]["truths"] for line in records] == [18] * 4
     assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4

@@ -10,7 +10,8 @@ from fedkin.core.progress import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import predict
-from fedkin.experiment.run import RunOutcome, execute, report, resume
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_loop import RunOutcome
 from fedkin.methods.clients.fedavg import FedAvgMethod
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]

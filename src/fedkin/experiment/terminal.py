@@ -8,8 +8,8 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.cluster_words import remarks, sentences
 from fedkin.experiment.label_files import client_name
 from fedkin.experiment.outputs import load_profile
-from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import read_timing
+from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.words import (
     Measure,
     format_bytes,

@@ -1,0 +1,288 @@
+"""The loop of a run: prepare the clients' data, make steps, and write what is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkin.core import Federation, Method, Record, State
+from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
+from fedkin.core.steps import do_step
+from fedkin.core.trees import owned
+from fedkin.data.population import Population
+from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.preparing.preparation import Preparation, restore_preparation
+from fedkin.data.preparing.prepare import prepare as prepare_data
+from fedkin.data.scenarios.drift import population_at, welcome
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
+from fedkin.experiment.config import Config
+from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
+from fedkin.experiment.label_files import write_labels
+from fedkin.experiment.outputs import load_profile, write_clients, write_encoder, write_result
+from fedkin.experiment.run_folder import CHECKPOINT, REPORT, RunFiles, read_records
+from fedkin.experiment.sections import TargetSection
+from fedkin.experiment.tracking import Trackers
+from fedkin.experiment.views import view_of
+from fedkin.experiment.words import number
+from fedkin.report import write_report
+from fedkin.secure.sums import secure
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The results of a run.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's folder.
+    state : State
+        The method's last state.
+    records : list of dict
+        The lines of ``records.jsonl``.
+    config : Config
+        The experiment.
+    clients : list of str
+        Names of the clients, in order of id; empty if they have ids only.
+    """
+
+    folder: Path
+    state: State
+    records: list[RecordLine]
+    config: Config
+    clients: list[str] = field(default_factory=list)
+
+    @property
+    def report(self) -> Path:
+        """The page that shows it all."""
+        return self.folder / REPORT
+
+
+def prepare(
+    config: Config,
+    folder: Path,
+    population: Population,
+    fed: Federation,
+    progress: Progress,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Prepare a run: its clients' data, or load the checkpoint that the run resumes from.
+
+    Parameters
+    ----------
+    config : Config
+        The experiment.
+    folder : Path
+        The run's; a checkpoint in it is resumed from.
+    population : Population
+        The clients as this process knows them; there are none on a real federation.
+    fed : Federation
+        Reaches the clients.
+    progress, callbacks
+        Called as the run proceeds.
+
+    Raises
+    ------
+    FedkinError
+        If the checkpoint is of another version, or the data or the method's settings are refused.
+    """
+    began = time.perf_counter()
+    fed.away = population.away(0)
+    fed.min_clients = config.engine.min_clients
+    fed.on_left_out = progress.warn
+    if config.engine.secure_sums:
+        secure(fed, config.method)
+    checkpoint = load_checkpoint(folder / CHECKPOINT)
+    if checkpoint is None:
+        preparation = prepare_data(fed, config.data.preparing, population.names)
+        preparation = dataclasses.replace(preparation, notes=[*population.notes, *preparation.notes])
+        for note in preparation.notes:
+            progress.warn(note)
+    else:
+        preparation = Preparation.from_tree(checkpoint["preparation"])
+    for i in population.absent:  # nobody asks them, but the evaluator needs their samples
+        population.clients[i].x = preparation.of(population.clients[i])
+
+    def untracked(sentence: str) -> None:
+        progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
+
+    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn)
+    ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
+    population = population.prepared(preparation)
+    return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
+
+
+class TargetStop(Callback):
+    """Ends a run when its target is reached, where the experiment says so."""
+
+    def __init__(self, target: TargetSection) -> None:
+        self.target = target
+
+    def stops(self, line: RecordLine) -> bool:
+        target = self.target
+        if not target.stop or target.metric is None or target.reach is None:
+            return False
+        value = number(line, target.metric)
+        return value is not None and value >= target.reach
+
+
+@dataclass
+class Run:
+    """The loop of a run, made by `prepare`.
+
+    Attributes
+    ----------
+    config : Config
+        The experiment.
+    folder : Path
+        The run's folder.
+    population : Population
+        The clients, with prepared data.
+    fed : Federation
+        Reaches the clients.
+    preparation : Preparation
+        How their data were prepared.
+    checkpoint : dict or None
+        The checkpoint that the run resumes from.
+    callbacks : Callbacks
+        Follow the run; the first keeps its files.
+    began : float
+        Time at which its preparation began, by `time.perf_counter`.
+    """
+
+    config: Config
+    folder: Path
+    population: Population
+    fed: Federation
+    preparation: Preparation
+    checkpoint: dict[str, Any] | None
+    callbacks: Callbacks
+    began: float
+    method: Method[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.method = with_oracle(self.config.method, self.population, self.fed)
+
+    def finish(self) -> RunOutcome:
+        """Step until the method has finished, then write what it found."""
+        state = self.last_state()
+        if self.config.tracking.to:
+            self.callbacks.phase("Opening the trackers")
+        with followed(self.callbacks):
+            state = self._finished(state)
+        records = read_records(self.folder, state.steps)
+        return RunOutcome(self.folder, state, records, self.config, self.population.names)
+
+    def _finished(self, state: State | None) -> State:
+        if state is None:
+            self.callbacks.phase("Preparing the clients")
+            with one_thread():
+                state = self.method.init(self.fed)
+                timing = _timing(0, time.perf_counter() - self.began, self.fed.seconds)
+                state = self._keep(state, timing, None)
+        while not state.finished:
+            with one_thread():
+                state = self._step(state)
+        self.callbacks.phase("Writing the results")
+        write_labels(self.folder, self.fed.clients.values(), self.population.names)
+        found = self.method.result(state)
+        with one_thread():
+            profile = self._profile(found)
+        if "labels" in found:
+            write_clients(self.folder, found["labels"], self.population.names)
+        write_encoder(self.folder, found)
+        write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
+        self.write_report(state)
+        return state
+
+    def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
+        """What the clusters look like, asked after the last step, so that nothing of the run depends on it."""
+        encoding = self.preparation.encoding
+        if encoding is None or self.method.clusters != "samples" or self.method.is_private():
+            return None
+        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
+
+    def last_state(self) -> State | None:
+        """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
+        if self.checkpoint is None:
+            return None
+        state = settle(self.fed, self.method.state_type, self.checkpoint)
+        if isinstance(self.fed, LocalFederation):
+            for i in self.fed.present:
+                restore_preparation(self.fed.clients[i])
+        self.fed.refresh()
+        self._advance(state.steps)
+        return state
+
+    def write_report(self, state: State) -> Path:
+        """Write the page that shows the run as of its last step, which left `state`."""
+        records = read_records(self.folder, state.steps)
+        latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
+        profile = load_profile(self.folder) if state.finished else None
+        view = view_of(self.config, self.population, self.preparation, records, latents, profile)
+        write_report(self.folder / REPORT, view)
+        return self.folder / REPORT
+
+    def _step(self, state: State) -> State:
+        self.callbacks.phase(f"Step {state.steps + 1}")
+        computed = self.fed.seconds  # what newcomers compute to join belongs to the step, as its bytes do
+        self._advance(state.steps + 1)
+        began = time.perf_counter()
+        state, record = do_step(self.method, self.fed, state)
+        timing = _timing(state.steps, time.perf_counter() - began, self.fed.seconds - computed)
+        line = self._line(state, record)
+        if self.callbacks.stops(line) and not state.finished:
+            state = dataclasses.replace(state, finished=True)
+            self.method.conclude(self.fed, state)
+            line = self._line(state, record)  # the last record also judges the models
+        state = self._keep(state, timing, line)
+        self.callbacks.step(line, timing)
+        return state
+
+    def _advance(self, step: int) -> None:
+        """Bring the population to `step`: who has joined, and what data everyone has."""
+        self.population = population_at(self.population, step)
+        welcome(self.fed, self.population, step, self.preparation)
+        self.method = with_oracle(self.config.method, self.population, self.fed)
+
+    def _line(self, state: State, record: Record) -> RecordLine:
+        models_too = state.finished or state.steps % self.config.evaluation.every == 0
+        self.fed.refresh()
+        evaluate = evaluator_for(self.method, models_too) if self.population.clients else None
+        metrics = evaluate(self.method, self.population, self.fed, state) if evaluate else {}
+        line = {
+            "step": state.steps,
+            "answered": record.answered,
+            "missing": {str(client): reason for client, reason in {**record.missing, **self.fed.left_out}.items()},
+            "values": record.values,
+            "metrics": metrics,
+            "sent": self.fed.traffic.sent,
+            "received": self.fed.traffic.received,
+        }
+        finite: RecordLine = _finite(line)
+        return finite
+
+    def _keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:
+        tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
+        self.callbacks.checkpoint(tree, timing, line)
+        return settle(self.fed, self.method.state_type, tree)
+
+
+def _timing(step: int, seconds: float, computed: float) -> Timing:
+    """How long a step took, and how long all clients together computed in it."""
+    return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(computed, 6)}
+
+
+def _finite(value: Any) -> Any:
+    """`value` with ``None`` for numbers that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
