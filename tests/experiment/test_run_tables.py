@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from fedkin.experiment import run as runs
+from fedkin.experiment import run_loop
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_profile, predict
 from fedkin.experiment.run import execute, report, resume
@@ -81,7 +81,7 @@ def test_a_run_that_goes_on_or_is_reported_again_says_the_same(tables, tmp_path)
 
 def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
     with_it = ran(config(tables), tmp_path / "with").folder
-    monkeypatch.setattr(runs, "profile_clusters", lambda *_: None)
+    monkeypatch.setattr(run_loop, "profile_clusters", lambda *_: None)
     without = ran(config(tables), tmp_path / "without").folder
     for name in ("records.jsonl", "checkpoint.safetensors", "labels/north.csv"):
         assert (with_it / name).read_bytes() == (without / name).read_bytes()
