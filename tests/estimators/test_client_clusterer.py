@@ -324,3 +324,12 @@ def test_a_client_that_was_never_asked_has_no_model() -> None:
     assert str(raised.value) == (
         f"The cluster of client {unknown[0]} is not known; find it with assign(x, y) and give it as cluster=."
     )
+
+
+def test_clients_that_have_names_predict_by_them() -> None:
+    named = {f"site {i}": client for i, client in enumerate(CLIENTS)}
+    model = fedkin.IFCA(n_clusters=2, rounds=1, random_state=0).fit(named)
+    x = CLIENTS[1][0]
+    assert np.array_equal(model.predict(x, client="site 1"), model.predict(x, client=1))
+    with pytest.raises(FedkinError, match="client is 'site 99'; allowed: 0 to"):
+        model.predict(x, client="site 99")

@@ -248,3 +248,23 @@ def test_any_name_survives_a_file_of_clients(tmp_path: Path) -> None:
     assert rows == [["client", "cluster", "name"], *([str(i), str([0, 1, -1, 0][i]), names[i]] for i in range(4))]
     outputs.write_clients(tmp_path, torch.tensor([1, 0]))
     assert (tmp_path / "clients.csv").read_text() == "client,cluster\n0,1\n1,0\n"
+
+
+def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
+    """With a decimal comma, and by the file's name."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south"):
+        rows = [f"{1.5 + 9 * (i % 2) + rng.normal():.2f};{rng.normal():.2f};{i % 2}" for i in range(40)]
+        (tmp_path / "sites" / f"{name}.csv").write_text("a;b;ill\n" + "\n".join(rows).replace(".", ",") + "\n")
+    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "data.decimal=,", "scenario.name=files"]
+    execute(load_config("ifca", [*data, "method.rounds=1", "method.n_clusters=2"]), tmp_path / "run")
+    source = str(tmp_path / "sites" / "south.csv")
+    text = outputs.predict(tmp_path / "run", source, client="south.csv")
+    assert text == outputs.predict(tmp_path / "run", source, client=1)
+    assert text == outputs.predict(tmp_path / "run", source, client="1", decimal=",")
+    assert len(rows_of(text)) == 41
+    with pytest.raises(FedkinError, match=r"client west does not exist; allowed: 0 to 1, or north\.csv, south\.csv"):
+        outputs.predict(tmp_path / "run", source, client="west")
+    with pytest.raises(FedkinError, match="decimal comma"):
+        outputs.predict(tmp_path / "run", source, client=1, decimal=".")

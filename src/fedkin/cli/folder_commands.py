@@ -78,12 +78,17 @@ def predict(
     folder: Folder,
     data: Annotated[str, typer.Argument(help="New samples: anything --data takes.", show_default=False)],
     label: Annotated[str | None, typer.Option(help="Column of labels to leave out.")] = None,
-    client: Annotated[int | None, typer.Option(help="Client whose model predicts, if clients are clustered.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Client whose model predicts, by name or number, if clients are clustered.")
+    ] = None,
     cluster: Annotated[
         int | None, typer.Option(help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default, standard output.")] = None,
-    decimal: Annotated[str, typer.Option(help="What stands before the decimals of numbers in CSV: . or ,")] = ".",
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="What stands before the decimals of numbers in CSV: . or , ; by default as in the run."),
+    ] = None,
     packages: Packages = None,
 ) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""

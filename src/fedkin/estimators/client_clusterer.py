@@ -91,15 +91,16 @@ class ClientClusterer(Estimator):
         self._remember_more(outcome)
         return self
 
-    def predict(self, x: ArrayLike, client: int | None = None, cluster: int | None = None) -> NDArray[Any]:
+    def predict(self, x: ArrayLike, client: int | str | None = None, cluster: int | None = None) -> NDArray[Any]:
         """Class of new samples, by the model of a client or of a cluster.
 
         Parameters
         ----------
         x : array-like
             As in `fit`.
-        client : int, optional
-            A client of `fit`, by its position in the list. With "Sattler" it may have a cached model of its own choice.
+        client : int or str, optional
+            A client of `fit`, by its position in the list, or its name. With "Sattler" it may have a cached model of
+            its own choice.
         cluster : int, optional
             A cluster, such as `assign` gives to a newcomer. Where there is one cluster only, neither need be given.
 
@@ -117,13 +118,15 @@ class ClientClusterer(Estimator):
         labels: NDArray[Any] = self.classes_[self._logits(x, client, cluster).argmax(1).numpy()]
         return labels
 
-    def predict_proba(self, x: ArrayLike, client: int | None = None, cluster: int | None = None) -> NDArray[np.float64]:
+    def predict_proba(
+        self, x: ArrayLike, client: int | str | None = None, cluster: int | None = None
+    ) -> NDArray[np.float64]:
         """Probability of each class of `classes_`, ``(n, n_classes)``; parameters and errors as in `predict`."""
         check_is_fitted(self, "result_")
         probabilities: NDArray[np.float64] = self._logits(x, client, cluster).double().softmax(1).numpy()
         return probabilities
 
-    def score(self, x: ArrayLike, y: ArrayLike, client: int | None = None, cluster: int | None = None) -> float:
+    def score(self, x: ArrayLike, y: ArrayLike, client: int | str | None = None, cluster: int | None = None) -> float:
         """Accuracy on labelled samples, in [0, 1]; parameters and errors as in `predict`."""
         predicted = self.predict(x, client, cluster)
         labels = read_labels(y, len(predicted), _NEW)
@@ -176,12 +179,12 @@ class ClientClusterer(Estimator):
     def _samples(self, x: Any) -> Tensor:
         return self._prepared(x, _NEW)
 
-    def _logits(self, x: Any, client: int | None, cluster: int | None) -> Tensor:
+    def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
         model, samples = self._model(client, cluster), self._samples(x)
         with self._on_device():
             return self._classifier().logits(model, samples)
 
-    def _model(self, client: int | None, cluster: int | None) -> Tensor:
+    def _model(self, client: int | str | None, cluster: int | None) -> Tensor:
         """The parameter vector of the model of a client or a cluster."""
         models: Tensor = self.result_["models"]
         if not self.result_["module"]:
@@ -194,6 +197,8 @@ class ClientClusterer(Estimator):
             )
         if client is None:
             return models[_position(cluster, len(models), "cluster")]
+        if isinstance(client, str) and client in self.client_names_:
+            client = self.client_names_.index(client)
         client = _position(client, len(self.client_labels_), "client")
         if self.client_labels_[client] < 0:
             raise FedkinError(

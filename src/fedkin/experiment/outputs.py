@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.files import write_atomically
+from fedkin.core.errors import listing
+from fedkin.core.files import read_tables, write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import owned
@@ -88,8 +89,8 @@ class SavedResult:
         What `Method.result` returned.
     preparation : Preparation
         How samples were prepared.
-    classes : list of str
-        Names of the classes; may be empty.
+    classes, clients : list of str
+        Names of the classes and of the clients; may be empty.
     """
 
     folder: Path
@@ -98,9 +99,13 @@ class SavedResult:
     result: dict[str, Any]
     preparation: Preparation
     classes: list[str]
+    clients: list[str]
 
-    def read(self, source: str, label: str | None, decimal: str = ".") -> Dataset:
-        """New samples, with columns of the kinds that the clients' had."""
+    def read(self, source: str, label: str | None, decimal: str | None = None) -> Dataset:
+        """New samples, with columns of the kinds, and by default the decimals, that the clients' had."""
+        if decimal is None:
+            path = self.folder / "config.toml"  # of a run; a client's share has none
+            decimal = read_tables(path).get("data", {}).get("decimal", ".") if path.is_file() else "."
         return load(source, label, options=replace(self.preparation.reading, decimal=decimal))
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
@@ -120,13 +125,14 @@ def load_found(folder: Path) -> SavedResult:
     try:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
         name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
+        clients = list(tree["clients"])
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         if not folder.exists():
             raise FedkinError(f"'{folder}' does not exist; give the folder of a finished run.") from error
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
     check_format(folder, tree)
     method = registry.resolve("method", name)
-    return SavedResult(folder, name, method, result, Preparation.from_tree(prepared), classes)
+    return SavedResult(folder, name, method, result, Preparation.from_tree(prepared), classes, clients)
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:
@@ -142,9 +148,9 @@ def predict(
     folder: Path,
     source: str,
     label: str | None = None,
-    client: int | None = None,
+    client: int | str | None = None,
     cluster: int | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV text.
 
@@ -157,10 +163,10 @@ def predict(
     label : str, optional
         Their column of labels, which is left out; needed where it has none of the usual names.
     client, cluster : int, optional
-        Whose samples they are, where a method has a model per cluster of clients: a client of the run, or the cluster
-        of a client unseen in training, as `assign` returns it.
-    decimal : {".", ","}
-        What stands before the decimals of numbers in a CSV file.
+        Whose samples they are, where a method has a model per cluster of clients: a client of the run, by its name or
+        position, or the cluster of a client unseen in training, as `assign` returns it.
+    decimal : {".", ","}, optional
+        What stands before the decimals of numbers in a CSV file; by default, what stood there in the run's.
 
     Returns
     -------
@@ -250,12 +256,17 @@ def _known_cluster(found: SavedResult, cluster: int) -> int:
     return cluster
 
 
-def _known_client(found: SavedResult, client: int | None) -> int:
+def _known_client(found: SavedResult, client: int | str | None) -> int:
     clients = len(found.result["labels"])
-    if client is None or not 0 <= client < clients:
+    if isinstance(client, str) and client in found.clients:
+        client = found.clients.index(client)
+    elif isinstance(client, str) and client.isdecimal():
+        client = int(client)
+    if not isinstance(client, int) or not 0 <= client < clients:
         given = "no --client was given" if client is None else f"client {client} does not exist"
         raise FedkinError(
-            f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}."
+            f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}"
+            f"{', or ' + listing(found.clients) if found.clients else ''}."
         )
     if int(found.result["labels"][client]) < 0:
         raise FedkinError(
