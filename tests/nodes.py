@@ -22,14 +22,28 @@ RUN = "ab12"
 
 
 class Nodes(Fleet):
-    """Nodes that a server can tell were started anew."""
+    """Nodes that a server can tell were started anew.
+
+    Attributes
+    ----------
+    keys : dict of int to bytes
+        Public keys that Flower has authenticated nodes with, by partition.
+    """
 
     def __init__(self, app: Any, nodes: int) -> None:
         super().__init__(app, nodes)
         self.started = dict.fromkeys(self.contexts, "2026-01-01")
+        self.keys: dict[int, bytes] = {}
 
     def get_nodes(self) -> Iterable[NodeInfo]:
-        return [NodeInfo(node_id=node, last_activated_at=self.started[node]) for node in self.get_node_ids()]
+        return [
+            NodeInfo(
+                node_id=node,
+                last_activated_at=self.started[node],
+                public_key=self.keys.get(self.partition(node), b""),
+            )
+            for node in self.get_node_ids()
+        ]
 
     def restart(self, partition: int) -> None:
         self.started[self.node(partition)] += "+"

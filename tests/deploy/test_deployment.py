@@ -99,6 +99,8 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
         assert "clients took part; their samples never left them" in (results / "report.html").read_text()
+        public = {name: (tmp_path / name / "site.key.pub").read_text().strip() for name in files}
+        assert json.loads((results / "federation.json").read_text())["keys"] == public
         assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
 
 

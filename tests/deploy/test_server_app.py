@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, RecordDict
 
 import planted
 from fedkin.core import FedkinError
@@ -17,6 +18,7 @@ from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.server_app import LEDGER, serve
 from fedkin.deploy.site_app import _site_of, keep
 from fedkin.deploy.site_file import read_site
+from fedkin.engines.flower.wire import HELLO, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import predict
@@ -123,6 +125,43 @@ def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_p
     serve(grid(data, tmp_path / "b"), chosen, out)
     assert files(out) == files(tmp_path / "straight")
     assert json.loads((out / LEDGER).read_text()) == ledger
+
+
+def test_whoever_is_refused_is_in_the_record_and_the_run_goes_on(data: Path, tmp_path: Path, capsys) -> None:
+    nodes, out = grid(data, tmp_path), tmp_path / "out"
+    answer = nodes.app
+
+    def lying(message: Message, context: Context) -> Message:
+        """Node 3 calls itself site-0 from the third record on, with what it says is its token."""
+        reply, asked = answer(message, context), read(message.content).text("kind")
+        if asked == HELLO and context.node_config["partition-id"] == 3 and nodes.started[nodes.node(3)] != "2026-01-01":
+            told = {**read(reply.content).tree(), "name": "site-0", "identity": "token"}
+            return Message(content(told), reply_to=message)
+        return reply
+
+    def restart(message: Any, partition: int) -> None:
+        if (out / "records.jsonl").exists() and len((out / "records.jsonl").read_text().splitlines()) == 2:
+            nodes.started[nodes.node(3)] = "2026-01-02"
+
+    nodes.app, nodes.troubles = lying, restart  # type: ignore[assignment]
+    outcome = serve(nodes, config("fedavg", *OPTIONS), out)
+    sentence = f"Node {nodes.node(3)} is site 'site-3' and cannot be 'site-0' too; a node has one name."
+    assert [line.get("refused") for line in outcome.records] == [None, None, None, [sentence]]
+    assert [line["answered"] for line in outcome.records] == [[0, 1, 2, 3]] * 4
+    assert f"fedkin: Refused: {sentence}\n" in capsys.readouterr().out
+    assert f"Refused: {sentence}" in unescape((out / "report.html").read_text())
+
+
+def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
+    once, out = config("fedavg", *OPTIONS, "method.rounds=1", "engine.patience=0.5"), tmp_path / "out"
+    serve(grid(data, tmp_path), once, out)
+    ledger = json.loads((out / LEDGER).read_text())
+    assert ledger["keys"] == {}
+    assert (out / LEDGER).stat().st_mode & 0o077 == 0
+    (out / LEDGER).write_text(json.dumps(ledger | {"keys": {"site-0": "ecdsa-sha2-nistp384 AAAA"}}))
+    serve(grid(data, tmp_path), once, out)
+    assert "Refused: A node with another key says that it is site 'site-0'; the name stays" in capsys.readouterr().out
+    assert json.loads((out / LEDGER).read_text())["keys"] == {"site-0": "ecdsa-sha2-nistp384 AAAA"}
 
 
 def test_who_could_not_keep_its_results_is_named(

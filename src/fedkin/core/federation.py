@@ -79,6 +79,8 @@ class Federation(ABC):
     left_out : dict of int to str
         Clients that gave no usable reply when one was needed to go on, and why. They are `away` for the rest of the
         run; part of a checkpoint.
+    refused : list of str
+        A sentence about everybody who was not let in since the last record, which empties it.
     min_clients : int
         How many clients a run goes on with, at least, when others give no usable reply.
     requested, usable : int
@@ -110,6 +112,7 @@ class Federation(ABC):
         self.missing: dict[int, str] = {}
         self.away: set[int] = set()
         self.left_out: dict[int, str] = {}
+        self.refused: list[str] = []
         self.min_clients = MIN_CLIENTS
         self.requested = 0
         self.usable = 0

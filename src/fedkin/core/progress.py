@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 RecordLine = dict[str, Any]
-"""One line of ``records.jsonl``: step, answered, missing, values, metrics, and the bytes sent and received so far."""
+"""One line of ``records.jsonl``: step, answered, missing, values, metrics, the bytes sent and received so far.
+
+``refused`` has a sentence about each node that a real federation did not let in since the last line, if any.
+"""
 Timing = dict[str, Any]
 """One line of ``timing.jsonl``: step, seconds, and client_seconds where they are known."""
 Status = Literal["finished", "failed", "interrupted"]

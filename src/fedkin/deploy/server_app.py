@@ -14,7 +14,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedkin.core import FedkinError, Payload
-from fedkin.core.files import folder_lock, write_atomically
+from fedkin.core.files import folder_lock, write_atomically, write_secret
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import Population
 from fedkin.data.reading.client_files import expanded
@@ -76,10 +76,11 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         progress = _LogProgress()
         ledger = _ledger(folder)
         labels = config.method.clusters == "clients"
-        roster = Roster(grid, ledger["sites"], progress.phase, labels)
+        roster = Roster(grid, ledger["sites"], progress.phase, labels, ledger["keys"])
         members = roster.gather(config.engine.sites or 0, config.engine.patience)
         ledger["sites"] = {member.name: member.identity for member in members}
-        write_atomically(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
+        ledger["keys"] = {member.name: member.key for member in members if member.key}
+        write_secret(folder / LEDGER, (json.dumps(ledger, indent=2) + "\n").encode())
         everyone = all(member.classes for member in members)
         classes = in_order(name for member in members for name in member.classes) if everyone else []
         engine = config.engine
@@ -126,13 +127,13 @@ def _claim(config: Config, folder: Path) -> None:
 
 
 def _ledger(folder: Path) -> dict[str, Any]:
-    """Return the run's token, and the sites it began with."""
+    """Return the run's token, and the sites it began with: their identities, and the keys their names are bound to."""
     path = folder / LEDGER
     if not path.exists():
-        return {"run": secrets.token_hex(8), "sites": {}}
+        return {"run": secrets.token_hex(8), "sites": {}, "keys": {}}
     try:
         read: dict[str, Any] = json.loads(path.read_text())
-        return {"run": read["run"], "sites": dict(read["sites"])}
+        return {"run": read["run"], "sites": dict(read["sites"]), "keys": dict(read.get("keys", {}))}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FedkinError(f"{path} is not as fedkin wrote it; the run cannot be resumed.") from error
 

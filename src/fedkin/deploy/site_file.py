@@ -21,6 +21,9 @@ from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site
 from fedkin.privacy.budget import Account
 
+KEY = "site.key"
+"""The site's private key, beside its file, as ``start-site.sh`` makes it and starts the SuperNode with it."""
+
 
 class _File(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -64,6 +67,8 @@ class SiteFile:
         The privacy budget, if the file names an epsilon.
     table : TableOptions
         How its columns are read: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
+    key : Path or None
+        The private key beside the file, if there is one.
     """
 
     name: str
@@ -75,6 +80,7 @@ class SiteFile:
     packages: tuple[str, ...]
     account: Account | None
     table: TableOptions
+    key: Path | None
 
     def site(self) -> Site:
         """Read the site's data, and return the site.
@@ -95,6 +101,7 @@ class SiteFile:
             read.features,
             prepare=restore_preparation,
             table=read.table,
+            key=self.key,
             packages=self.packages,
             device=self.device,
             reserve=None if self.account is None else self.account.reserve,
@@ -130,4 +137,5 @@ def read_site(path: Path) -> SiteFile:
         tuple(given.packages),
         None if given.epsilon is None else Account(folder, given.epsilon, given.delta),
         table,
+        here / KEY if (here / KEY).exists() else None,
     )

@@ -24,6 +24,7 @@ from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
+from fedkin.secure.signatures import own_public_text
 
 _IDENTITY = "identity"
 
@@ -61,6 +62,8 @@ class Site:
         Then it refuses tasks whose release is not accounted for.
     table : Table or None
         The site's table as it was read; ``None`` where data are no table.
+    key : Path or None
+        File of the private key that Flower authenticates the site's node with, if it has one.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Site:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     reserve: Callable[[str, float], bool] | None = None
     table: Table | None = None
+    key: Path | None = None
 
     @property
     def identity(self) -> str:
@@ -93,6 +97,7 @@ class Site:
         return {
             "name": self.name,
             "identity": self.identity,
+            "key": own_public_text(self.key) if self.key else "",
             "shape": list(self.x.shape[1:]),
             "features": self.features,
             "classes": self.classes if labels and self.reserve is None else [],

@@ -241,6 +241,7 @@ class Run:
             state = dataclasses.replace(state, finished=True)
             self.method.conclude(self.fed, state)
             line = self._line(state, record)  # the last record also judges the models
+        self.fed.refused.clear()
         state = self._keep(state, timing, line)
         self.callbacks.step(line, timing)
         return state
@@ -264,6 +265,7 @@ class Run:
             "metrics": metrics,
             "sent": self.fed.traffic.sent,
             "received": self.fed.traffic.received,
+            **({"refused": list(self.fed.refused)} if self.fed.refused else {}),
         }
         finite: RecordLine = _finite(line)
         return finite

@@ -1,15 +1,19 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Context, Message
 
 from fedkin.core import FedkinError
 from fedkin.data.preparing.scaling import moments
+from fedkin.deploy.certificates import make_key
 from fedkin.engines.flower.grid import FlowerFederation
-from fedkin.engines.flower.roster import NOWHERE, Member, Roster
-from fedkin.engines.flower.wire import content
+from fedkin.engines.flower.member import NOWHERE, Member
+from fedkin.engines.flower.roster import Roster
+from fedkin.engines.flower.wire import content, read
 from fedkin.engines.site import Site
 from nodes import Nodes, nodes_of
 
@@ -110,6 +114,135 @@ def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> Non
     assert roster.members == {"a": one}
 
 
+def liar(nodes: Nodes, partition: int) -> dict:
+    """Have a node introduce itself with what the returned dictionary holds instead of its site's words."""
+    answer, lies = nodes.app, {}
+
+    def lying(message: Message, context: Context) -> Message:
+        reply = answer(message, context)
+        if context.node_config["partition-id"] != partition:
+            return reply
+        return Message(content({**read(reply.content).tree(), **lies}), reply_to=message)
+
+    nodes.app = lying  # type: ignore[assignment]
+    return lies
+
+
+def test_a_node_has_one_seat_and_the_others_go_on(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "2", "b"), site(tmp_path / "3", "c"))
+    lies = liar(nodes, 2)
+    roster = Roster(nodes, report=reports.append)
+    nodes.away = {1}
+    roster.greet()
+    for name in ("d", "e", "e"):
+        lies |= {"name": name, "identity": f"of {name}"}
+        nodes.restart(2)
+        assert roster.greet() == []
+    nodes.away = set()
+    assert [member.name for member in roster.gather(3, 5)] == ["a", "b", "c"]
+    refused = [f"Node {nodes.node(2)} is site 'c' and cannot be '{name}' too; a node has one name." for name in "de"]
+    assert roster.refused == refused
+    assert [text for text in reports if "one name" in text] == [f"Refused: {refused[at]}" for at in (0, 1, 1)]
+    nodes.restart(2)
+    assert roster.greet() == []
+    assert sorted(roster.members) == ["a", "b", "c"]
+
+
+def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "1", "b"), site(tmp_path / "3", "c"))
+    nodes.away = {1}
+    roster = Roster(nodes)
+    assert len(roster.gather(2, 5)) == 2
+    nodes.away = set()
+    roster.known = {}
+    assert roster.greet() == []
+    assert roster.refused == ["Site 'b' has the private folder of site 'a'; every site needs one of its own."]
+    resumed = Roster(nodes, {"a": roster.members["a"].identity, "b": "token"})
+    assert [member.name for member in resumed.greet()] == ["a"]
+
+
+def with_keys(folder: Path, *names: str) -> tuple[Nodes, list[bytes]]:
+    """Sites that have keys, which Flower has authenticated their nodes with; and those keys."""
+    sites, keys = [], []
+    for name in names:
+        make_key(folder / name / "site.key")
+        sites.append(replace(site(folder / name, name), key=folder / name / "site.key"))
+        public = load_ssh_public_key((folder / name / "site.key.pub").read_bytes())
+        keys.append(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    nodes = grid(folder, *sites)
+    nodes.keys = dict(enumerate(keys))
+    return nodes, keys
+
+
+def test_a_name_stays_with_the_key_that_came_with_it_first(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "z")
+    lies = liar(nodes, 2)
+    nodes.away = {2}
+    roster = Roster(nodes)
+    members = roster.gather(2, 5)
+    assert [member.key for member in members] == [
+        (tmp_path / name / "site.key.pub").read_text().strip() for name in "ab"
+    ]
+    nodes.away = set()
+    lies |= {"name": "a", "identity": members[0].identity}  # it has even stolen the token
+    stolen = "A node with another key says that it is site 'a'; the name stays with the key that came with it first."
+    for lie in ({}, {"key": members[0].key}, {"key": ""}):
+        lies |= lie
+        nodes.restart(2)
+        assert roster.greet() == []
+    assert roster.refused == [stolen]
+    assert roster.members["a"].node == nodes.node(0)
+    known = {member.name: member.identity for member in members}
+    again = Roster(nodes, known, keys={member.name: member.key for member in members})
+    nodes.away = {0}
+    assert [member.name for member in again.gather(1, 5)] == ["a", "b"]
+    assert again.refused == [stolen]
+    assert again.members["a"].node == NOWHERE
+    nodes.away = set()
+    assert [member.name for member in again.greet()] == ["a"]
+    assert again.members["a"].node == nodes.node(0)
+
+
+def test_one_key_has_one_name_also_in_a_run_that_resumes(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "c")
+    members = Roster(nodes).gather(3, 5)
+    lies = liar(nodes, 1)
+    lies |= {"name": "c", "identity": members[2].identity}
+    nodes.away = {0, 2}
+    again = Roster(nodes, {one.name: one.identity for one in members}, keys={one.name: one.key for one in members})
+    assert again.greet() == []
+    assert again.refused == ["Site 'c' has the key of site 'b'; a key has one name in a run."]
+
+
+def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
+    nodes, keys = with_keys(tmp_path, "a", "b")
+    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
+    roster = Roster(nodes)
+    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
+    nodes.restart(0)
+    nodes.keys = {}
+    assert [member.name for member in roster.greet()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["", "a\nfedkin: Done", "x" * 300, "\x1b[2J"])
+def test_a_name_that_could_pass_for_the_logs_own_words_is_refused(name: str, tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", name))
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    assert roster.refused == [f"Node {nodes.node(0)} does not introduce itself as sites of fedkin do."]
+
+
+def test_a_nodes_own_words_are_one_short_line_of_the_log(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"))
+    nodes.app = lambda message, context: Message(content(refusal="no\nfedkin: Done" + 999 * "!"), reply_to=message)  # type: ignore[assignment]
+    roster = Roster(nodes)
+    assert roster.greet() == []
+    [sentence] = roster.refused
+    assert sentence.startswith(f"Node {nodes.node(0)}: no fedkin: Done!!!")
+    assert len(sentence) < 350
+
+
 SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "classes": ["y"]}
 
 
@@ -118,6 +251,7 @@ SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "cla
     [
         *({"name": name} for name in (None, ["b"], 3, torch.ones(1))),
         {"identity": None},
+        *({"key": key} for key in (None, 3, ["k"])),
         *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
         *({key: value} for key in ("features", "classes") for value in (7, [7], None, "xy", [["x"]])),
         {"node": {}, "more": 1},

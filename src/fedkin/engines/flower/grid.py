@@ -11,7 +11,8 @@ from flwr.app import Message
 from fedkin.core import Federation, FedkinError, Payload, Task
 from fedkin.core.federation import Refusal
 from fedkin.core.trees import owned, to_bytes
-from fedkin.engines.flower.roster import NOWHERE, Roster
+from fedkin.engines.flower.member import NOWHERE
+from fedkin.engines.flower.roster import Roster
 from fedkin.engines.flower.transport import poll, push
 from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
 from fedkin.engines.site_memory import WatchedSites
@@ -69,6 +70,7 @@ class FlowerFederation(Federation):
         self.clients = watched.clients if watched else {}
         self.names = sorted(roster.members)
         self.roster, self.grid, self.run = roster, roster.grid, run
+        self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:

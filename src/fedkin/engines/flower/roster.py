@@ -5,51 +5,27 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import listing
-from fedkin.engines.flower.wire import HELLO, TYPE, content, read
-
-NOWHERE = 0
-"""Node of a site that took part and has not come back."""
+from fedkin.engines.flower.member import NOWHERE, Member, introduced
+from fedkin.engines.flower.transport import push
+from fedkin.engines.flower.wire import HELLO, TYPE, content
+from fedkin.secure.signatures import public_text
 
 _PAUSE = 0.5
-
-
-@dataclass(frozen=True)
-class Member:
-    """A site as the server knows it.
-
-    Attributes
-    ----------
-    name : str
-        Stable; ids of sites are in order of names.
-    identity : str
-        Token that distinguishes this site from another of the same name.
-    shape : tuple of int
-        Shape of one sample.
-    features, classes : list of str
-        Names of a table's columns, and of its classes; may be empty.
-    node : int
-        Flower's number of the node that it is reached by now, or `NOWHERE`.
-    """
-
-    name: str
-    identity: str
-    shape: tuple[int, ...]
-    features: list[str] = field(default_factory=list)
-    classes: list[str] = field(default_factory=list)
-    node: int = NOWHERE
+_MAX_REFUSED = 100
+"""Refusals that one record holds at most; the log has all."""
 
 
 class Roster:
     """The sites of a federation. Nodes are asked to introduce themselves when they appear and after a restart.
 
-    The first site of a name keeps it, and may come back under another of Flower's numbers.
+    A node has one seat. The first site of a name keeps it, and may come back under another of Flower's numbers; if it
+    came with a key of its own, only with that key.
 
     Parameters
     ----------
@@ -60,11 +36,15 @@ class Roster:
         Given a sentence whenever something changes: which sites are connected, and which are refused and why.
     labels : bool
         Whether sites send the names of their classes.
+    keys : mapping of str to str, optional
+        `Member.key` of sites that took part before, by name.
 
     Attributes
     ----------
     members : dict of str to Member
         By name, also those that are away now.
+    refused : list of str
+        A sentence about every node that was refused, for whoever keeps the records and empties it.
     """
 
     def __init__(
@@ -73,31 +53,35 @@ class Roster:
         known: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda text: None,
         labels: bool = True,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
+        self.keys = dict(keys or {})
         self.members: dict[str, Member] = {}
+        self.refused: list[str] = []
         self._greeted: dict[int, str] = {}
         self._asked: dict[str, int] = {}
 
     def greet(self) -> list[Member]:
         """Ask new nodes who they are; return sites that have introduced themselves since the last call."""
-        nodes = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
-        new = [node for node, since in nodes.items() if self._greeted.get(node) != since]
+        nodes = {node.node_id: node for node in self.grid.get_nodes()}
+        new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
         if new:
-            messages = [
-                Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello") for node in new
-            ]
-            self._asked |= dict(zip(self.grid.push_messages(messages), new, strict=True))
-            self._greeted |= {node: nodes[node] for node in new}
+            hello = {
+                node: Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                for node in new
+            }
+            self._asked |= push(self.grid, hello)
+            self._greeted |= {node: nodes[node].last_activated_at for node in new}
         came = []
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node = self._asked.pop(reply.metadata.reply_to_message_id)
             try:
-                member = _introduced(reply, node)
+                member = introduced(reply, node, public_text(nodes[node].public_key) if node in nodes else "")
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self.report(f"Refused: {error}")
+                self._refuse(str(error))
         return came
 
     def admit(self, member: Member) -> None:
@@ -106,33 +90,66 @@ class Roster:
         Raises
         ------
         FedkinError
-            If its name is another site's, it has other data than before, or the run began without it.
+            If its name is another site's, its node, folder or key has a seat under another name, it has other data
+            than before, or the run began without it.
         """
+        self._check_one_seat(member)
         if self.known and member.name not in self.known:
             raise FedkinError(f"Site '{member.name}' was not there when the run began, so it cannot take part now.")
         holder = self.members.get(member.name)
         identity = holder.identity if holder else self.known.get(member.name, member.identity)
         if identity != member.identity:
             raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
-        if self.known and holder and _data(holder) != _data(member):
+        key = holder.key if holder else self.keys.get(member.name, "")
+        if key and key != member.key:
             raise FedkinError(
-                f"Site '{member.name}' came back with {_described(member)} instead of {_described(holder)}."
+                f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
+                "with it first."
             )
+        if self.known and holder and holder.data != member.data:
+            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {holder.described}.")
         self.members[member.name] = member
+
+    def _check_one_seat(self, member: Member) -> None:
+        """Refuse a second name of a node, folder or key."""
+        others = [one for name, one in self.members.items() if name != member.name]
+        for other in others:
+            if member.node != NOWHERE and other.node == member.node:
+                raise FedkinError(
+                    f"Node {member.node} is site '{other.name}' and cannot be '{member.name}' too; a node has one name."
+                )
+        identities = {one.identity: one.name for one in others}
+        identities |= {identity: name for name, identity in self.known.items() if name != member.name}
+        if member.identity in identities:
+            raise FedkinError(
+                f"Site '{member.name}' has the private folder of site '{identities[member.identity]}'; every site "
+                "needs one of its own."
+            )
+        keys = {one.key: one.name for one in others if one.key}
+        keys |= {key: name for name, key in self.keys.items() if key and name != member.name}
+        if member.key in keys:
+            raise FedkinError(
+                f"Site '{member.name}' has the key of site '{keys[member.key]}'; a key has one name in a run."
+            )
+
+    def _refuse(self, reason: str) -> None:
+        self.report(f"Refused: {reason}")
+        if reason not in self.refused and len(self.refused) < _MAX_REFUSED:
+            self.refused.append(reason)
 
     def agreeing(self) -> list[Member]:
         """Return the sites with tables, or those with arrays of the most common shape; in order of name."""
-        kinds = Counter(_kind(member) for member in self.members.values())
+        kinds = Counter(member.kind for member in self.members.values())
         most = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
-        return [self.members[name] for name in sorted(self.members) if _kind(self.members[name]) == most]
+        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == most]
 
     def differing(self) -> list[str]:
         """Return why each other site cannot take part."""
         agreeing = self.agreeing()
         return [
-            f"Site '{member.name}' has {_described(member)}, but most sites have {_described(agreeing[0])}."
+            f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
             for member in self.members.values()
-            if _kind(member) != _kind(agreeing[0])
+            if member.kind != agreeing[0].kind
         ]
 
     def gather(self, wanted: int, patience: float) -> list[Member]:
@@ -171,9 +188,10 @@ class Roster:
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
             time.sleep(_PAUSE)
         for reason in self.differing():
-            self.report(f"Refused: {reason}")
+            self._refuse(reason)
         members = self._with_those_away(agreeing[:wanted])
         self.known = {member.name: member.identity for member in members}
+        self.keys = {member.name: member.key for member in members}
         self.members = {member.name: member for member in members}
         return members
 
@@ -181,46 +199,8 @@ class Roster:
         """Add the sites that took part before and are away; in order of name."""
         names = {member.name for member in there}
         away = [
-            replace(there[0], name=name, identity=identity, node=NOWHERE)
+            replace(there[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
             for name, identity in self.known.items()
             if name not in names
         ]
         return sorted([*there, *away], key=lambda member: member.name)
-
-
-def _introduced(reply: Message, node: int) -> Member:
-    if reply.has_error():
-        raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
-    found = read(reply.content)
-    if found.text("refusal"):
-        raise FedkinError(f"Node {node}: {found.text('refusal')}")
-    try:
-        one = Member(**found.tree())
-    except TypeError:
-        one = None
-    if one is None or not _is_typed(one):
-        raise FedkinError(f"Node {node} does not introduce itself as sites of fedkin do.")
-    return replace(one, node=node, shape=tuple(one.shape))
-
-
-def _is_typed(one: Member) -> bool:
-    """Whether every field has its type."""
-    if not all(isinstance(several, list) for several in (one.shape, one.features, one.classes)):
-        return False
-    words = [one.name, one.identity, *one.features, *one.classes]
-    return all(isinstance(word, str) for word in words) and all(type(size) is int for size in one.shape)
-
-
-def _kind(member: Member) -> tuple[int, ...] | None:
-    """The shape of a sample; ``None`` of tables, whose columns are agreed on by name later."""
-    return None if member.features else member.shape
-
-
-def _data(member: Member) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    return member.shape, tuple(member.features)
-
-
-def _described(member: Member) -> str:
-    if member.features:
-        return f"a table of {len(member.features)} columns ({listing(member.features)})"
-    return f"samples of shape {member.shape}"

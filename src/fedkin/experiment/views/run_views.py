@@ -232,9 +232,10 @@ def _increments(totals: Sequence[float]) -> list[float]:
 
 
 def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Sequence[str]) -> list[str]:
-    """What metrics are compared with, a method's warnings, and the clients missing in each step."""
+    """What metrics are compared with, a method's warnings, and who was refused or missing."""
     missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record, names)]
-    notes = [*warnings_of(records), *missing]
+    refused = [f"Refused: {reason}" for record in records for reason in record.get("refused", [])]
+    notes = [*warnings_of(records), *dict.fromkeys(refused), *missing]
     if not records or not records[-1]["metrics"]:
         return notes
     if not of_clients:
