@@ -13,6 +13,7 @@ from fedkin.core import FedkinError
 from fedkin.deploy import certificates
 from fedkin.deploy.app_folder import init
 from fedkin.deploy.certificates import make_key, new_certificates, write_certificates
+from fedkin.experiment.config import load_config
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
@@ -61,6 +62,23 @@ def packed(app: Path) -> set[str]:
     """Names of the files that Flower sends to the sites."""
     with ZipFile(BytesIO(build_fab_from_disk(app))) as fab:
         return {name for name in fab.namelist() if not name.startswith(".info/")}
+
+
+@pytest.mark.parametrize(
+    ("sites", "settings", "number"),
+    [
+        (None, [], 3),
+        (None, ["federation.clients=['a', 'b']"], 2),
+        (None, ["engine.sites=5"], 5),
+        (1, ["federation.clients=['a', 'b']"], 1),
+    ],
+)
+def test_there_are_as_many_sites_as_are_listed(
+    sites: int | None, settings: list[str], number: int, tmp_path: Path
+) -> None:
+    init(tmp_path / "app", "kfed", sites, settings, "127.0.0.1", 8000, True)
+    assert load_config(tmp_path / "app" / "experiment.toml").engine.sites == number
+    assert f"as soon as {number} sites are there" in (tmp_path / "app" / "README.md").read_text()
 
 
 def test_without_flower_one_sentence_says_what_to_install(

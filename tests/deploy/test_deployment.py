@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -88,20 +89,41 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
     with prepared(tmp_path, files, "kfed", *settings) as deployed:
         unknown = deployed.add_site("stranger", 'name = "x"\ndata = "x.npz"\nfolder = "private"\n', register=False)
         stranger = deployed.start_site(unknown.parent.name)
+        add_impostor(deployed, files["site-1"])
         run = deployed.run()
-        deployed.hears(run, DONE, 300)
+        said = deployed.hears(run, DONE, 300)
+        refused = "Site 'site-1' did not come with the key that 'federation.keys' has for it."
+        assert f"Refused: {refused}" in said
         deployed.hears(stranger, "fedkin: The server did not let this site in: it has not registered", 300)
         local = locally(deployed, "experiment.toml", tmp_path / "local", tmp_path / "data")
         assert same_clusters(deployed, local, list(files)) == 1.0
         results = deployed.app / "results"
         assert steps(results) == steps(local)
+        assert [refused] in [line.get("refused") for line in lines(results / "records.jsonl")]
         assert not (results / "labels").exists()  # they are the sites' own
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
         assert "clients took part; their samples never left them" in (results / "report.html").read_text()
-        public = {name: (tmp_path / name / "site.key.pub").read_text().strip() for name in files}
-        assert json.loads((results / "federation.json").read_text())["keys"] == public
+        assert json.loads((results / "federation.json").read_text())["keys"] == public_keys(deployed)
         assert sent_as_tracked(results) == [line["sent"] for line in steps(results)]
+
+
+def add_impostor(deployed: Deployment, data: Path) -> None:
+    """List the sites' keys, and start a registered node that has another key and says that it is site-1."""
+    listed = "".join(f"{name} = {key!r}\n" for name, key in public_keys(deployed).items())
+    experiment = deployed.app / "experiment.toml"
+    experiment.write_text(re.sub(r"(?m)^\[federation\.keys\]\n", "", experiment.read_text()))
+    with experiment.open("a") as file:
+        file.write(f"\n[federation.keys]\n{listed}")
+    deployed.add_site("impostor", f'name = "site-1"\ndata = "{data}"\nfolder = "private"\n')
+    log = deployed.folder / "server.log"
+    before = log.read_text().count("Activated node_id")
+    deployed.start_site("impostor")
+    wait_until(lambda: log.read_text().count("Activated node_id") > before, 120, "the impostor is connected")
+
+
+def public_keys(deployed: Deployment) -> dict[str, str]:
+    return {name: (deployed.folder / name / "site.key.pub").read_text().strip() for name in ("site-0", "site-1")}
 
 
 def sent_as_tracked(results: Path) -> list[float]:
@@ -214,9 +236,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def steps(folder: Path) -> list[dict[str, Any]]:
-    """A run's records, without what only the local engine knows the truth for."""
+    """A run's records, without whom only a real federation refuses, and what only the local engine knows."""
     kept = lines(folder / "records.jsonl")
-    return [{name: value for name, value in line.items() if name != "metrics"} for line in kept]
+    return [{name: value for name, value in line.items() if name not in ("metrics", "refused")} for line in kept]
 
 
 @pytest.mark.slow

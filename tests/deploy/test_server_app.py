@@ -152,6 +152,14 @@ def test_whoever_is_refused_is_in_the_record_and_the_run_goes_on(data: Path, tmp
     assert f"Refused: {sentence}" in unescape((out / "report.html").read_text())
 
 
+def test_those_who_are_listed_take_part_and_nobody_else(data: Path, tmp_path: Path, capsys) -> None:
+    listed = ["federation.clients=['site-0', 'site-1', 'site-3']", "engine.sites=none", "method.n_clusters=6"]
+    serve(grid(data, tmp_path), config("kfed", *listed), tmp_path / "out")
+    assert list(json.loads((tmp_path / "out" / LEDGER).read_text())["sites"]) == ["site-0", "site-1", "site-3"]
+    assert "Refused: Site 'site-2' is not among the clients that" in capsys.readouterr().out
+    assert not (tmp_path / "site-2" / "results").exists()
+
+
 def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
     once, out = config("fedavg", *OPTIONS, "method.rounds=1", "engine.patience=0.5"), tmp_path / "out"
     serve(grid(data, tmp_path), once, out)

@@ -17,7 +17,9 @@ app.add_typer(federation, name="federation")
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder for the Flower app.", show_default=False)],
     experiment: Annotated[str, typer.Argument(help="A method's name or a .toml file.")] = "kin-graph",
-    sites: Annotated[int, typer.Option(help="How many sites there will be.", min=1)] = 3,
+    sites: Annotated[
+        int | None, typer.Option(help="How many sites there will be.", min=1, show_default="federation.clients, else 3")
+    ] = None,
     host: Annotated[str, typer.Option(help="Name or address that sites know the server by.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The server's port.", min=1, max=65535)] = 8000,
     insecure: Annotated[bool, typer.Option("--insecure", help="No encryption, no check of who takes part.")] = False,

@@ -12,6 +12,7 @@ from fedkin.core.files import write_atomically
 from fedkin.deploy.certificates import in_ascii, new_certificates, write_certificates
 from fedkin.experiment.config import Config, load_config
 
+_SITES = 3
 _TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
     ".gitignore": "gitignore",
@@ -28,7 +29,7 @@ _TEMPLATES = {
 
 
 def init(
-    folder: Path, experiment: str, sites: int, settings: Sequence[str], host: str, port: int, insecure: bool
+    folder: Path, experiment: str, sites: int | None, settings: Sequence[str], host: str, port: int, insecure: bool
 ) -> None:
     """Write a Flower app folder for an experiment.
 
@@ -38,8 +39,8 @@ def init(
         New or empty.
     experiment : str
         A method's name or a ``.toml`` file.
-    sites : int
-        Their number.
+    sites : int or None
+        Their number; by default, as many as ``[federation]`` lists, else 3.
     settings : sequence of str
         ``section.key=value``, see `fedkin.experiment.config.load_config`.
     host, port
@@ -54,8 +55,10 @@ def init(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedkinError(f"{folder} is not an empty folder; give a new one.")
-    federated = ["data.source=federation", "scenario.name=files", "engine.name=flower", f"engine.sites={sites}"]
-    config = load_config(experiment, [*federated, *settings])
+    federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
+    given = load_config(experiment, [*federated, *([] if sites is None else [f"engine.sites={sites}"]), *settings])
+    sites = given.engine.sites or len(given.federation.listed) or _SITES
+    config = load_config(experiment, [*federated, *settings, f"engine.sites={sites}"])
     check_federated(config)
     host = in_ascii(host)
     certificates = {} if insecure else new_certificates([host])

@@ -60,7 +60,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     ----------
     grid : Grid
     config : Config
-        ``engine.sites`` says how many sites there are.
+        ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists.
     folder : Path
         For the results, and for what resuming needs.
 
@@ -75,9 +75,9 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         _claim(config, folder)
         progress = _LogProgress()
         ledger = _ledger(folder)
-        labels = config.method.clusters == "clients"
-        roster = Roster(grid, ledger["sites"], progress.phase, labels, ledger["keys"])
-        members = roster.gather(config.engine.sites or 0, config.engine.patience)
+        labels, listed = config.method.clusters == "clients", config.federation.listed
+        roster = Roster(grid, ledger["sites"], progress.phase, labels, ledger["keys"], listed)
+        members = roster.gather(config.engine.sites or len(listed), config.engine.patience)
         ledger["sites"] = {member.name: member.identity for member in members}
         ledger["keys"] = {member.name: member.key for member in members if member.key}
         write_secret(folder / LEDGER, (json.dumps(ledger, indent=2) + "\n").encode())
@@ -114,7 +114,7 @@ def _say(text: str) -> None:
 
 def _claim(config: Config, folder: Path) -> None:
     """Make `folder` this experiment's, or check that it is."""
-    if config.engine.sites is None:
+    if config.engine.sites is None and not config.federation.listed:
         raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
     path, text = folder / CONFIG, config.to_toml()

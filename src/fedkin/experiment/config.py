@@ -36,6 +36,7 @@ from fedkin.experiment.sections import (
     DataSection,
     EngineSection,
     EvaluationSection,
+    FederationSection,
     TargetSection,
     TrackingSection,
 )
@@ -52,7 +53,7 @@ class Config:
     ----------
     seed : int
         Seed of the run, 0 or more.
-    data, engine, evaluation, target, tracking
+    data, engine, federation, evaluation, target, tracking
         Their sections.
     scenario, method
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
@@ -65,6 +66,7 @@ class Config:
     scenario: Any
     method: Method[Any]
     engine: EngineSection
+    federation: FederationSection
     evaluation: EvaluationSection
     target: TargetSection
     tracking: TrackingSection
@@ -191,12 +193,14 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
         )
     if checked.engine.secure_sums:
         _check_sums(method, checked)
+    checked.federation.check(checked.engine.sites)
     return Config(
         seed=checked.seed,
         data=checked.data,
         scenario=_build(scenario, checked.scenario, **_from_data(scenario, checked.data)),
         method=_build(method, checked.method),
         engine=checked.engine,
+        federation=checked.federation,
         evaluation=checked.evaluation,
         target=checked.target,
         tracking=checked.tracking,
@@ -215,6 +219,7 @@ def _experiment(scenario: type[Any], method: type[Any]) -> type[BaseModel]:
         scenario=(_options(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
         method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
         engine=(EngineSection, EngineSection()),
+        federation=(FederationSection, FederationSection()),
         evaluation=(EvaluationSection, EvaluationSection()),
         target=(TargetSection, TargetSection()),
         tracking=(TrackingSection, TrackingSection()),

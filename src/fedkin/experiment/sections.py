@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
 
+from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.prepare import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
 
@@ -13,6 +15,9 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fals
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
 _Name = Annotated[str, Field(min_length=1)]
+
+_PUBLIC_KEY = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}")
+"""A public key as OpenSSH writes it; Flower authenticates nodes by keys of these curves."""
 
 
 class DataSection(BaseModel):
@@ -74,6 +79,50 @@ class EngineSection(BaseModel):
     patience: Annotated[float, Field(gt=0)] = 600.0
     sites: PositiveInt | None = None
     min_clients: PositiveInt = 2
+
+
+class FederationSection(BaseModel):
+    """Section ``[federation]``: the clients that a real federation takes; everybody else is refused.
+
+    `clients` are their names; without any, whoever comes is taken, until `engine.sites` are there. `keys` are public
+    keys by name, the lines of the clients' ``site.key.pub``: a client is taken only with its own. Without `clients`,
+    those that have keys are the clients.
+    """
+
+    model_config = STRICT
+    clients: list[_Name] = []
+    keys: dict[_Name, _Name] = {}
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """Every client that is listed, with its key without the comment; empty where no key is listed."""
+        return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
+
+    def check(self, sites: int | None) -> None:
+        """Refuse lists that contradict themselves or the number of sites.
+
+        Raises
+        ------
+        FedkinError
+            If a client is listed twice, a key is of nobody, of two, or no public key, or `sites` are more than listed.
+        """
+        if twice := [name for name in self.clients if self.clients.count(name) > 1]:
+            raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
+        if unknown := [name for name in self.keys if name not in self.listed]:
+            raise FedkinError(
+                f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
+            )
+        holders: dict[str, str] = {}
+        for name in self.keys:
+            key = self.listed[name]
+            if not _PUBLIC_KEY.fullmatch(key):
+                raise FedkinError(
+                    f"'federation.keys' has no public key of '{name}'; give the line of its site.key.pub, ecdsa-..."
+                )
+            if holders.setdefault(key, name) != name:
+                raise FedkinError(f"'federation.keys' has one key for '{holders[key]}' and '{name}'; each has its own.")
+        if self.listed and sites is not None and sites > len(self.listed):
+            raise FedkinError(f"'engine.sites' is {sites}, but [federation] lists {len(self.listed)} clients.")
 
 
 class EvaluationSection(BaseModel):

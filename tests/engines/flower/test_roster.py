@@ -225,6 +225,31 @@ def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> Non
     assert [member.name for member in roster.greet()] == ["a"]
 
 
+def test_only_those_who_are_listed_have_seats(tmp_path: Path) -> None:
+    reports: list[str] = []
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
+    roster = Roster(nodes, report=reports.append, listed={"a": "", "c": "", "d": ""})
+    assert [member.name for member in roster.gather(2, 5)] == ["a", "c"]
+    assert roster.refused == ["Site 'b' is not among the clients that this run's [federation] lists."]
+    assert "2 of 2 sites are there: a, c; not there yet: d" in reports
+
+
+def test_a_listed_key_decides_whose_the_name_is(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "z")
+    lies = liar(nodes, 2)
+    public = {name: (tmp_path / name / "site.key.pub").read_text().strip() for name in "ab"}
+    lies |= {"name": "a", "key": public["a"]}
+    nodes.away = {0}
+    roster = Roster(nodes, listed=public)
+    assert [member.name for member in roster.greet()] == ["b"]  # the first that says it is a
+    assert roster.refused == ["Site 'a' did not come with the key that 'federation.keys' has for it."]
+    nodes.away = set()
+    assert [member.name for member in roster.gather(2, 5)] == ["a", "b"]
+    assert roster.members["a"].node == nodes.node(0)
+    nodes.keys = {}
+    assert Roster(nodes, listed=public).greet() == []
+
+
 @pytest.mark.parametrize("name", ["", "a\nfedkin: Done", "x" * 300, "\x1b[2J"])
 def test_a_name_that_could_pass_for_the_logs_own_words_is_refused(name: str, tmp_path: Path) -> None:
     nodes = grid(tmp_path, site(tmp_path / "1", name))

@@ -38,6 +38,9 @@ class Roster:
         Whether sites send the names of their classes.
     keys : mapping of str to str, optional
         `Member.key` of sites that took part before, by name.
+    listed : mapping of str to str, optional
+        The only sites that are admitted, by name, with the key of each node as OpenSSH writes it, or an empty text
+        where any key will do. If there are none, any site is admitted.
 
     Attributes
     ----------
@@ -54,9 +57,10 @@ class Roster:
         report: Callable[[str], None] = lambda text: None,
         labels: bool = True,
         keys: Mapping[str, str] | None = None,
+        listed: Mapping[str, str] | None = None,
     ) -> None:
         self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
-        self.keys = dict(keys or {})
+        self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.members: dict[str, Member] = {}
         self.refused: list[str] = []
         self._greeted: dict[int, str] = {}
@@ -77,7 +81,9 @@ class Roster:
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node = self._asked.pop(reply.metadata.reply_to_message_id)
             try:
-                member = introduced(reply, node, public_text(nodes[node].public_key) if node in nodes else "")
+                key = public_text(nodes[node].public_key) if node in nodes else ""
+                member = introduced(reply, node, key)
+                self._check_listed(member.name, key)
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
@@ -109,6 +115,13 @@ class Roster:
         if self.known and holder and holder.data != member.data:
             raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {holder.described}.")
         self.members[member.name] = member
+
+    def _check_listed(self, name: str, key: str) -> None:
+        """Refuse a site that is not listed, or whose node has another key than is listed for it."""
+        if self.listed and name not in self.listed:
+            raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
+        if self.listed.get(name, "") not in ("", key):
+            raise FedkinError(f"Site '{name}' did not come with the key that 'federation.keys' has for it.")
 
     def _check_one_seat(self, member: Member) -> None:
         """Refuse a second name of a node, folder or key."""
@@ -177,6 +190,8 @@ class Roster:
             state = (
                 f"{len(agreeing)} of {wanted} sites are there: {', '.join(one.name for one in agreeing) or 'none yet'}"
             )
+            if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys())):
+                state += f"; not there yet: {lacking}"
             if state != last:
                 self.report(state)
                 last = state
