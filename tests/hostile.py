@@ -167,7 +167,7 @@ def _of_tensors(value: Tensor) -> Iterable[tuple[str, Tensor]]:
     yield "of one row more", torch.cat([value, value[:1]]) if value.ndim and len(value) else value[None]
     yield "of one row less", value[:-1] if value.ndim else value[None]
     yield "of one dimension more", value[None]
-    yield "minus", -value.double() if value.dtype == torch.uint8 else -value
+    yield "minus", -value.double() if value.dtype in (torch.uint8, torch.bool) else -value
     yield "zeros", torch.zeros_like(value)
     if value.is_floating_point():
         for kind, number in (
@@ -178,7 +178,7 @@ def _of_tensors(value: Tensor) -> Iterable[tuple[str, Tensor]]:
             ("1e9", 1e9),
         ):
             yield kind, torch.full_like(value, number)
-    else:
+    elif value.dtype != torch.bool:
         yield "greatest", torch.full_like(value, torch.iinfo(value.dtype).max)
         yield "least", torch.full_like(value, torch.iinfo(value.dtype).min)
 

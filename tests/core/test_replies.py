@@ -108,6 +108,8 @@ SPACE = {"mean": reals("width"), "seed": Nullable(is_count), "more": Maybe(is_nu
         ({"space": {"mean": torch.ones(2)}, "radius": 1.0}, "'space/seed' is absent"),
         ({"space": 3, "radius": 1.0}, "'space' is no mapping"),
         ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0, "x": 1}, "'x' is not expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None, "x" * 9999: 1}, "radius": 1.0}, "'space/?' is not expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0, "\ud800": 1}, "'?' is not expected"),
     ],
 )  # fmt: skip
 def test_a_payload_is_what_the_task_takes(payload, reason):

@@ -14,7 +14,7 @@ from fedkin.core.replies import is_number
 from fedkin.core.task import _TASKS, known_task
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.data.preparing.prepare import arrange_columns
-from fedkin.data.preparing.scaling import shapes
+from fedkin.data.preparing.scaling import shapes, squares
 from fedkin.engines.site import Site
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
@@ -219,6 +219,19 @@ def test_requests_survive_as_text_and_nothing_else_is_one() -> None:
     for run in ("../../etc", "", "A1", "a" * 65, "a\n"):
         with pytest.raises(FedkinError, match="not a token"):
             Request.from_json(json.dumps({**vars(one), "run": run}))
+
+
+@pytest.mark.parametrize("name", ["fedkin.\ud800.x", "fedkin." + "x" * 300, "fedkin.\n", "x\x00"])
+def test_a_task_whose_name_no_sentence_can_hold_is_no_request(name: str) -> None:
+    with pytest.raises(FedkinError, match=r"not one of fedkin's"):
+        Request.from_json(json.dumps({**vars(request()), "task": name}))
+
+
+def test_a_request_that_does_not_fit_the_data_is_an_error_of_one_sentence(tmp_path: Path) -> None:
+    asks = Request(**{**vars(request()), "task": squares.name})
+    assert site(tmp_path).answer(asks, {"mean": torch.ones(3).double()})[0]["squares"].tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(FedkinError, match=r"^the task failed there \(RuntimeError; its log says more\)$"):
+        site(tmp_path).answer(asks, {"mean": torch.ones(5).double()})
 
 
 def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:

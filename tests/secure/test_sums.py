@@ -189,11 +189,15 @@ def test_clients_refuse_to_be_uncovered():
     two = request | {"ids": [0, 1], "keys": request["keys"][:2]}
     without = request | {"ids": [1, 2, 3], "keys": request["keys"][1:4]}
     twice = request | {"keys": request["keys"][[0, 1, 2, 3, 3]]}
-    told = masked.run([client] * 3, [two, without, twice])
+    more = request | {"ids": [*request["ids"], 5]}
+    named_twice = request | {"ids": [*request["ids"], 0], "keys": request["keys"][[0, 1, 2, 3, 4, 0]]}
+    told = masked.run([client] * 5, [two, without, twice, more, named_twice])
     assert [reply["refused"] for reply in told] == [
         "fewer than 3 clients to sum over",
         "its key is another",
         "two clients have the same key",
+        "clients and keys are not one each",
+        "clients and keys are not one each",
     ]
     assert all(reply.keys() == {"refused"} for reply in told)
 

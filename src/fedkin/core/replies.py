@@ -277,7 +277,7 @@ def _unlike_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: di
     start = f"{path}/" if path else ""
     for name in value:
         if name not in wants:
-            return f"'{start}{name}' is not expected"
+            return f"'{start}{name if is_name(name) else '?'}' is not expected"
     reasons = (_unlike(f"{start}{name}", value, want, lengths) for name, want in wants.items())
     return next(filter(None, reasons), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from fedkin.core.files import write_secret
 from fedkin.core.noise import Secret
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
-from fedkin.core.task import known_task
+from fedkin.core.task import Task, known_task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.site_memory import Memory
@@ -27,6 +28,7 @@ from fedkin.engines.site_request import Request
 from fedkin.secure.signatures import own_public_text
 
 _IDENTITY = "identity"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class Site:
         RefusalError
             If the task moves data, releases what a privacy budget does not account for, or does not take this payload.
         FedkinError
-            If the task is not known here, or the folder is in use by another process, or cannot be written.
+            If the task is not known here or fails with this payload, or the folder is in use by another process, or
+            cannot be written.
         """
         with trusted_packages(self.packages):
             task = known_task(request.task)
@@ -131,7 +134,7 @@ class Site:
             self.prepare(client)
             began = time.thread_time()
             with trusted_packages(self.packages), on(self.device):
-                (reply,) = task.run([client], [payload])
+                reply = _done(task, client, payload)
             seconds = time.thread_time() - began
             memory.keep(client, request)
         return reply, seconds
@@ -163,3 +166,15 @@ class Site:
         if unknown:
             raise FedkinError(f"Site '{self.name}' has the class '{unknown[0]}', which the run does not know.")
         return self.y.new_tensor([index[name] for name in self.classes])[self.y]
+
+
+def _done(task: Task, client: Client, payload: Payload) -> Payload:
+    """The reply of a task, whose payload is of the right form but may not fit this client's data or memory."""
+    try:
+        (reply,) = task.run([client], [payload])
+    except FedkinError:
+        raise
+    except Exception as error:  # its message may hold samples, so that it stays in the site's log
+        _log.exception("Task '%s' could not be done", task.name)
+        raise FedkinError(f"the task failed there ({type(error).__name__}; its log says more)") from error
+    return reply

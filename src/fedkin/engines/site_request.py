@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field
 
 from fedkin.core import FedkinError
+from fedkin.core.replies import is_name
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Request:
     settled : int
         The exchange that the server's last checkpoint was made after; it never goes back beyond.
     task : str
-        Name of the task, ``module.function``.
+        Name of the task, ``module.function``; empty where none is to be done.
     classes : list of str
         Names of the classes as the run numbers them; empty where samples are unlabelled.
     """
@@ -65,7 +66,6 @@ class Request:
     def _is_typed(self) -> bool:
         """Whether all is of its type; numbers become names of files."""
         numbers = (self.client, self.seed, self.exchange, self.settled)
-        words = [self.run, self.task, *(self.classes if isinstance(self.classes, list) else [None])]
-        return all(type(number) is int and number >= 0 for number in numbers) and all(
-            isinstance(word, str) for word in words
-        )
+        words = [self.run, *(self.classes if isinstance(self.classes, list) else [None])]
+        numbered = all(type(number) is int and number >= 0 for number in numbers)
+        return numbered and (self.task == "" or is_name(self.task)) and all(isinstance(word, str) for word in words)

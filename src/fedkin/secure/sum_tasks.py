@@ -96,8 +96,10 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     """Do the given task, and report the terms of its reply as ``masked``, int64; or why not."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=True)}
+        keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=False)}
         reason = _objection(client, keys)
+        if reason is None and not len(payload["ids"]) == len(payload["keys"]) == len(keys):
+            reason = "clients and keys are not one each"
         if reason is None and _replayed(client, payload):
             reason = "its tag has been used for another request"
         if reason is None:

@@ -13,7 +13,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
-from fedkin.data.preparing.prepare import PreparingOptions, prepare, prepare_newcomers
+from fedkin.data.preparing.prepare import PreparingOptions, encode_table, prepare, prepare_newcomers
 from fedkin.data.preparing.scaling import moments, table_columns
 from fedkin.engines.local import LocalFederation
 
@@ -378,3 +378,22 @@ def test_many_columns_take_seconds():
     began = time.perf_counter()
     prepare(fed)
     assert time.perf_counter() - began < 30  # a second or two on an idle core
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("fill", torch.zeros(3).double()), ("fill", None), ("mean", torch.zeros(3).double()), ("mean", torch.zeros(2)),
+        ("scale", -torch.ones(2).double()), ("scale", torch.full((2,), math.nan).double()), ("other", [False, False]),
+        ("indicated", torch.zeros(2)), ("indicated", torch.ones(2, dtype=torch.bool)), ("mode", "other"),
+        ("mode", ["none"]), ("columns", [["a", "number", []]]), ("columns", [["a", "number", []], ["b", {}, []]]),
+        ("imputes", 1), ("notes", 1), ("id", 1),
+    ],
+)  # fmt: skip
+def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
+    fed = federation(table(number("a", 1.0, 2.0), number("b", 2.0, 5.0)))
+    tree = prepare(fed).encoding.tree()
+    assert encode_table.objection({"encoding": tree}) is None
+    refused = "'encoding' is not what it should be"
+    assert encode_table.objection({"encoding": {**tree, name: other}}) == refused
+    assert encode_table.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused

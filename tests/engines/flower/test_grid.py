@@ -199,6 +199,17 @@ def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
     assert "the secret of the site" in caplog.text
 
 
+def test_what_a_site_says_is_one_short_line(tmp_path: Path) -> None:
+    @task
+    def shout(clients, payloads):
+        raise FedkinError("\x1b[2J\x07No.\n" + 10_000 * "!")
+
+    fed = federation(nodes_of(sites_of(clients(2), tmp_path)))
+    assert fed.ask(shout, fed.all()) == {}
+    assert fed.missing[0].startswith("[2J No. !!")
+    assert len(fed.missing[0]) < 1001
+
+
 def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_path: Path) -> None:
     opened = tmp_path / "opened"
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import unknown_name
+from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, objection, one_of
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
-from fedkin.data.preparing.encoding import OTHER, TableEncoding
+from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
 from fedkin.data.preparing.preparation import STATE, Preparation, remember, restore_preparation
 from fedkin.data.preparing.scaling import (
@@ -26,6 +27,7 @@ from fedkin.data.preparing.scaling import (
 from fedkin.data.preparing.schema import AUTO, Schema, SchemaColumn, agree, reports_by_name, shortened, without
 from fedkin.data.preparing.statistics import (
     ColumnSums,
+    are_columns,
     column_squares,
     count_lengths,
     plain,
@@ -140,12 +142,23 @@ def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: P
         fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale}, new)
 
 
+_ENCODING: Expected = {
+    "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
+    "mode": one_of(*get_args(Mode)), "imputes": is_flag,
+    "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
+    "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
+}  # fmt: skip
+
+
 def _is_encoding(value: Any) -> bool:
     """Whether it is the tree of a `TableEncoding`."""
-    try:
-        return isinstance(value, dict) and TableEncoding.from_tree(value) is not None
-    except (KeyError, TypeError, ValueError):
+    if objection({"encoding": value}, {"encoding": _ENCODING}) is not None:
         return False
+    columns, width = len(value["columns"]), len(value["mean"])
+    if len(value["fill"]) != columns:
+        return False
+    blocks = TableEncoding.from_tree(value).blocks
+    return (blocks[-1][2] if blocks else 0) == width
 
 
 @task(takes={"encoding": _is_encoding})

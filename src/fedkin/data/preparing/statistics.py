@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.errors import FedkinError
-from fedkin.core.replies import Expected, doubles, is_count, is_list, is_name, is_text
+from fedkin.core.replies import Expected, doubles, is_count, is_list, is_text
+from fedkin.core.table import Kind
 from fedkin.data.preparing.encoding import aligned
 from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.data.preparing.schema import SchemaColumn
@@ -105,7 +106,7 @@ def are_columns(value: Any) -> bool:
     """Whether it is a list of columns as `plain` writes them."""
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 3 for one in value):
         return False
-    return all(is_text(name) and is_name(kind) and is_list(is_text)(levels) for name, kind, levels in value)
+    return all(is_text(name) and kind in get_args(Kind) and is_list(is_text)(levels) for name, kind, levels in value)
 
 
 _COLUMNS: Expected = {"columns": are_columns}

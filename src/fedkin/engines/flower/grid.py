@@ -22,6 +22,8 @@ _LOOK = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _SAY = 30.0
 """Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
+_SENTENCE = 1000
+"""Characters of a site's refusal that are kept."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
@@ -172,10 +174,15 @@ class FlowerFederation(Federation):
             return f"Flower could not reach it (code {reply.error.code})"
         try:
             found = read(reply.content)
-            if reason := found.text("refusal"):
+            if reason := _in_one_line(found.text("refusal")):
                 return Refusal(reason) if found.facts.get("final") == 1 else reason
             spent = found.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
             return found.tree()
         except FedkinError as error:
             return f"its reply was refused: {error}"
+
+
+def _in_one_line(text: str) -> str:
+    """A site's sentence as it may be printed and recorded: not long, and without what a terminal obeys."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_SENTENCE]).strip()

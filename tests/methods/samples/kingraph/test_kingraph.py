@@ -242,3 +242,12 @@ def test_features_of_a_client_are_computed_once_and_deleted_at_the_end(options, 
     run(KinGraphMethod(**options), clients)
     assert extracted == [70, 71, 72]
     assert not any(client.x in kingraph_tasks._kept_features for client in clients)
+
+
+def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocated():
+    clients, _ = planted()
+    method = KinGraphMethod()
+    _, state, _ = run(method, clients)
+    payload = {"smoothing": 0, "rounds": 0, "result": {**method.result(state), "n_clusters": 2**40}}
+    with pytest.raises(FedkinError, match=f"names {2**40} clusters of"):
+        kingraph_tasks.receive_clusters.run(clients[:1], [payload])

@@ -133,6 +133,10 @@ def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     for client, payload in zip(clients, payloads, strict=True):
         if "result" in payload:
             result = payload["result"]
+            if result["n_clusters"] > len(result["clusters"]):
+                raise FedkinError(
+                    f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes."
+                )
             points = client_points(client, result["space"])
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
             client.state["clusters"] = vote(result, points)
