@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import math
 
 import numpy as np
 import pandas as pd
@@ -160,3 +161,11 @@ def test_texts_are_found_again_by_their_codes(cells):
             assert column.categories[int(value)] == cell.strip()
         else:
             assert cell is None or cell.strip() in ("", "-", ".")
+
+
+def test_whole_numbers_beyond_floats_are_names_of_a_category_or_infinite():
+    column, values = read(pd.Series([10**400, 7], dtype=object))
+    assert column == Column("c", "category", ("7", str(10**400)))
+    assert values == [1, 0]
+    _, values = read(pd.Series([10**5000, -(10**400), 0.5], dtype=object))
+    assert values == [math.inf, -math.inf, 0.5]

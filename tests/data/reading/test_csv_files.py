@@ -134,3 +134,15 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path):
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(FedkinError, match=r"^It cannot be read as \.csv \(Is a directory\)\.$"):
         read_csv(tmp_path / "d.csv", "It")
+
+
+@pytest.mark.parametrize("text", ["\r,a,b,,\n1,2,3,,\n", "\r;#;1/0;4\n\r;4; ;"])
+def test_a_first_line_that_ends_in_two_ways_is_refused(tmp_path, text):
+    with pytest.raises(FedkinError, match=r"first line names \d columns, but its rows have \d"):
+        read_csv(write(tmp_path / "t.csv", text), "It")
+
+
+def test_empty_cells_beyond_the_header_are_no_data(tmp_path):
+    frame = read_csv(write(tmp_path / "t.csv", "a,b,,\n1,3,,,\n1,2,,\n,,,\n"), "It")
+    assert frame.columns.tolist() == ["a", "b"]
+    assert frame["b"].tolist() == [3, 2]

@@ -194,6 +194,16 @@ def test_unreadable_files_are_refused(tmp_path):
         read_table(binary)
 
 
+@pytest.mark.parametrize("error", [KeyError("name"), TypeError("data type 'stn' not understood"), MemoryError()])
+def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error, monkeypatch):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(pd, "read_parquet", fail)
+    with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
+        read_table(tmp_path / "t.parquet")
+
+
 def test_numbers_too_large_to_add_up_are_refused(tmp_path):
     assert read_table(write(tmp_path / "t.csv", "a,b\n1,1e11\n2,2e12\n")).x[1, 1] == 2e12
     with pytest.raises(FedkinError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,7 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     if kind in ("date", "datetime", "datetime64"):
         return Column(name, "date"), _at(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True))))
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
-        values = _at(codes, distinct.astype(np.float64))
+        values = _at(codes, _rounded(distinct))
         big = kind == "integer" and np.nanmax(np.abs(values), initial=0) > EXACT
         return _category(name, *_merged(codes, distinct, here)) if big else (Column(name), values)
     codes, words = _merged(codes, distinct, here)
@@ -115,6 +116,18 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
         return Column(name, "date"), _at(codes, _days(dates))
     _check_no_numbers(words, codes, here, decimal)
     return _category(name, codes, words)
+
+
+def _rounded(numbers: npt.NDArray[np.object_]) -> Values:
+    """Python's numbers as floats, infinite if they are beyond them."""
+
+    def rounded(number: Any) -> float:
+        try:
+            return float(number)
+        except OverflowError:
+            return math.inf if number > 0 else -math.inf
+
+    return np.array([rounded(number) for number in numbers])
 
 
 def _is_pair(words: Sequence[str] | npt.NDArray[np.object_], pair: tuple[str, str]) -> bool:

@@ -61,9 +61,14 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
         ) from error
     except (ValueError, csv.Error) as error:
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({_reason(error)}).") from error
+    if header and frame.shape[1] != len(header):  # without one, a cell is longer than Python's reader takes
+        found = f"its first line names {len(header)} columns, but its rows have {frame.shape[1]} cells"
+        raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({found}).")
     if frame.shape[1] > 1 and frame.isna().all(axis=1).any():
-        blank = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options).apply(_is_blank)
-        frame = frame[~blank.all(axis=1)].reset_index(drop=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)  # the cells beyond the header are empty
+            cells = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
+        frame = frame[~cells.apply(_is_blank).all(axis=1)].reset_index(drop=True)
     return _without_remains(frame, header, where)
 
 

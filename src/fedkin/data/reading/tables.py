@@ -184,6 +184,6 @@ def _read_parquet(path: Path, where: str) -> pd.DataFrame:
 
     try:
         return pd.read_parquet(path)
-    except (OSError, ValueError, NotImplementedError) as error:
+    except Exception as error:  # whatever Arrow and pandas raise over damaged bytes
         reason = (str(error).splitlines() or ["empty"])[0]
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({reason}).") from error
