@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
+from fedkin.deploy.certificates import make_key
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.site_request import Request
 from fedkin.privacy.gaussian import gaussian_mu
+from fedkin.secure.signatures import SiteIdentity
 
 
 def written(folder: Path, text: str) -> Path:
@@ -33,6 +35,17 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert client.x.tolist() == [[0.0] * 3] * 2  # scaled as it remembers
 
 
+def test_a_key_beside_the_file_is_the_sites_and_listed_ones_are_of_others(tmp_path: Path) -> None:
+    line = make_key(tmp_path / "other" / "site.key").read_text()
+    site = read_site(minimal(tmp_path, f'[keys]\nnorth = """{line}"""\n')).site()
+    assert (site.key, site.listed, site.introduction(True)["key"]) == (None, {"north": line.strip()}, "")
+    own = make_key(tmp_path / "site.key").read_text().strip()
+    site = read_site(minimal(tmp_path)).site()
+    assert (site.key, site.listed, site.introduction(True)["key"]) == (tmp_path / "site.key", {}, own)
+    identity = site.client(Request("ab", 0, 0, 1, 0, "")).identity
+    assert identity == SiteIdentity("ab", tmp_path / "site.key", {})
+
+
 def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
     site = read_site(minimal(tmp_path, 'label = "none"')).site()
     assert site.y is None
@@ -49,6 +62,10 @@ def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
         (
             'name = ""\ndata = "a"\nfolder = "b"',
             "'name' is '' in .*site.toml; it should be a string of at least 1 character",
+        ),
+        (
+            'name = "a"\ndata = "a"\nfolder = "b"\n[keys]\nnorth = "north.pub"',
+            r"\[keys\] in .*site.toml has no public key of 'north'; give the line of its site.key.pub, ecdsa-\.\.\.",
         ),
         ('name = 3\ndata = "a"\nfolder = "b"', "'name' is 3 in .*site.toml; it should be a valid string"),
         ('name = "a"\ndata = "a"\nfolder = "b"\nfolde = "c"', "Unknown key in .*'folde'; did you mean 'folder'"),

@@ -222,7 +222,10 @@ def test_methods_of_sums_may_be_set_to_use_them() -> None:
     assert load_config("ffcm", [*settings, "method.aggregation=mean", "method.start=uniform"]).engine.secure_sums
 
 
-KEY = "ecdsa-sha2-nistp384 AAAAE2VjZHNhLXNoYTItbmlzdHAzODQ="
+KEY = (
+    "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlz"
+    "dHAyNTYAAABBBIdDw+s7fBft4h6QKziAStYoMKsc7XLErW4dKso9HeTtOtJAbcfA499BLVVaO9xDqRNEtpJ4UYDH+Od4VoOlOhw="
+)
 
 
 def test_the_clients_of_a_federation_are_listed_by_name_or_key(tmp_path: Path) -> None:

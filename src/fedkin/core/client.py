@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +15,16 @@ from fedkin.core.table import Table
 
 LASTING = "lasting_"
 """Prefix of names in a client's state that stay even when a run resumes from an earlier step."""
+
+
+class Identity(Protocol):
+    """Whom a client signs its keys of secure sums as, and whose signatures it asks for."""
+
+    def sign(self, key: bytes) -> dict[str, str]:
+        """Return what proves that a key is this client's."""
+
+    def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
+        """Return why the client, of id `own`, takes part in no sum with these keys by id; ``None`` if it does."""
 
 
 @dataclass
@@ -44,6 +55,8 @@ class Client:
         A client with a budget records what it allows; a client without one allows everything.
     table : Table or None
         The client's table as it was read, in original units; ``None`` where data are no table with named columns.
+    identity : Identity or None
+        Of a client in a real federation, see `fedkin.secure.signatures`.
     """
 
     id: int
@@ -55,6 +68,7 @@ class Client:
     secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
     reserve: Callable[[float], bool] = field(default=lambda mu: True, repr=False)
     table: Table | None = field(default=None, repr=False)
+    identity: Identity | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -91,6 +91,8 @@ class Federation(ABC):
         Whether methods may only learn sums over clients; set by `fedkin.secure.sums.secure`.
     keys : dict of int to Tensor
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
+    signed : dict of int to dict
+        What these clients have signed their keys with, where they sign; part of a checkpoint.
     attempts : int
         How often those that give no usable reply are asked, where all are needed.
     has_latecomers : bool
@@ -119,6 +121,7 @@ class Federation(ABC):
         self.on_left_out: Callable[[str], None] = lambda sentence: None
         self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
+        self.signed: dict[int, dict[str, str]] = {}
         self.clients: dict[int, Client] = {}
 
     @property

@@ -20,6 +20,7 @@ from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import AUTO, TableOptions
 from fedkin.engines.site import Site
 from fedkin.privacy.budget import Account
+from fedkin.secure.signatures import public_keys
 
 KEY = "site.key"
 """The site's private key, beside its file, as ``start-site.sh`` makes it and starts the SuperNode with it."""
@@ -41,6 +42,7 @@ class _File(BaseModel):
     categorical: list[str] = []
     ordinal: dict[str, list[str]] = {}
     decimal: Literal[".", ","] = "."
+    keys: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class SiteFile:
         How its columns are read: the keys `drop`, `id`, `categorical`, `ordinal` and `decimal`.
     key : Path or None
         The private key beside the file, if there is one.
+    listed : dict of str to str
+        Public keys of the sites that it shares a secure sum with, by name.
     """
 
     name: str
@@ -81,6 +85,7 @@ class SiteFile:
     account: Account | None
     table: TableOptions
     key: Path | None
+    listed: dict[str, str]
 
     def site(self) -> Site:
         """Read the site's data, and return the site.
@@ -102,6 +107,7 @@ class SiteFile:
             prepare=restore_preparation,
             table=read.table,
             key=self.key,
+            listed=self.listed,
             packages=self.packages,
             device=self.device,
             reserve=None if self.account is None else self.account.reserve,
@@ -138,4 +144,5 @@ def read_site(path: Path) -> SiteFile:
         None if given.epsilon is None else Account(folder, given.epsilon, given.delta),
         table,
         here / KEY if (here / KEY).exists() else None,
+        public_keys(given.keys, f"[keys] in {path}"),
     )

@@ -25,7 +25,7 @@ from fedkin.core.trees import owned, to_bytes
 from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.site_memory import Memory
 from fedkin.engines.site_request import Request
-from fedkin.secure.signatures import own_public_text
+from fedkin.secure.signatures import SiteIdentity, own_public_text
 
 _IDENTITY = "identity"
 _log = logging.getLogger(__name__)
@@ -66,6 +66,8 @@ class Site:
         The site's table as it was read; ``None`` where data are no table.
     key : Path or None
         File of the private key that Flower authenticates the site's node with, if it has one.
+    listed : dict of str to str
+        Public keys of the only sites that it shares a secure sum with, by name; empty: anybody.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Site:
     reserve: Callable[[str, float], bool] | None = None
     table: Table | None = None
     key: Path | None = None
+    listed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -147,6 +150,8 @@ class Site:
         )
         if self.simulated:
             client.noise = rng
+        else:
+            client.identity = SiteIdentity(request.run, self.key, self.listed)
         if self.reserve is not None:
             client.reserve = partial(self.reserve, request.run)
         return client

@@ -34,6 +34,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
         "sent": fed.traffic.sent,
         "received": fed.traffic.received,
         "keys": {str(id_): key for id_, key in fed.keys.items()},
+        **({"signed": {str(id_): dict(one) for id_, one in fed.signed.items()}} if fed.signed else {}),
         "left_out": {str(id_): reason for id_, reason in fed.left_out.items()},
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
@@ -79,6 +80,7 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
     fed.exchange = fed.settled = tree["exchange"]
     fed.traffic = Traffic(tree["sent"], tree["received"])
     fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
+    fed.signed = {int(id_): one for id_, one in tree.get("signed", {}).items()}
     fed.left_out = {int(id_): reason for id_, reason in tree.get("left_out", {}).items()}
     fed.away = fed.away | set(fed.left_out)
     if isinstance(fed, LocalFederation):

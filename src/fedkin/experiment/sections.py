@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
@@ -10,14 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.prepare import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
+from fedkin.secure.masks import check_installed
+from fedkin.secure.signatures import public_keys
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
 _Name = Annotated[str, Field(min_length=1)]
-
-_PUBLIC_KEY = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}")
-"""A public key as OpenSSH writes it; Flower authenticates nodes by keys of these curves."""
 
 
 class DataSection(BaseModel):
@@ -112,15 +110,9 @@ class FederationSection(BaseModel):
             raise FedkinError(
                 f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
             )
-        holders: dict[str, str] = {}
-        for name in self.keys:
-            key = self.listed[name]
-            if not _PUBLIC_KEY.fullmatch(key):
-                raise FedkinError(
-                    f"'federation.keys' has no public key of '{name}'; give the line of its site.key.pub, ecdsa-..."
-                )
-            if holders.setdefault(key, name) != name:
-                raise FedkinError(f"'federation.keys' has one key for '{holders[key]}' and '{name}'; each has its own.")
+        if self.keys:
+            check_installed()
+            public_keys(self.keys, "'federation.keys'")
         if self.listed and sites is not None and sites > len(self.listed):
             raise FedkinError(f"'engine.sites' is {sites}, but [federation] lists {len(self.listed)} clients.")
 

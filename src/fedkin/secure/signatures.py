@@ -1,10 +1,118 @@
-"""Keys that sites are known by: the elliptic-curve keys that Flower authenticates its nodes with."""
+"""Keys that sites are known by, and what they sign with them: the keys that Flower authenticates its nodes with."""
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fedkin.core.errors import FedkinError
 from fedkin.core.files import FileError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+_PUBLIC_KEY = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}")
+"""A public key as OpenSSH writes it; Flower authenticates nodes by keys of these curves."""
+_PURPOSE = b"fedkin key of secure sums"
+
+
+@dataclass(frozen=True)
+class SiteIdentity:
+    """Whom a site signs its keys of secure sums as, and whose signatures it asks for.
+
+    Attributes
+    ----------
+    run : str
+        Token of the run; a signature is good for one run.
+    key : Path or None
+        File of the site's private key; without one it signs nothing.
+    listed : dict of str to str
+        Public keys of the sites that it shares a sum with, by name, see `public_keys`; empty: anybody.
+    """
+
+    run: str
+    key: Path | None = None
+    listed: Mapping[str, str] = field(default_factory=dict)
+
+    def sign(self, key: bytes) -> dict[str, str]:
+        """Return the public key of the site, ``signer``, and its ``signature`` of a key; empty if it has none."""
+        if self.key is None:
+            return {}
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        signature = _private(self.key).sign(self._message(key), ECDSA(SHA256()))
+        return {"signer": own_public_text(self.key), "signature": b64encode(signature).decode()}
+
+    def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
+        """Return why the site takes part in no sum with these keys; ``None`` if it does.
+
+        Parameters
+        ----------
+        own : int
+            The site's id, whose own key needs no signature.
+        keys, signed
+            Keys of secure sums, and what `sign` returned for them, by id.
+        """
+        if not self.listed:
+            return None
+        signers = {own_public_text(self.key): own} if self.key else {}
+        for client in sorted(keys.keys() - {own}):
+            signer, signature = (signed.get(client, {}).get(part, "") for part in ("signer", "signature"))
+            if signer not in self.listed.values() or not self._is_signed(keys[client], signer, signature):
+                return f"the key of client {client} is signed by nobody that its own site file lists"
+            if signer in signers:
+                return f"the keys of clients {signers[signer]} and {client} are of the same site"
+            signers[signer] = client
+        return None
+
+    def _is_signed(self, key: bytes, signer: str, signature: str) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+        public = load_ssh_public_key(signer.encode())
+        if not isinstance(public, EllipticCurvePublicKey):
+            return False
+        try:
+            public.verify(b64decode(signature, validate=True), self._message(key), ECDSA(SHA256()))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def _message(self, key: bytes) -> bytes:
+        """What is signed: nothing that Flower has a node sign, and nothing of another run."""
+        return b"/".join((_PURPOSE, self.run.encode(), key))
+
+
+def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return public keys by name, without comments.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        The lines of ``site.key.pub``, by name.
+    where : str
+        What a message calls them.
+
+    Raises
+    ------
+    FedkinError
+        If one is no public key, or is that of two names.
+    """
+    keys = {name: " ".join(line.split()[:2]) for name, line in given.items()}
+    holders: dict[str, str] = {}
+    for name, key in keys.items():
+        if not _PUBLIC_KEY.fullmatch(key) or not _is_public_key(key):
+            raise FedkinError(f"{where} has no public key of '{name}'; give the line of its site.key.pub, ecdsa-...")
+        if holders.setdefault(key, name) != name:
+            raise FedkinError(f"{where} has one key for '{holders[key]}' and '{name}'; each has its own.")
+    return keys
 
 
 def public_text(pem: bytes) -> str:
@@ -25,15 +133,34 @@ def own_public_text(path: Path) -> str:
     Raises
     ------
     FileError
-        If the file is no OpenSSH private key without a password.
+        If the file is no OpenSSH private key of an elliptic curve, without a password.
     """
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return _private(path).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def _private(path: Path) -> EllipticCurvePrivateKey:
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
     try:
         key = load_ssh_private_key(path.read_bytes(), None)
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise FileError(f"{path} is no private key as `fedkin federation key` writes it.") from error
-    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise FileError(f"{path} is no private key as `fedkin federation key` writes it.")
+    return key
+
+
+def _is_public_key(text: str) -> bool:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+    try:
+        return bool(load_ssh_public_key(text.encode()))
+    except (ValueError, UnsupportedAlgorithm):
+        return False

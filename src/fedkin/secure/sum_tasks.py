@@ -18,6 +18,7 @@ from fedkin.core.payload import Payload
 from fedkin.core.replies import (
     Array,
     Expected,
+    Maybe,
     Nullable,
     is_count,
     is_list,
@@ -74,21 +75,32 @@ def _is_payload(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-@task(takes={}, holds={"key": octets(KEY)})
+def _are_signed(value: Any) -> bool:
+    """Whether it is a list of what clients have signed their keys with; empty texts where one has not."""
+    want: Expected = {"signer": is_text, "signature": is_text}
+    return isinstance(value, list) and all(objection(one, want) is None for one in value)
+
+
+@task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
 def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the public key, uint8 ``(32,)``; the private one is made at the first request and kept."""
+    """Report the public key, uint8 ``(32,)``; the private one is made at the first request and kept.
+
+    A client with an identity signs it.
+    """
     replies: list[Payload] = []
     for client in clients:
         if _PRIVATE not in client.state:
             client.state[_PRIVATE] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
-        replies.append({"key": torch.tensor(list(public_key(_private(client))), dtype=torch.uint8)})
+        own = public_key(_private(client))
+        signed = client.identity.sign(own) if client.identity else {}
+        replies.append({"key": torch.tensor(list(own), dtype=torch.uint8), **signed})
     return replies
 
 
 @task(
     takes={
         "task": is_name, "terms": _are_terms, "ids": is_list(is_count), "keys": octets("clients", KEY),
-        "tag": octets(_TAG), "payload": _is_payload,
+        "tag": octets(_TAG), "payload": _is_payload, "signed": Maybe(_are_signed),
     },
     may_hold={"masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text},
 )  # fmt: skip
@@ -97,7 +109,7 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=False)}
-        reason = _objection(client, keys)
+        reason = _objection(client, keys, dict(zip(payload["ids"], payload.get("signed", []), strict=False)))
         if reason is None and not len(payload["ids"]) == len(payload["keys"]) == len(keys):
             reason = "clients and keys are not one each"
         if reason is None and _replayed(client, payload):
@@ -113,7 +125,7 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     return replies
 
 
-def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
+def _objection(client: Client, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
     """Return why a client refuses a sum with these keys; ``None`` if it takes part."""
     if len(keys) < MIN_CLIENTS:
         return f"fewer than {MIN_CLIENTS} clients to sum over"
@@ -121,7 +133,7 @@ def _objection(client: Client, keys: Mapping[int, bytes]) -> str | None:
         return "two clients have the same key"
     if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
         return OTHER_KEY
-    return None
+    return client.identity.objection(client.id, keys, signed) if client.identity else None
 
 
 def _replayed(client: Client, payload: Payload) -> bool:

@@ -28,6 +28,8 @@ from fedkin.secure.sum_tasks import MIN_CLIENTS, OTHER_KEY, Term, masked, send_k
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20
 """Attempts, if nothing can go on without a sum."""
+_SIGNED = ("signer", "signature")
+"""What a client that has an identity sends with its key."""
 _OTHERS_LOST = "others of its sum were lost"
 
 
@@ -168,6 +170,9 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
         if reply["key"].dtype == torch.uint8:
             fed.keys[client] = reply["key"]
+            fed.signed.pop(client, None)
+            if "signer" in reply and "signature" in reply:
+                fed.signed[client] = {part: reply[part] for part in _SIGNED}
     return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
 
 
@@ -216,6 +221,8 @@ def _requests(
             # Not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
             "tag": torch.tensor(list(os.urandom(16)), dtype=torch.uint8),
         }
+        if fed.signed:
+            common["signed"] = [fed.signed.get(client, dict.fromkeys(_SIGNED, "")) for client in clients]
         shared: dict[int, Payload] = {}
         for client in clients:
             payload = payloads[client]
