@@ -105,6 +105,16 @@ def test_nothing_crosses_but_keys_and_numbers_that_tell_nothing():
         assert not (one == other).any()  # the same numbers behind other masks
 
 
+def test_masks_do_not_cancel_where_clients_are_asked_different_things():
+    fed = federation()
+    payloads = {client: {"add": 0.5 if client == 2 else 0.25} for client in fed.ids}
+    sum_ = summed(fed, tell, payloads, TERMS)[0]  # a server that knows the others' parts would learn that of 2
+    assert sum_.clients == fed.ids
+    assert (sum_.totals["count"] - 15).abs() > 1e3
+    alike = {client: {"add": 0.25} for client in fed.ids}
+    assert float(summed(fed, tell, alike, TERMS)[0].totals["count"]) == pytest.approx(15)
+
+
 def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
     fed = Watched(sites(), workers=1)
     ask(fed)

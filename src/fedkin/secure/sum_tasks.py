@@ -163,9 +163,18 @@ def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int,
     """
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
-    context = context_of(bytes(payload["tag"].tolist()), keys)
+    context = context_of(bytes(payload["tag"].tolist()) + _question(payload), keys)
     cover = mask(client.id, _private(client), keys, context, len(values)).numpy().view(np.uint64)
     return torch.from_numpy((whole + cover).view(np.int64))
+
+
+def _question(payload: Payload) -> bytes:
+    """A digest of what is summed: masks cancel only among clients that are all asked the same.
+
+    Otherwise a server could ask the others for what it knows beforehand, and take it off the sum.
+    """
+    asked = {name: payload[name] for name in ("task", "terms", "payload")}
+    return sha256(to_bytes(owned(asked))).digest()
 
 
 def _values(reply: Payload, term: Term) -> Tensor:

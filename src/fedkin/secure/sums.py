@@ -101,7 +101,7 @@ def summed(
     task : Task
         What clients do.
     payloads : mapping of int to dict
-        What each is sent for it.
+        What each is sent for it, the same for all clients of a cluster: the masks of others do not cancel.
     terms : sequence of Term
         What is summed of the replies.
     clusters : mapping of int to int, optional

@@ -102,9 +102,21 @@ def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path
     assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
 
 
+def test_who_is_away_when_a_run_resumes_comes_back_with_columns_of_its_own(tmp_path: Path) -> None:
+    columns = {"a": ("x", "y"), "b": ("y", "z"), "c": ("z",)}
+    nodes = grid(tmp_path, *(site(tmp_path / name, name, len(own), own) for name, own in columns.items()))
+    known = {member.name: member.identity for member in Roster(nodes).gather(3, 5)}
+    nodes.away = {2}
+    again = Roster(nodes, known)
+    again.gather(3, 0.3)
+    nodes.away = set()
+    assert [member.name for member in again.greet()] == ["c"]
+    assert tuple(again.members["c"].features) == ("z",)
+
+
 def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:
     roster = Roster(grid(tmp_path))
-    one = Member("a", "token", (3,))
+    one = Member("a", "token", (3,), node=7)
     roster.admit(one)
     roster.known = {"a": "token"}
     with pytest.raises(FedkinError, match=r"came back with samples of shape \(5,\) instead of samples of shape \(3,\)"):

@@ -112,7 +112,8 @@ class Roster:
                 f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
                 "with it first."
             )
-        if self.known and holder and holder.data != member.data:
+        seen = holder is not None and holder.node != NOWHERE  # who has been away since the run resumed has no data yet
+        if self.known and holder and seen and holder.data != member.data:
             raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {holder.described}.")
         self.members[member.name] = member
 
