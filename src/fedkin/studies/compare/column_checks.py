@@ -89,17 +89,21 @@ def chance_cohesion(x: Numbers, blocks: Sequence[Block], sizes: Sequence[int], t
     """
     rng = np.random.default_rng(0)
     best = []
+    floors = None
     for _ in range(times):
         shuffled = x.copy()
         for _, start, end in blocks:
             shuffled[:, start:end] = x[rng.permutation(len(x)), start:end]
-        best.append(_best_cohesion(shuffled, sizes, rng))
+        points = points_of(torch.from_numpy(shuffled))
+        space = space_of_points(np.arange(len(x)), points, sizes, floors)
+        floors = space.floors  # hardly differ from one shuffle to the next
+        best.append(_best_cohesion(space, rng))
     return mean(best) + 2 * stdev(best) + _MARGIN
 
 
-def _best_cohesion(x: Numbers, sizes: Sequence[int], rng: np.random.Generator) -> float:
-    space = space_of_points(np.arange(len(x)), points_of(torch.from_numpy(x)), sizes)
-    numbers = [number for number in _NUMBERS if number < len(x)]
+def _best_cohesion(space: Space, rng: np.random.Generator) -> float:
+    distinct = len(np.unique(space.points, axis=0))
+    numbers = [number for number in _NUMBERS if number < len(space.rows) and number <= distinct]
     found = [KMeans(number, n_init=2, random_state=0).fit_predict(space.points).astype(np.int64) for number in numbers]
     return max(cohesion(space, labels) for labels in (*found, _communities(space, rng)))
 

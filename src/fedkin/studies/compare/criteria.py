@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import mean, stdev
@@ -10,7 +11,13 @@ import numpy as np
 from sklearn.metrics import silhouette_score
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
-from fedkin.studies.compare.spaces import NeighbourLinks, SamplePoints, Space
+from fedkin.studies.compare.neighbour_links import NeighbourLinks, SamplePoints, kept
+from fedkin.studies.compare.null_model import KappaFloor
+from fedkin.studies.compare.spaces import Space
+
+NO_FLOOR = KappaFloor()
+_WEIGHTS = (2, 1)
+"""Of links among all clients, and of links within clients."""
 
 
 def stability(runs: Sequence[Labels]) -> float | None:
@@ -19,7 +26,7 @@ def stability(runs: Sequence[Labels]) -> float | None:
 
 
 def cohesion(space: Space, labels: Labels) -> float:
-    """How far clusters keep neighbours together: the mean of `togetherness` over all clients and within clients.
+    """How far clusters keep neighbours together: two thirds by links among all clients, a third within clients.
 
     The first alone would miss a client's own neighbourhoods, the second would call clients good clusters.
 
@@ -29,27 +36,26 @@ def cohesion(space: Space, labels: Labels) -> float:
     labels : ndarray
         int64 ``(m,)``: clusters of the space's samples, -1 for none.
     """
-    return mean(togetherness(links, labels) for links in space.links)
+    return _cohesion(space.links, space.floors, labels)
 
 
-def togetherness(links: NeighbourLinks, labels: Labels) -> float:
-    """Modularity of the clusters in the graph of links, times the square of Cohen's kappa of the links' ends.
+def _cohesion(links: Sequence[NeighbourLinks], floors: Sequence[KappaFloor], labels: Labels) -> float:
+    each = [togetherness(one, labels, floor) for one, floor in zip(links, floors, strict=True)]
+    return float(np.average(each, weights=_WEIGHTS))
 
-    Modularity is the fraction of links that stay within a cluster less the fraction that clusters of these sizes keep
-    by chance; kappa is the same as a part of what could be kept above chance. Both are 0 for a single cluster and in
-    expectation for random clusters. Modularity is below ``1 - 1 / k`` for k clusters, so that alone it prefers many,
-    kappa prefers few. Where clusters keep fewer links than by chance, the value is 0. Links of samples without a
-    cluster are left out.
+
+def togetherness(links: NeighbourLinks, labels: Labels, floor: KappaFloor = NO_FLOOR) -> float:
+    """Square of Cohen's kappa of the links' ends above its floor, times half the root of clusters in bits.
+
+    Kappa is the fraction of links that stay within a cluster, less what clusters of these sizes keep by chance, as a
+    part of what could be kept above chance. What counts of it is above that of as many clusters of points without
+    structure, again as a part of what could be; where there is nothing, the value is 0. Joining clusters that lie apart
+    costs no kappa, so that more clusters score higher where they are as sure: 2 keep at most 0.5, 16 at most 1. What
+    the number counts is clusters of one size that keep as many links by chance: a large cluster and a few samples
+    beside it are little more than one. Links of samples without a cluster are left out.
     """
-    known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
-    if not known.any():
-        return 0.0
-    _, own = np.unique(labels, return_inverse=True)
-    here, there = own[links.here[known]], own[links.there[known]]
-    sizes = (np.bincount(ends, minlength=own.max() + 1) / len(ends) for ends in (here, there))
-    by_chance = float(np.dot(*sizes))
-    modularity = float(np.mean(here == there)) - by_chance
-    return modularity * max(0.0, modularity / (1 - by_chance)) ** 2 if by_chance < 1 else 0.0
+    found = kept(links, labels)
+    return 0.5 * math.sqrt(math.log2(found.number)) * floor.above(found) ** 2 if found else 0.0
 
 
 def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
@@ -64,7 +70,7 @@ def spread(space: Space, runs: Sequence[Labels], halves: int = 12) -> float:
         drawn = np.zeros(count, dtype=bool)
         drawn[rng.permutation(count)[: count // 2]] = True
         links = [NeighbourLinks(each.here[drawn[each.here]], each.there[drawn[each.here]]) for each in space.links]
-        values.append(mean(togetherness(each, labels) for each in links for labels in runs))
+        values.append(mean(_cohesion(links, space.floors, labels) for labels in runs))
     return stdev(values)
 
 

@@ -6,39 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.features.extractors import extract, suited
+from fedkin.studies.compare.neighbour_links import NeighbourLinks, Places, SamplePoints, linked
+from fedkin.studies.compare.null_model import KappaFloor, floors_of
 
 MOST = 2000
 """Samples that are looked at."""
 _COMPONENTS = 30
-_OF_ALL, _OF_SITE = 15, 10
-"""Nearest neighbours among the samples of all clients, and among those of a sample's own client."""
-
-SamplePoints = NDArray[np.float64]
-Places = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class NeighbourLinks:
-    """From samples to near ones, as places among the samples that are looked at.
-
-    Attributes
-    ----------
-    here, there : ndarray
-        int64 ``(links,)``.
-    """
-
-    here: Places
-    there: Places
 
 
 @dataclass(frozen=True)
@@ -51,13 +31,16 @@ class Space:
         int64 ``(m,)``, in order: which of the samples of all clients they are.
     points : ndarray
         float64 ``(m, width)``.
-    links : tuple of Links
+    links : tuple of NeighbourLinks
         To the nearest neighbours of all clients, and to the nearest of the same client.
+    floors : tuple of KappaFloor
+        Of both: what clusters of points without structure keep of such links.
     """
 
     rows: Places
     points: SamplePoints
     links: tuple[NeighbourLinks, NeighbourLinks]
+    floors: tuple[KappaFloor, KappaFloor] = (KappaFloor(), KappaFloor())
 
 
 def space_of(population: Population, seed: int, most: int = MOST) -> Space:
@@ -73,12 +56,14 @@ def space_of(population: Population, seed: int, most: int = MOST) -> Space:
     return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])
 
 
-def space_of_points(rows: Places, points: SamplePoints, sizes: Sequence[int]) -> Space:
-    """Points, client after client, with `sizes` of them each, linked to their neighbours."""
-    starts = [0, *accumulate(sizes)]
-    within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise(starts)]
-    at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
-    return Space(rows, points, (_near(points, np.arange(len(points)), _OF_ALL), at_client))
+def space_of_points(
+    rows: Places, points: SamplePoints, sizes: Sequence[int], floors: tuple[KappaFloor, KappaFloor] | None = None
+) -> Space:
+    """Points, client after client, with `sizes` of them each, linked to their neighbours.
+
+    `floors` are by default those of the points themselves.
+    """
+    return Space(rows, points, linked(points, sizes), floors or floors_of(points, sizes))
 
 
 def points_of(x: Tensor) -> SamplePoints:
@@ -86,12 +71,3 @@ def points_of(x: Tensor) -> SamplePoints:
     values = extract(suited(tuple(x.shape[1:])), x).double().numpy()
     width = min(_COMPONENTS, *values.shape)
     return PCA(width, svd_solver="full").fit_transform(values) if values.shape[1] > width else values
-
-
-def _near(points: SamplePoints, members: Places, count: int) -> NeighbourLinks:
-    """Links from each of `members` to its `count` nearest others of them, or to all where they are fewer."""
-    count = min(count, len(members) - 1)
-    if count < 1:
-        return NeighbourLinks(members[:0], members[:0])
-    found = NearestNeighbors(n_neighbors=count).fit(points[members]).kneighbors(return_distance=False)
-    return NeighbourLinks(np.repeat(members, count), members[found].ravel())

@@ -1,0 +1,95 @@
+"""Links from samples to near ones, and how far clusters keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from fedkin.clustering.metrics import Labels
+
+_OF_ALL, _OF_SITE = 15, 10
+"""Nearest neighbours among the samples of all clients, and among those of a sample's own client."""
+
+SamplePoints = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NeighbourLinks:
+    """From samples to near ones, as places among the samples that are looked at.
+
+    Attributes
+    ----------
+    here, there : ndarray
+        int64 ``(links,)``.
+    """
+
+    here: Places
+    there: Places
+
+
+@dataclass(frozen=True)
+class KeptLinks:
+    """How far clusters keep links.
+
+    Attributes
+    ----------
+    modularity : float
+        The fraction of links that stay within a cluster less `by_chance`.
+    by_chance : float
+        The fraction that clusters of these sizes keep by chance, in [0, 1].
+    """
+
+    modularity: float
+    by_chance: float
+
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa of the links' ends: modularity as a part of what could be kept above chance, at most 1."""
+        return self.modularity / (1 - self.by_chance) if self.by_chance < 1 else 0.0
+
+    @property
+    def number(self) -> float:
+        """How many clusters of one size keep as many links by chance; the number of clusters where sizes are equal."""
+        return max(1.0, 1 / self.by_chance) if self.by_chance > 0 else 1.0
+
+
+def kept(links: NeighbourLinks, labels: Labels) -> KeptLinks | None:
+    """What the clusters keep of the links between samples that have one; ``None`` where there is no such link."""
+    known = (labels[links.here] >= 0) & (labels[links.there] >= 0)
+    if not known.any():
+        return None
+    _, own = np.unique(labels, return_inverse=True)
+    here, there = own[links.here[known]], own[links.there[known]]
+    sizes = (np.bincount(ends, minlength=own.max() + 1) / len(ends) for ends in (here, there))
+    by_chance = float(np.dot(*sizes))
+    return KeptLinks(float(np.mean(here == there)) - by_chance, by_chance)
+
+
+def linked(points: SamplePoints, sizes: Sequence[int]) -> tuple[NeighbourLinks, NeighbourLinks]:
+    """Links to the nearest neighbours of all clients, and to the nearest of the same client.
+
+    Parameters
+    ----------
+    points : ndarray
+        float64 ``(m, width)``, client after client.
+    sizes : sequence of int
+        Points of each client.
+    """
+    within = [_near(points, np.arange(start, end), _OF_SITE) for start, end in pairwise([0, *accumulate(sizes)])]
+    at_client = NeighbourLinks(*(np.concatenate([getattr(one, end) for one in within]) for end in ("here", "there")))
+    return _near(points, np.arange(len(points)), _OF_ALL), at_client
+
+
+def _near(points: SamplePoints, members: Places, count: int) -> NeighbourLinks:
+    """Links from each of `members` to its `count` nearest others of them, or to all where they are fewer."""
+    count = min(count, len(members) - 1)
+    if count < 1:
+        return NeighbourLinks(members[:0], members[:0])
+    found = NearestNeighbors(n_neighbors=count).fit(points[members]).kneighbors(return_distance=False)
+    return NeighbourLinks(np.repeat(members, count), members[found].ravel())

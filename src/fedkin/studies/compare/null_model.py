@@ -1,0 +1,88 @@
+"""What clusters of points without structure keep of their links: the floor that clusters are judged above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from fedkin.studies.compare.neighbour_links import KeptLinks, SamplePoints, kept, linked
+
+_NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+_DRAWS = 3
+_FEWEST = 5
+"""Points of a cluster on average, at least."""
+_HIGHEST = 0.99
+
+
+@dataclass(frozen=True)
+class KappaFloor:
+    """Kappa of clusters of points without structure, by the number of clusters.
+
+    Attributes
+    ----------
+    logs : tuple of float
+        Logarithms of numbers of clusters, in ascending order; empty where nothing is known, and the floor is 0.
+    kappas : tuple of float
+        Kappa at these, at least 0 and below 1.
+    """
+
+    logs: tuple[float, ...] = ()
+    kappas: tuple[float, ...] = ()
+
+    def at(self, number: float) -> float:
+        """The floor for so many clusters of one size, between and beyond the known ones by the nearest."""
+        return float(np.interp(np.log(number), self.logs, self.kappas)) if self.logs else 0.0
+
+    def above(self, found: KeptLinks) -> float:
+        """Kappa as a part of what is left above the floor, at least 0 and at most 1."""
+        floor = self.at(found.number)
+        return max(0.0, (found.kappa - floor) / (1 - floor))
+
+
+def floors_of(points: SamplePoints, sizes: Sequence[int]) -> tuple[KappaFloor, KappaFloor]:
+    """Floors of the links among all clients, and within clients, by k-means of normal points.
+
+    The points are drawn three times, as many at each client as there are, from one normal distribution with the mean
+    and covariance of all. In few dimensions their clusters keep many links, and the more, the fewer clusters there are.
+
+    Parameters
+    ----------
+    points : ndarray
+        float64 ``(m, width)``, client after client.
+    sizes : sequence of int
+        Points of each client.
+    """
+    rng = np.random.default_rng(0)
+    found: dict[int, list[tuple[KeptLinks | None, KeptLinks | None]]] = {}
+    numbers = [number for number in _NUMBERS if number * _FEWEST <= len(points)] if np.ptp(points, axis=0).any() else []
+    for _ in range(_DRAWS if numbers else 0):
+        drawn = normal_like(points, rng)
+        everywhere, within = linked(drawn, sizes)
+        for number in numbers:
+            labels = KMeans(number, n_init=1, random_state=0).fit_predict(drawn).astype(np.int64)
+            found.setdefault(number, []).append((kept(everywhere, labels), kept(within, labels)))
+    return _floor([[one for one, _ in each] for each in found.values()]), _floor(
+        [[two for _, two in each] for each in found.values()]
+    )
+
+
+def normal_like(points: SamplePoints, rng: np.random.Generator) -> SamplePoints:
+    """As many points of a normal distribution with the mean and covariance of `points`."""
+    centred = (points - points.mean(axis=0)) / np.sqrt(len(points))
+    drawn: SamplePoints = points.mean(axis=0) + rng.standard_normal((len(points), len(points))) @ centred
+    return drawn
+
+
+def _floor(draws: Sequence[Sequence[KeptLinks | None]]) -> KappaFloor:
+    """The means over draws, for each number of clusters."""
+    means = []
+    for each in draws:
+        known = [one for one in each if one is not None]
+        if known:
+            log = float(np.mean([np.log(one.number) for one in known]))
+            means.append((log, float(np.clip(np.mean([one.kappa for one in known]), 0, _HIGHEST))))
+    means.sort()
+    return KappaFloor(tuple(log for log, _ in means), tuple(kappa for _, kappa in means))
