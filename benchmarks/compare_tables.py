@@ -6,7 +6,8 @@ compares cheap methods on tables held by three clients, partitioned at random an
 truth has no part in what is recommended. *Regret* is the ARI of the best candidate, a method with a number of clusters,
 less that of the recommended one. A line of OUT/regret.csv follows each comparison; one
 that was stopped resumes, and finished runs are used again: after a change of the rule, `--again` judges the same runs.
-The rule was chosen on the tables of CHOOSE alone. Without FEDKIN_DATA only scikit-learn's tables are compared.
+The rule was chosen on the tables of CHOSEN_ON; those of FRESH had no part in it. Without FEDKIN_DATA only
+scikit-learn's and made-up tables are compared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from statistics import mean, stdev
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moons
 
 from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.compare import Comparison
@@ -29,9 +30,17 @@ from grid import records
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
 IRRELEVANT = ("", "+1 number", "+4 number", "+1 boolean", "+4 boolean", "+1 category", "+4 category")
-CHOOSE = ("wine", "fcps/lsun", "fcps/chainlink", "sipu/aggregation", "sipu/flame", "fcps/engytime", "sipu/s1")
-JUDGE = ("breast-cancer", "iris", "fcps/hepta", "fcps/tetra", "sipu/jain", "graves/dense", "fcps/twodiamonds",
-         "graves/fuzzyx", "sipu/unbalance")  # fmt: skip
+CHOSEN_ON = (
+    "wine", "iris", "breast-cancer", "fcps/lsun", "fcps/chainlink", "sipu/aggregation", "sipu/flame", "fcps/engytime",
+    "sipu/s1", "fcps/hepta", "fcps/tetra", "sipu/jain", "graves/dense", "fcps/twodiamonds", "graves/fuzzyx",
+    "sipu/unbalance", "sipu/compound", "fcps/target", "sipu/r15", "sipu/spiral", "fcps/wingnut", "graves/parabolic",
+    "sipu/pathbased", "sipu/a1", "fcps/atom", "graves/zigzag", "sipu/s3", "graves/ring", "sipu/d31", "graves/line",
+)  # fmt: skip
+FRESH = (
+    "sipu/a2", "sipu/a3", "sipu/s2", "sipu/s4", "sipu/birch1", "sipu/birch2", "sipu/worms_2", "heart/all",
+    "made/moons", "made/blobs-3-4", "made/blobs-6-2", "made/blobs-8-10", "made/blobs-12-3", "made/stretched-4-3",
+    "made/unequal-3-2", "made/unequal-5-6", "made/mixed-4",
+)  # fmt: skip
 PARTITIONS = ("random", "label-skew")
 METHODS = ("kfed", "ffcm", "kin-graph", "kmeans", "fuzzy-cmeans")
 _ROWS, _CLIENTS, _FEWEST = 1000, 3, 20
@@ -78,7 +87,8 @@ def main() -> None:
 
 def tables() -> list[str]:
     """Names of all tables that are there."""
-    others = [name for name in (*CHOOSE, *JUDGE) if "/" in name] if os.environ.get("FEDKIN_DATA") else []
+    there = os.environ.get("FEDKIN_DATA")
+    others = [name for name in (*CHOSEN_ON, *FRESH) if "/" in name and (there or name.startswith("made/"))]
     return [f"{name} {more}".strip() for more in IRRELEVANT for name in SKLEARN] + others
 
 
@@ -86,17 +96,49 @@ def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     """A table, and the class of each row; irrelevant columns and rows that are left out are drawn by `seed`."""
     rng = np.random.default_rng([seed, *name.encode()])
     table, _, more = name.partition(" +")
-    if table in SKLEARN:
-        x, y = SKLEARN[table](return_X_y=True)
+    if table == "heart/all":
+        whole = pd.concat(map(pd.read_csv, sorted((Path(os.environ["FEDKIN_DATA"]) / "heart").glob("*.csv"))))
+        y = whole.pop("disease").to_numpy().astype(np.int64)
+    elif table.startswith("made/"):
+        whole, y = made(table.removeprefix("made/"), rng)
     else:
-        file = Path(os.environ["FEDKIN_DATA"]) / "clustering" / table
-        x, y = np.loadtxt(f"{file}.data.gz"), np.loadtxt(f"{file}.labels0.gz", dtype=np.int64)
-    kept = np.sort(rng.permutation(len(x))[:_ROWS])
-    frame = pd.DataFrame(x[kept], columns=[f"column {i}" for i in range(x.shape[1])])
+        if table in SKLEARN:
+            x, y = SKLEARN[table](return_X_y=True)
+        else:
+            file = Path(os.environ["FEDKIN_DATA"]) / "clustering" / table
+            x, y = np.loadtxt(f"{file}.data.gz"), np.loadtxt(f"{file}.labels0.gz", dtype=np.int64)
+        whole = pd.DataFrame(x, columns=[f"column {i}" for i in range(x.shape[1])])
+    kept = np.sort(rng.permutation(len(whole))[:_ROWS])
+    frame = whole.iloc[kept].reset_index(drop=True)
     count, _, kind = more.partition(" ")
     for i in range(int(count or 0)):
         frame[f"irrelevant {i}"] = irrelevant(kind, len(frame), rng)
     return frame, y[kept]
+
+
+def made(name: str, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """A made-up table of 600 rows: ``KIND-CLUSTERS-COLUMNS``, or moons."""
+    kind, *numbers = name.split("-")
+    if kind == "moons":
+        x, y = make_moons(600, noise=0.1, random_state=int(rng.integers(1000)))
+        return pd.DataFrame(x, columns=["east", "north"]), y.astype(np.int64)
+    clusters, columns = int(numbers[0]), int(numbers[-1])
+    sizes = rng.dirichlet(np.full(clusters, 3.0)) if kind == "unequal" else np.full(clusters, 1 / clusters)
+    y = rng.choice(clusters, 600, p=sizes).astype(np.int64)
+    centres = rng.uniform(-6, 6, (clusters, columns))
+    widths = rng.uniform(0.4, 1.6, clusters) if kind == "unequal" else np.ones(clusters)
+    x = rng.standard_normal((600, columns)) * widths[y, None]
+    if kind == "stretched":
+        shapes = np.stack([np.linalg.qr(rng.standard_normal((columns, columns)))[0] for _ in range(clusters)])
+        x = np.einsum("nd,nde->ne", x * np.linspace(2, 0.5, columns), shapes[y])
+    frame = pd.DataFrame(x + centres[y], columns=[f"column {i}" for i in range(columns)])
+    if kind == "mixed":  # beside numbers, categories of which each cluster has its own frequent one
+        for i in range(3):
+            habit = rng.integers(4, size=clusters)[y]
+            frame[f"category {i}"] = np.array(list("abcd"))[
+                np.where(rng.random(600) < 0.7, habit, rng.integers(4, size=600))
+            ]
+    return frame, y
 
 
 def irrelevant(kind: str, rows: int, rng: np.random.Generator) -> pd.Series:
@@ -150,8 +192,8 @@ def candidates(found: Comparison) -> dict[str, float]:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Mean, standard deviation and maximum of the regret, on the tables of the choice and on those of the test."""
-    rows = rows.assign(part=["choose" if name.split(" +")[0] in CHOOSE else "judge" for name in rows["table"]])
+    """Mean, standard deviation and maximum of the regret, on the tables that the rule was chosen on and on others."""
+    rows = rows.assign(part=["chosen on" if name.split(" +")[0] in CHOSEN_ON else "fresh" for name in rows["table"]])
     rows["base"] = [name.split(" +")[0] for name in rows["table"]]
     lines = [_line(part, own["regret"]) for part, own in rows.groupby("part")]
     lines += [_line(f"{part}: {base}", own["regret"]) for (part, base), own in rows.groupby(["part", "base"])]

@@ -21,8 +21,8 @@ TITLES = {
     "purity": "Purity",
 }
 MEANINGS = {
-    "cohesion": "How surely near samples share a cluster, above chance: modularity times the square of kappa, with its "
-    "standard error over halves of the samples. Ranks methods.",
+    "cohesion": "How surely near samples share a cluster, above what clusters of points without structure reach, and "
+    "how many clusters there are, with its standard error over halves of the samples. Ranks methods.",
     "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
     "silhouette": "How much nearer samples are to their own cluster than to the next; it likes few, round clusters.",
