@@ -397,3 +397,17 @@ def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
     refused = "'encoding' is not what it should be"
     assert encode_table.objection({"encoding": {**tree, name: other}}) == refused
     assert encode_table.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused
+
+
+def test_columns_of_one_value_are_mentioned():
+    same = number("k", *[3] * 9), category("s", *"xxxxxxxxx")
+    fed = federation(*(table(number("a", *range(low, low + 9)), *same) for low in (0, 5)))
+    assert "Columns k, s have one value alone at all clients, so samples do not differ in it." in prepare(fed).notes
+    fed = federation(table(number("a", 1, 2, 3)), table(number("a", 1, 1, 1)))
+    assert prepare(fed).notes == []
+
+
+def test_a_client_without_any_cell_is_named():
+    fed = federation(table(number("a", 1, 2), number("b", 3, 5)), table(number("a", NAN, NAN), number("b", NAN, NAN)))
+    with pytest.raises(FedkinError, match=r"^All cells of client 1 are empty; leave it out\.$"):
+        prepare(fed)

@@ -169,3 +169,12 @@ def test_whole_numbers_beyond_floats_are_names_of_a_category_or_infinite():
     assert values == [1, 0]
     _, values = read(pd.Series([10**5000, -(10**400), 0.5], dtype=object))
     assert values == [math.inf, -math.inf, 0.5]
+
+
+def test_a_single_wrong_cell_is_not_counted():
+    with pytest.raises(FedkinError) as error:
+        read([str(i) for i in range(30)] + ["unknown"])
+    assert str(error.value) == (
+        "Column 'c' of Client 0 holds numbers, but 'unknown' in row 31; correct or empty it, or name the column in "
+        "categorical."
+    )

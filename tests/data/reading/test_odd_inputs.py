@@ -114,3 +114,11 @@ def test_notes_about_very_many_columns_are_few() -> None:
     rare = words.where(RNG.random(words.shape) < 0.2)
     found = fedkin.KFed(n_clusters=2, random_state=0, lacking="impute").fit([words, rare])
     assert sum(map(len, found.preparation_.notes)) < 3_000
+
+
+def test_hidden_files_are_no_clients(tmp_path: Path) -> None:
+    """Other systems leave copies such as ``._north.csv`` beside a file."""
+    for name in ("north.csv", "south.csv"):
+        (tmp_path / name).write_text("a,b\n1,2\n3,5\n")
+    (tmp_path / "._north.csv").write_bytes(b"\0\5\x16\7")
+    assert len(load_clients(tmp_path)) == 2

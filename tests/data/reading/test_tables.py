@@ -212,3 +212,10 @@ def test_numbers_too_large_to_add_up_are_refused(tmp_path):
         f"Column 'b' of '{tmp_path}/t.csv' has numbers as large as 1e+300, too large to add up their squares; write "
         "them in another unit, or name the column in drop."
     )
+
+
+@pytest.mark.parametrize("name", ["", " ", np.nan, pd.NA])
+def test_a_column_without_a_name_is_refused(name):
+    frame = pd.DataFrame([[1, 2, 3]], columns=["a", name, "c"])
+    with pytest.raises(FedkinError, match=r"^Column 2 of Client 0 has no name\.$"):
+        frame_to_table(frame, "Client 0")

@@ -106,9 +106,18 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
             f"{sum(count for _, count in empty)} of {sums.samples * len(columns)} cells are empty ({listed}{more}); "
             "they take the column's median or most frequent value."
         )
+    same = constant(sums.mean, sums.spread).tolist()
+    one = [column.name for at, column in enumerate(columns) if _is_constant(column, same[at], sums.counts[at])]
+    if one:
+        has = "Column '{}' has" if len(one) == 1 else "Columns {} have"
+        notes.append(f"{has.format(listing(one))} one value alone at all clients, so samples do not differ in it.")
     pooled = [column.name for column, has in zip(columns, encoding.other.tolist(), strict=True) if has]
     if pooled:
         notes.append(f"Rare categories of {listing(pooled)} are pooled as '{OTHER}'.")
     if encoding.mode == "common":
         notes.append(ONE_UNIT.format(len(columns)))
     return notes
+
+
+def _is_constant(column: SchemaColumn, same: bool, counts: Tensor) -> bool:
+    return bool((counts > 0).sum() <= 1) if column.kind == "category" else same

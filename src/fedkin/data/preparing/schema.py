@@ -115,6 +115,11 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 columns.append(column)
     notes += _alike(names)
     if not columns and not problems:
+        bare = [client for client, own in reports.items() if not any(report.filled for report in own.values())]
+        if 0 < len(bare) < len(reports):
+            raise FedkinError(
+                f"All cells of {_listed(bare, client_names)} are empty; leave {'it' if len(bare) == 1 else 'them'} out."
+            )
         problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
     if problems:
         raise all_problems(problems)

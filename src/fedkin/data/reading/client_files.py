@@ -106,7 +106,8 @@ def _files_in(source: str) -> list[Path]:
             + (_meant(folder, {}) or f"give one with a file ({', '.join(READERS)}) per client.")
         )
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in READERS and path.is_file())
+        shown = [path for path in folder.iterdir() if not path.name.startswith(".")]  # as of other systems' copies
+        paths = sorted(path for path in shown if path.suffix.lower() in READERS and path.is_file())
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
     if not paths:

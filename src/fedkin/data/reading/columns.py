@@ -171,10 +171,11 @@ def _check_mostly_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.
     wrong = filled & ~np.append(numeric, False)[codes]
     right = int(filled.sum() - wrong.sum())
     if numeric.sum() >= _SOME and right >= _MOSTLY * filled.sum():
-        row = int(wrong.argmax())
+        row, count = int(wrong.argmax()), int(wrong.sum())
+        more = f", and {count} such cells in all; correct or empty them" if count > 1 else "; correct or empty it"
         raise FedkinError(
-            f"{here} holds numbers, but '{words[codes[row]]}' in row {row + 1}, and {int(wrong.sum())} such cells in "
-            "all; correct or empty them, or name the column in categorical."
+            f"{here} holds numbers, but '{words[codes[row]]}' in row {row + 1}{more}, or name the column in "
+            "categorical."
         )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _LARGEST_SUM = MAX_NUMBER / 1000
 """Largest sum of squares at one client, so that those of many clients can be added."""
+_NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
+"""Names of columns, as texts, that are none."""
 
 
 def read_table(
@@ -103,13 +105,16 @@ def frame_to_table(
     Raises
     ------
     FedkinError
-        If it is empty, two columns have one name, or any cannot be used: a line for each, after those in `problems`.
+        If it is empty, columns have no name or one name, or any cannot be used: a line for each, after `problems`.
     """
     options, found = options or TableOptions(), list(problems)
     names = [str(name) for name in frame.columns]
     rows = len(frame)
     if rows == 0 or not names:
         raise all_problems([*found, f"{where} is empty ({rows} rows, {len(names)} columns of features)."])
+    nameless = [at for at, name in enumerate(names) if name.strip() in _NAMELESS]
+    if nameless:
+        raise all_problems([*found, *(f"Column {at + 1} of {mid_sentence(where)} has no name." for at in nameless)])
     if len(set(names)) < len(names):
         twice = next(name for at, name in enumerate(names) if name in names[:at])
         raise all_problems([*found, f"{where} has more than one column '{twice}'; each needs a name of its own."])

@@ -224,4 +224,5 @@ def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
 
 def _is_folder_of_clients(source: str) -> bool:
     folder = expanded(source)
-    return folder.is_dir() and any(path.suffix.lower() in _SITE_FILES for path in folder.iterdir())
+    shown = folder.glob("[!.]*") if folder.is_dir() else ()
+    return any(path.suffix.lower() in _SITE_FILES for path in shown)
