@@ -100,6 +100,11 @@ class Components:
         whole = float((variances > 0).sum() if standardised else variances.sum())
         return float(self.variances.sum()) / whole if whole > 0 else 1.0
 
+    def unit(self) -> Self:
+        """The same components, scaled so that their variances add up to 1."""
+        scale = float(self.variances.sum().sqrt()) or 1.0
+        return type(self)(self.mean, self.directions / scale, self.variances / scale**2)
+
     def tree(self) -> dict[str, Tensor]:
         """The fields by name."""
         return {"mean": self.mean, "directions": self.directions, "variances": self.variances}

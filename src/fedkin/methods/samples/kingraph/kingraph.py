@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -25,8 +25,11 @@ from fedkin.core.seeds import draw_seed
 from fedkin.data.reading.arrays import common_shape
 from fedkin.features import extractors as named
 from fedkin.features.pca import PROJECTED, WIDEST, FeatureMoments, components
+from fedkin.methods.samples.kingraph.client_sums import ClientSums, can_hide, summed_differences, summed_moments
+from fedkin.methods.samples.kingraph.common_micro_clusters import common_micro_clusters
 from fedkin.methods.samples.kingraph.community_joining import FEW_DIMENSIONS
 from fedkin.methods.samples.kingraph.graph_cut import communities, largest_client_share
+from fedkin.methods.samples.kingraph.kingraph_state import KinGraphState
 from fedkin.methods.samples.kingraph.kingraph_tasks import (
     points_of,
     receive_clusters,
@@ -50,72 +53,16 @@ from fedkin.methods.samples.sample_method import SampleMethod, broadcast, descri
 _DIFFERENCES_ATTEMPTS, _SMOOTHING = 6, 10
 _MAX_BROADCAST = 2_000
 """Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
+_FEW_SAMPLES = 100
+"""Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
 _UNIT = 1e-6
 """A bound below the length of all features: all get length 1."""
+_MOST_COMMON = 3_000
+"""Maximum number of common micro-clusters."""
 _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
-
-
-@dataclass(frozen=True)
-class KinGraphState(State):
-    """State of the server.
-
-    Attributes
-    ----------
-    features : str
-        Name of the features that samples are compared by.
-    width : int
-        Number of features.
-    standardise : bool
-        Whether features are standardised before the principal components.
-    projection : int or None
-        Seed of the random projection of too many features.
-    bound : float or None
-        Divisor of the features, or their own length if that is greater; ``None`` leaves them unchanged.
-    large : list of int
-        Clients with enough samples for the scatter between neighbours.
-    smoothing : int
-        Number of neighbours that a client's points are averaged with.
-    samples : float
-        With differential privacy, the noisy number of all clients' samples.
-    mean, directions, variances : Tensor
-        The principal components, once found; see `fedkin.features.pca.Components`.
-    whitened : bool
-        Whether directions are whitened by the scatter between neighbours.
-    centroids : Tensor
-        float32 ``(m, d)``, nodes of the graph.
-    counts, clusters : Tensor
-        int64 ``(m,)``, samples and cluster of each node.
-    """
-
-    features: str = "raw"
-    width: int = 0
-    standardise: bool = False
-    projection: int | None = None
-    bound: float | None = None
-    large: list[int] = field(default_factory=list)
-    smoothing: int = 0
-    samples: float = 0.0
-    mean: Tensor = field(default_factory=lambda: torch.zeros(0))
-    directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    variances: Tensor = field(default_factory=lambda: torch.zeros(0))
-    whitened: bool = False
-    centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-
-    @property
-    def space(self) -> Payload:
-        """The parameters that turn samples into points."""
-        return {
-            "features": self.features,
-            "projection": self.projection,
-            "bound": self.bound,
-            "mean": self.mean,
-            "directions": self.directions,
-        }
 
 
 @dataclass(frozen=True)
@@ -159,6 +106,12 @@ class KinGraphMethod(SampleMethod):
     min_members : int
         Minimum number of samples in a micro-cluster; smaller ones join the nearest. A client with fewer samples sends
         nothing. With 1, features of single samples may leave a client.
+    common_micro_clusters : bool or "auto"
+        Whether clients describe their samples by the same micro-clusters, found from sums over all of them in some 20
+        exchanges, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
+        matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients their parts of the
+        sums are hidden; otherwise the server sees them, which can be of single samples. "auto" does so where they are
+        hidden and clients have fewer than 100 times `min_members` samples on average.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
@@ -188,6 +141,7 @@ class KinGraphMethod(SampleMethod):
     smoothing_rounds: Count = 3
     micro_clusters: Count = 600
     min_members: Count = 5
+    common_micro_clusters: bool | Literal["auto"] = False
     neighbours: Count = 15
     max_nodes: Count = 20_000
     broadcast_nodes: bool | Literal["auto"] = "auto"
@@ -197,14 +151,11 @@ class KinGraphMethod(SampleMethod):
     state_type: ClassVar[type[State]] = KinGraphState
     finds_k = True
     cost = "cheap"
+    sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
 
     def init(self, fed: Federation) -> KinGraphState:
         """Choose the features that samples are compared by."""
-        shape, large = (
-            self._described(fed)
-            if self.epsilon is None
-            else (common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {}))), [])
-        )
+        shape, large, common = self._described(fed)
         table = len(shape) == 1
         name = named.suited(shape) if self.features == "auto" else self.features
         width = named.width_of(name, shape)
@@ -219,11 +170,14 @@ class KinGraphMethod(SampleMethod):
             standardise=standardise,
             bound=bound,
             large=large,
-            smoothing=self.smoothing if self.smoothing != "auto" else 0 if table else _SMOOTHING,
+            common=common,
+            smoothing=0 if common else self.smoothing if self.smoothing != "auto" else 0 if table else _SMOOTHING,
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         """Find the components, whiten them, or find the clusters."""
+        if state.common:
+            return self._common_step(fed, state)
         if self.epsilon is None:
             if not len(state.mean):
                 return self._components(fed, state)
@@ -264,15 +218,22 @@ class KinGraphMethod(SampleMethod):
         """The components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
 
-    def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int]]:
-        """Shape of a sample, and clients with enough samples for the scatter between neighbours."""
+    def _described(self, fed: Federation) -> tuple[tuple[int, ...], list[int], bool]:
+        """Shape of a sample, clients with enough samples for their scatter, and whether micro-clusters are common."""
+        if self.epsilon is not None or fed.secure_sums:
+            shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+            return shape, [], self.epsilon is None
         facts = describe_clients(fed)
-        most = max(facts.samples.values())
-        if most < self.min_members:
+        samples = facts.samples.values()
+        common = self.common_micro_clusters
+        if common == "auto":
+            common = can_hide(len(samples)) and sum(samples) < _FEW_SAMPLES * self.min_members * len(samples)
+        if not common and max(samples) < self.min_members:
             raise FedkinError(
-                f"method.min_members is {self.min_members}, and no client has more than {most} samples; set it lower."
+                f"method.min_members is {self.min_members}, and no client has more than {max(samples)} samples; set it "
+                "lower."
             )
-        return facts.shape, [client for client, samples in facts.samples.items() if samples >= MIN_SAMPLES]
+        return facts.shape, [client for client, count in facts.samples.items() if count >= MIN_SAMPLES], common
 
     def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         found: FeatureMoments | None = None
@@ -338,6 +299,48 @@ class KinGraphMethod(SampleMethod):
             {i: own[i] if i in own and not to_all else all_nodes for i in fed.present},
         )
         return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
+
+    def _common_step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
+        """`step`, from sums over all clients."""
+        sums = ClientSums(fed)
+        if not len(state.mean):
+            phase, after, values = "components", *self._common_components(sums, state)
+        elif self.local_whitening > 0 and not state.whitened:
+            phase, after, values = "differences", *self._common_differences(sums, state)
+        else:
+            phase, after, values = "graph", *self._common_graph(sums, state)
+        record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
+        return self._again(fed, state, record) if after is None else (after, record)
+
+    def _common_components(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
+        found = summed_moments(sums, state.space, state.width)
+        if found is None:
+            return None, {}
+        if found.count < self.min_members:
+            raise FedkinError(
+                f"All clients have {found.count:g} samples together, and method.min_members is {self.min_members}."
+            )
+        leading = components(found, self.components, state.standardise, self.whitening).unit()
+        explained = leading.explained_variance(found, state.standardise)
+        values = {"features": state.features, "components": len(leading.variances), "explained": explained}
+        return state.next(**leading.tree()), values
+
+    def _common_differences(
+        self, sums: ClientSums, state: KinGraphState
+    ) -> tuple[KinGraphState | None, dict[str, Any]]:
+        found = summed_differences(sums, state.space)
+        if found is None:
+            return None, {}
+        directions = whitened(state.directions, *found, self.local_whitening)
+        return state.next(whitened=True, directions=directions), {}
+
+    def _common_graph(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
+        found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MOST_COMMON))
+        if found is None or not len(found[1]):
+            return None, {}
+        after, values = self._cut(sums.fed, state, *found)
+        broadcast(sums.fed, receive_clusters, sums.fed.all(**self._all_nodes(after, rounds=1)))
+        return after, {**values, "micro_clusters": len(found[1])}
 
     def _private_components(
         self, fed: Federation, state: KinGraphState, budget: PrivacyBudget

@@ -82,13 +82,15 @@ def send_differences(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
         if len(client) < max(payload["least"], MIN_SAMPLES):
             replies.append({})
             continue
-        space = payload["space"]
-        if space["features"] == "raw" and client.x.ndim == 2:
-            scatter = table_scatter(client_features(client, space), space["mean"], space["directions"], client.rng)
-        else:
-            scatter = local_scatter(client_points(client, space), client.rng)
-        replies.append({"scatter": scatter, "samples": len(client)})
+        replies.append({"scatter": neighbour_scatter(client, payload["space"]), "samples": len(client)})
     return replies
+
+
+def neighbour_scatter(client: Client, space: Mapping[str, Any]) -> Tensor:
+    """Mean outer product of the differences between a client's samples and their nearest ones: float64 ``(d, d)``."""
+    if space["features"] == "raw" and client.x.ndim == 2:
+        return table_scatter(client_features(client, space), space["mean"], space["directions"], client.rng)
+    return local_scatter(client_points(client, space), client.rng)
 
 
 @task(

@@ -1,0 +1,207 @@
+"""Micro-clusters that all clients have in common, found from sums over clients.
+
+Clients with few samples of a cluster have micro-clusters of several clusters, since each of theirs needs a minimum
+number of samples at that client. Here the minimum holds over all clients together: centres are common, every client
+assigns its samples to the nearest, and the server adds up counts, sums and scatter. A centre with enough samples for
+two splits along its leading directions; a few rounds of Lloyd's algorithm follow. How samples are spread over clients
+makes no difference to the sums, so the same micro-clusters come of one client as of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedkin.clustering.nearest import assign_to_nearest
+from fedkin.core import Client, Payload, task
+from fedkin.core.replies import doubles, reals, whole
+from fedkin.methods.samples.kingraph.client_sums import ClientSums
+from fedkin.methods.samples.kingraph.kingraph_tasks import SPACE, client_points
+
+_LLOYD_ROUNDS = 2
+"""Rounds after the last split; each round of splitting moves the centres as well."""
+_MAX_LEVELS = 12
+_MAX_SCATTER = 1 << 20
+"""Numbers of all scatter matrices at most; with more centres only variances along the axes are sent."""
+_ELONGATED = 4.0
+"""Ratio of the two largest variances above which a centre splits into four along the first direction."""
+_HALF, _QUARTERS = 0.8, (-1.3, -0.4, 0.4, 1.3)
+"""Means of halves and quarters of a distribution between uniform and Gaussian, in standard deviations."""
+_SAME = 1e-12
+
+
+@task(
+    takes={"space": SPACE, "centres": reals("centres", "components")},
+    holds={"counts": whole("centres")},
+)
+def send_counts(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send how many of a client's samples are nearest to each centre."""
+    return [
+        {"counts": _labels(client, payload).bincount(minlength=len(payload["centres"]))}
+        for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+@task(
+    takes={"space": SPACE, "centres": reals("centres", "components")},
+    holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("centres", None)},
+)
+def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send counts, sums and scatter about each centre: the lower triangle, or the diagonal of very many centres."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        centres, labels = payload["centres"], _labels(client, payload)
+        apart = (client_points(client, payload["space"]) - centres[labels]).double()
+        scatter = _scatter(apart, labels, *centres.shape)
+        sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, apart)
+        replies.append({"counts": labels.bincount(minlength=len(centres)), "sums": sums, "scatter": scatter})
+    return replies
+
+
+def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: int) -> tuple[Tensor, Tensor] | None:
+    """Micro-clusters of the samples of all clients together.
+
+    Every level takes two sums. In the first, clients count alone, and centres with too few samples are dropped; the
+    samples of these go to other centres, whose counts only grow. The second has the moments of what is left. A level
+    splits a centre into two, or into four where there are samples enough.
+
+    Parameters
+    ----------
+    sums : ClientSums
+    space : dict
+        Parameters of `points_of`.
+    least : int
+        Minimum number of samples of all clients in a micro-cluster, at least 1.
+    most : int
+        Maximum number of micro-clusters, at least 1.
+
+    Returns
+    -------
+    centroids, counts : Tensor
+        float32 ``(m, d)`` and int64 ``(m,)``; ``None`` if a sum failed. Where clients are lost between the last two
+        sums, micro-clusters that are left with too few samples are dropped, so that m may be 0.
+    """
+    found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]))
+    for _ in range(_MAX_LEVELS):
+        if found is None:
+            return None
+        centres = _split(found, least, most)
+        if len(centres) == len(found.means):
+            break
+        found = _moments(sums, space, _kept(sums, space, centres, least))
+    for _ in range(_LLOYD_ROUNDS):
+        found = None if found is None else _moments(sums, space, _kept(sums, space, found.means, least))
+    if found is None:
+        return None
+    full = found.counts >= least
+    return found.means[full], found.counts[full]
+
+
+class CellMoments(NamedTuple):
+    """What is nearest to each centre, of the m centres that have samples.
+
+    Attributes
+    ----------
+    counts : Tensor
+        int64 ``(m,)``.
+    means : Tensor
+        float32 ``(m, d)``.
+    deviations : Tensor
+        float32 ``(m, 2, d)``, the two leading directions, one standard deviation long.
+    """
+
+    counts: Tensor
+    means: Tensor
+    deviations: Tensor
+
+
+def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> Tensor | None:
+    """Centres with `least` samples or more; the fullest if there are none."""
+    found = sums.ask(send_counts, {"space": space, "centres": centres}, {"counts": (len(centres),)})
+    if found is None:
+        return None
+    full = found["counts"] >= least
+    return centres[full] if full.any() else centres[found["counts"].argmax()][None]
+
+
+def _moments(sums: ClientSums, space: Payload, centres: Tensor | None) -> CellMoments | None:
+    """The moments of what is nearest to each of ``(k, d)`` centres."""
+    if centres is None:
+        return None
+    k, d = centres.shape
+    pairs = _pairs(k, d)
+    wanted = {"counts": (k,), "sums": (k, d), "scatter": (k, len(pairs[0]))}
+    found = sums.ask(send_cell_moments, {"space": space, "centres": centres}, wanted)
+    if found is None:
+        return None
+    counts = found["counts"].round().long()
+    filled = counts > 0
+    shift, second = (found[name][filled] / counts[filled, None] for name in ("sums", "scatter"))
+    means = (centres[filled].double() + shift).float()
+    return CellMoments(counts[filled], means, _deviations(second, shift, pairs))
+
+
+def _labels(client: Client, payload: Payload) -> Tensor:
+    return assign_to_nearest(client_points(client, payload["space"]), payload["centres"])
+
+
+def _pairs(centres: int, d: int) -> tuple[Tensor, Tensor]:
+    """Which products of two components the scatter holds."""
+    if centres * d * (d + 1) // 2 > _MAX_SCATTER:
+        return torch.arange(d), torch.arange(d)
+    first, second = torch.tril_indices(d, d)
+    return first, second
+
+
+def _scatter(apart: Tensor, labels: Tensor, centres: int, d: int) -> Tensor:
+    """Sums of the `_pairs` of components of points ``(n, d)`` about their centres: float64 ``(centres, pairs)``."""
+    first, second = _pairs(centres, d)
+    if len(first) > max(centres, d):
+        scatter = torch.zeros(centres, d, d, dtype=torch.float64)
+        order, counts = labels.argsort(), labels.bincount(minlength=centres)
+        for centre, part in enumerate(apart[order].split(counts.tolist())):
+            scatter[centre] = part.T @ part
+        return scatter[:, first, second]
+    columns = [
+        torch.bincount(labels, apart[:, a] * apart[:, b], centres)
+        for a, b in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    return torch.stack(columns, dim=1)
+
+
+def _deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:
+    """The two leading directions of each covariance, one standard deviation long: float32 ``(m, 2, d)``."""
+    m, d = shift.shape
+    covariance = torch.zeros(m, d, d, dtype=torch.float64)
+    values = second - shift[:, pairs[0]] * shift[:, pairs[1]]
+    covariance[:, pairs[0], pairs[1]] = values
+    covariance[:, pairs[1], pairs[0]] = values
+    variances, axes = torch.linalg.eigh(covariance)
+    leading = (axes * variances.clamp_min(0).sqrt()[:, None]).transpose(1, 2).flip(1)[:, :2]
+    return torch.cat([leading, leading.new_zeros(m, 2 - leading.shape[1], d)], dim=1).float()
+
+
+def _split(cells: CellMoments, least: int, most: int) -> Tensor:
+    """Centres after a level: fullest first, each splits into four, two or none, up to `most` in all."""
+    counts, means, deviations = cells
+    room, found = most - len(means), []
+    lengths = deviations.square().sum(2)
+    scale = _SAME * means.square().sum(1).clamp_min(_SAME)
+    for cell in counts.argsort(descending=True, stable=True).tolist():
+        mean, (first, second) = means[cell], deviations[cell]
+        parts = min(int(counts[cell]) // least, room + 1, 4) if lengths[cell, 0] > scale[cell] else 1
+        if parts < 2:
+            found.append(mean[None])
+            continue
+        if parts < 4:
+            new = torch.stack([mean - _HALF * first, mean + _HALF * first])
+        elif lengths[cell, 0] > _ELONGATED * lengths[cell, 1]:
+            new = torch.stack([mean + part * first for part in _QUARTERS])
+        else:
+            new = torch.stack([mean + a * first + b * second for a in (-_HALF, _HALF) for b in (-_HALF, _HALF)])
+        room -= len(new) - 1
+        found.append(new)
+    return torch.cat(found) if found else means
