@@ -309,12 +309,6 @@ def test_only_methods_that_say_so_work_with_sums():
     assert fed.secure_sums
 
 
-def test_the_package_for_it_may_be_absent(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(FedkinError, match=r"^Secure sums need the package cryptography; install fedkin\[secure\]\.$"):
-        secure(federation(), FedAvgMethod())
-
-
 def test_a_tag_is_answered_for_one_request_only():
     fed = federation()
     sums_of_all(fed, tell, {"add": 0.5}, TERMS)

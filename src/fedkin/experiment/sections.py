@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.prepare import PreparingOptions
 from fedkin.data.reading.table_options import TableOptions
-from fedkin.secure.masks import check_installed
 from fedkin.secure.signatures import public_keys
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -111,7 +110,6 @@ class FederationSection(BaseModel):
                 f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
             )
         if self.keys:
-            check_installed()
             public_keys(self.keys, "'federation.keys'")
         if self.listed and sites is not None and sites > len(self.listed):
             raise FedkinError(f"'engine.sites' is {sites}, but [federation] lists {len(self.listed)} clients.")

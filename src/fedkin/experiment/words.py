@@ -136,6 +136,7 @@ MEASURES = {
     ),
     "nodes": _plain("Nodes", "micro-clusters in the server's graph", "count"),
     "edges": _plain("Edges", "between nodes of the server's graph", "count"),
+    "exchanges": _plain("Exchanges", "sums asked of all clients in this step", "count"),
     "micro_clusters": _plain("Micro-clusters", "sent by all clients together", "count"),
     "resolution": _plain("Resolution", "of the graph's clusters: the higher, the more of them"),
     "stability": _plain(

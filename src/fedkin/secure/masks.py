@@ -8,13 +8,12 @@ other subtracts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from fedkin.core.errors import FedkinError
 
 BITS = 32
 """Binary places of a hidden number: it is exact to 2^-33."""
@@ -23,20 +22,6 @@ _ROOM = 62
 _PURPOSE = b"fedkin secure sums"
 KEY = 32
 """Bytes of a key."""
-
-
-def check_installed() -> None:
-    """Check that the package for keys and masks is installed.
-
-    Raises
-    ------
-    FedkinError
-        If it is not installed.
-    """
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise FedkinError("Secure sums need the package cryptography; install fedkin[secure].") from error
 
 
 def limit(clients: int) -> float:
@@ -90,12 +75,9 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     ValueError
         If a key is invalid.
     """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-    key = X25519PrivateKey.from_private_bytes(private)
     total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
     for other in sorted(keys.keys() - {own}):
-        shared = key.exchange(X25519PublicKey.from_public_bytes(keys[other]))
+        shared = _shared_secret(private, keys[other])
         pair = f"/{min(own, other)}/{max(own, other)}".encode()
         stream = _stream(shared, context + pair, zeros)
         if own < other:
@@ -103,6 +85,14 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
         else:
             total -= stream
     return torch.from_numpy(total.view(np.int64))
+
+
+@lru_cache(maxsize=4096)
+def _shared_secret(private: bytes, public: bytes) -> bytes:
+    """What only the holders of the two private keys know; kept, since a run asks for many sums of the same clients."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 
 def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:

@@ -1,0 +1,179 @@
+"""Micro-clusters common to all clients: the same however samples are spread, none below the minimum."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
+
+from fedkin.core import Client, FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.features.pca import moments_of
+from fedkin.methods.samples.kingraph.client_sums import ClientSums, send_neighbour_scatter, summed_moments
+from fedkin.methods.samples.kingraph.common_micro_clusters import common_micro_clusters, send_cell_moments, send_counts
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.secure.sums import secure
+
+
+def raw(d: int) -> dict[str, Any]:
+    """The space of columns as they are."""
+    return {"features": "raw", "projection": None, "bound": None, "mean": torch.zeros(d), "directions": torch.eye(d)}
+
+
+def dealt(x: torch.Tensor, clients: int) -> list[Client]:
+    return [Client(i, x[i::clients]) for i in range(clients)]
+
+
+def found(x: torch.Tensor, clients: int, least: int = 5, most: int = 100) -> tuple[torch.Tensor, torch.Tensor]:
+    both = common_micro_clusters(ClientSums(LocalFederation(dealt(x, clients), 0)), raw(x.shape[1]), least, most)
+    assert both is not None
+    return both
+
+
+def blobs(n: int = 300, d: int = 3) -> torch.Tensor:
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(n, d, generator=rng) / 4 + torch.randint(3, (n, 1), generator=rng)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 20])
+def test_micro_clusters_do_not_depend_on_how_samples_are_spread(clients: int):
+    x = blobs()
+    (alone, counts), (centroids, others) = found(x, 1), found(x, clients)
+    assert len(alone) > 30
+    assert torch.equal(counts, others)
+    assert torch.allclose(alone, centroids, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    n=st.integers(1, 200), d=st.integers(1, 4), least=st.integers(1, 9), most=st.integers(1, 30), seed=st.integers(0)
+)
+def test_all_samples_are_in_micro_clusters_of_at_least_the_minimum(n: int, d: int, least: int, most: int, seed: int):
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(seed % 2**63)).round(decimals=1)
+    centroids, counts = found(x, 1, least, most)
+    assert centroids.shape == (len(counts), d)
+    assert len(counts) <= most
+    assert counts.sum() == (n if n >= least else 0)
+    assert not len(counts) or counts.min() >= least
+
+
+def test_means_are_those_of_their_samples():
+    x = blobs()
+    centroids, counts = found(x, 3)
+    assert torch.allclose((counts[:, None] * centroids).sum(0), x.sum(0), rtol=1e-4)
+
+
+def test_equal_samples_are_one_micro_cluster():
+    centroids, counts = found(torch.full((40, 2), 7.0), 3)
+    assert centroids.tolist() == [[7.0, 7.0]]
+    assert counts.tolist() == [40]
+
+
+@pytest.mark.parametrize("centres", [3, 700])
+def test_scatter_is_the_same_by_pairs_and_by_centres(centres: int):
+    """Few centres are summed one by one, many a pair of components at a time, very many along the axes alone."""
+    x = torch.randn(200, 60, generator=torch.Generator().manual_seed(1))
+    start = torch.randn(centres, 60, generator=torch.Generator().manual_seed(2))
+    [reply] = send_cell_moments.run([Client(0, x)], [{"space": raw(60), "centres": start}])
+    labels = torch.cdist(x, start).argmin(1)
+    apart = (x - start[labels]).double()
+    products = apart[:, :, None] * apart[:, None]
+    wanted = torch.zeros(centres, 60, 60, dtype=torch.float64).index_add_(0, labels, products)
+    pairs = torch.tril_indices(60, 60) if centres == 3 else torch.arange(60).expand(2, 60)
+    assert torch.allclose(reply["scatter"], wanted[:, pairs[0], pairs[1]], atol=1e-4)
+    assert reply["counts"].tolist() == labels.bincount(minlength=centres).tolist()
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e6])
+@pytest.mark.parametrize("clients", [2, 3])
+def test_moments_of_all_are_those_of_the_pool(clients: int, scale: float):
+    x = scale * (blobs() + 5)
+    pooled = moments_of(x)
+    summed = summed_moments(ClientSums(LocalFederation(dealt(x, clients), 0)), raw(3), 3)
+    assert summed is not None
+    assert summed.count == 300
+    assert torch.allclose(summed.total / scale, pooled.total / scale, rtol=1e-4)
+    assert torch.allclose(summed.scatter / scale**2, pooled.scatter / scale**2, rtol=1e-3)
+
+
+def test_the_server_sees_sums_alone_where_three_take_part():
+    fed, seen = LocalFederation(dealt(blobs(), 3), 0), set()
+    stream = fed.stream
+
+    def watched(task: Any, payloads: Any, expected: Any = None) -> Any:
+        for client, reply in stream(task, payloads, expected):
+            seen.update(reply)
+            yield client, reply
+
+    fed.stream = watched  # type: ignore[method-assign]
+    assert common_micro_clusters(ClientSums(fed), raw(3), 5, 100) is not None
+    assert seen == {"key", "masked"}
+
+
+def test_few_neighbours_say_nothing():
+    few, enough = Client(0, blobs(63)), Client(1, blobs(64))
+    none, some = send_neighbour_scatter.run([few, enough], [{"space": raw(3)}] * 2)
+    assert none["samples"].item() == 0
+    assert not none["scatter"].any()
+    assert some["samples"].item() == 64
+    assert some["scatter"].trace() > 0
+
+
+def digits(clients: int) -> tuple[list[Client], torch.Tensor]:
+    x, y = load_digits(return_X_y=True)
+    return dealt(torch.from_numpy(x).float() / 16, clients), torch.cat(
+        [torch.from_numpy(y)[i::clients] for i in range(clients)]
+    )
+
+
+def run(clients: list[Client], hidden: bool = False, **options: Any) -> tuple[list[Any], torch.Tensor]:
+    fed, method = LocalFederation(clients, 0, **options), KinGraphMethod(common_micro_clusters=True)
+    if hidden:
+        secure(fed, method)
+    state, records = method.init(fed), []
+    while not state.finished:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return records, torch.cat([client.state["clusters"] for client in clients])
+
+
+def test_many_clients_with_few_samples_are_clustered_as_few_with_many():
+    for count in (3, 20):
+        clients, truth = digits(count)
+        records, clusters = run(clients)
+        assert adjusted_rand_score(truth, clusters) > 0.74
+        assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
+        assert records[2].values["sums"] == "hidden"
+        assert records[2].values["exchanges"] < 30
+
+
+def test_with_secure_sums_the_run_is_the_same():
+    clients, _ = digits(6)
+    _, clusters = run(clients)
+    again, _ = digits(6)
+    _, others = run(again, hidden=True)
+    assert adjusted_rand_score(clusters, others) == 1.0
+
+
+def test_lost_clients_are_named_and_the_others_clustered():
+    clients, truth = digits(6)
+    records, clusters = run(clients, drop_rate=0.05)
+    assert any(record.missing for record in records)
+    assert adjusted_rand_score(truth, clusters) > 0.6
+
+
+def test_too_few_samples_are_refused():
+    with pytest.raises(FedkinError, match="All clients have 4 samples together, and method"):
+        run(dealt(blobs(4), 4))
+
+
+@pytest.mark.parametrize("task", [send_counts, send_cell_moments])
+@pytest.mark.parametrize(
+    "centres", [torch.full((2, 3), float("nan")), torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.float64), [[0.0]]]
+)
+def test_a_client_refuses_centres_that_are_none(task: Any, centres: Any):
+    assert task.objection({"space": raw(3), "centres": torch.zeros(2, 3)}) is None
+    assert task.objection({"space": raw(3), "centres": centres}) is not None
