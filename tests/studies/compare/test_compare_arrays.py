@@ -133,9 +133,20 @@ def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path
     assert not found.confident
     (warning,) = found.warnings
     assert warning.startswith("No method's clusters are better than chance: ")
-    assert warning in (tmp_path / "report.html").read_text().replace("&#39;", "'")
+    page = (tmp_path / "report.html").read_text().replace("&#39;", "'")
+    assert f"Warning: {warning}" in page
+    assert "chosen without the truth, without confidence" in page
     assert text_lines(found)[0].startswith("Recommended, but without confidence: kfed. ")
     assert json.loads((tmp_path / "comparison.json").read_text())["warnings"] == [warning]
+
+
+def test_a_single_column_without_structure_is_no_better_than_points_without_any(tmp_path: Path) -> None:
+    noise = [pd.DataFrame({"age": RNG.normal(size=60)}) for _ in range(2)]
+    found = fedkin.compare(noise, out=tmp_path / "noise", **OPTIONS)
+    assert not found.confident
+    assert found.warnings[0].endswith("hardly above that of points without structure. The data may have no clusters.")
+    far = [pd.DataFrame({"age": RNG.normal(size=60) + np.arange(60) % 3 * 30}) for _ in range(2)]
+    assert fedkin.compare(far, out=tmp_path / "far", **OPTIONS).confident
 
 
 def test_a_column_that_explains_the_clusters_is_named(tmp_path: Path) -> None:

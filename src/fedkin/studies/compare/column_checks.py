@@ -27,7 +27,7 @@ where that column explains them."""
 _FOLDS, _FEWEST = 3, 30
 _NUMBERS = (2, 3, 4, 6, 8)
 """Numbers of clusters of the k-means on shuffled columns."""
-_MARGIN = 0.02
+MARGIN = 0.02
 """Cohesion by which clusters are better than chance at least."""
 
 Numbers = NDArray[np.float64]
@@ -98,7 +98,7 @@ def chance_cohesion(x: Numbers, blocks: Sequence[Block], sizes: Sequence[int], t
         space = space_of_points(np.arange(len(x)), points, sizes, floors)
         floors = space.floors  # hardly differ from one shuffle to the next
         best.append(_best_cohesion(space, rng))
-    return mean(best) + 2 * stdev(best) + _MARGIN
+    return mean(best) + 2 * stdev(best) + MARGIN
 
 
 def _best_cohesion(space: Space, rng: np.random.Generator) -> float:

@@ -210,7 +210,7 @@ def _warnings(
     reached = max(score_of("samples", verdict) for verdict in verdicts.values())
     confident = reached > judge.chance
     sentences = [comparison_words.one_column(column)] if column is not None else []
-    sentences += [] if confident else [comparison_words.by_chance(reached, judge.chance)]
+    sentences += [] if confident else [comparison_words.by_chance(reached, judge.chance, judge.shuffles)]
     return tuple(sentences), confident
 
 

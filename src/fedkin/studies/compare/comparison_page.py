@@ -34,7 +34,8 @@ def page_of(comparison: Comparison) -> PageView:
     """The page of a comparison."""
     found = comparison.recommended
     lead_text = lead(f"`{found}`" if found else None, comparison.reason, comparison.confident)
-    said = [lead_text, *comparison.warnings, *([about_as_good(comparison.as_good)] if comparison.as_good else [])]
+    warned = [f"Warning: {each}" for each in comparison.warnings]
+    said = [lead_text, *warned, *([about_as_good(comparison.as_good)] if comparison.as_good else [])]
     return PageView(
         title=f"Which {comparison.family} belong together: methods compared",
         lead=f"{' '.join(said)} {comparison.question}",
@@ -73,9 +74,10 @@ def headings(comparison: Comparison) -> list[str]:
 
 def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
     finished = sum(line.runs > 0 for line in comparison.lines)
+    how = "chosen by the truth" if comparison.by == "truth" else "chosen without the truth"
+    doubt = "" if comparison.confident or not comparison.recommended else ", without confidence"
     rows = [
-        ("Recommended", comparison.recommended or "–", "chosen " + ("by" if comparison.by == "truth" else "without")
-         + " the truth"),
+        ("Recommended", comparison.recommended or "–", how + doubt),
         ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
         ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
     ]  # fmt: skip

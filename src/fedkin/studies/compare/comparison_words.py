@@ -55,11 +55,14 @@ def one_column(name: str) -> str:
     )
 
 
-def by_chance(reached: float, chance: float) -> str:
-    """The warning that no clusters are better than chance."""
+def by_chance(reached: float, chance: float, shuffled: bool) -> str:
+    """The warning that no clusters are better than chance, of columns that were shuffled or of points as such."""
+    best = f"No method's clusters are better than chance: the best cohesion is {reached:.3f}"
+    if not shuffled:
+        return f"{best}, hardly above that of points without structure. The data may have no clusters."
     return (
-        f"No method's clusters are better than chance: the best cohesion is {reached:.3f}, and up to {chance:.3f} is "
-        "reached where each column is shuffled. The data may have no clusters, or none that columns show together."
+        f"{best}, and up to {chance:.3f} is reached where each column is shuffled. The data may have no clusters, or "
+        "none that columns show together."
     )
 
 

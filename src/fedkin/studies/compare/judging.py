@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ from fedkin.clustering.metrics import Labels
 from fedkin.studies.compare import criteria
 from fedkin.studies.compare.candidate_runs import Done
 from fedkin.studies.compare.candidates import Family
-from fedkin.studies.compare.column_checks import chance_cohesion, explaining_column
+from fedkin.studies.compare.column_checks import MARGIN, chance_cohesion, explaining_column
 from fedkin.studies.compare.prepared_samples import PreparedSamples, numbers_of
 from fedkin.studies.compare.spaces import Space, space_of
 
@@ -100,19 +99,23 @@ class Judge:
 
     def explaining_column(self, taken: CandidateScore) -> str | None:
         """The column that alone explains the clusters of a candidate's first run; see `column_checks`."""
-        return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self._has_columns else None
+        return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self.shuffles else None
 
     @cached_property
     def chance(self) -> float:
-        """Cohesion up to which clusters are no better than chance; minus infinity where that is not known."""
-        if not self._has_columns:
-            return -math.inf
+        """Cohesion up to which clusters are no better than chance.
+
+        By columns that are shuffled, see `chance_cohesion`; where there are not several, hardly more than nothing, for
+        cohesion counts above that of points without structure.
+        """
+        if not self.shuffles:
+            return MARGIN
         ends = np.cumsum(self.sizes)
         looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends))
         return chance_cohesion(self._numbers, self.samples.blocks, looked_at.tolist())
 
     @property
-    def _has_columns(self) -> bool:
+    def shuffles(self) -> bool:
         """Whether samples are clustered, and are rows of several columns, but no more than a person looks through."""
         return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MOST_COLUMNS
 
