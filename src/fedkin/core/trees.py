@@ -1,8 +1,13 @@
-"""Trees of tensors and plain values as one file: tensors as safetensors, everything else as JSON in its header."""
+"""Trees of tensors and plain values as one file: tensors as safetensors, everything else as JSON in its header.
+
+On a disk the JSON has the file's checksum before it, so that a file with a single bit flipped is refused.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,11 @@ from fedkin.core.files import FileError, write_atomically
 from fedkin.core.payload import pack, unpack
 
 _TREE = "tree"
+_PIECE = 1 << 20
+"""Bytes of a file that are read at once."""
+_START = b'{"__metadata__":{"tree":"'
+_BLANK = "0" * 64
+"""Stands for the checksum while that is computed."""
 
 
 def owned(tree: Any) -> Any:
@@ -23,8 +33,16 @@ def owned(tree: Any) -> Any:
 
 
 def save_tree(path: Path, tree: Any) -> None:
-    """Write an `owned` tree as one safetensors file; the same tree gives the same bytes."""
-    write_atomically(path, to_bytes(tree))
+    """Write an `owned` tree as one safetensors file with a checksum; the same tree gives the same bytes."""
+    write_atomically(path, with_checksum(tree))
+
+
+def with_checksum(tree: Any) -> bytes:
+    """An `owned` tree as the content of a file that `load_tree` reads: SHA-256 of it all, with zeros in its place."""
+    tensors, text = pack(tree)
+    content = memoryview(save(tensors, metadata={_TREE: _BLANK + text}))
+    at = 8 + len(_START)
+    return b"".join([content[:at], sha256(content).hexdigest().encode(), content[at + len(_BLANK) :]])
 
 
 def to_bytes(tree: Any) -> bytes:
@@ -55,11 +73,27 @@ def load_tree(path: Path) -> Any:
     Raises
     ------
     FileError
-        If the file is absent, unreadable or not written by `save_tree`.
+        If the file is absent, unreadable, damaged or not written by `save_tree`.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return owned(unpack(tensors, file.metadata()[_TREE]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        checksum, computed = _checksums(path)
+        if checksum == computed:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return owned(unpack(tensors, file.metadata()[_TREE].removeprefix(checksum)))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise FileError(f"Cannot read {path}: it is not a file that fedkin wrote ({error}).") from error
+    raise FileError(f"{path} is damaged: its checksum is not that of its content.")
+
+
+def _checksums(path: Path) -> tuple[str, str]:
+    """The checksum in a file, and the one of its content; both empty where an earlier version wrote none."""
+    with path.open("rb") as file:
+        start = file.read(8 + len(_START) + len(_BLANK))
+        found = re.fullmatch(re.escape(_START) + rb"([0-9a-f]{64})", start[8:])
+        if found is None:
+            return "", ""
+        digest = sha256(start[: -len(_BLANK)] + _BLANK.encode())
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return found[1].decode(), digest.hexdigest()

@@ -21,7 +21,7 @@ from fedkin.core import Client
 from fedkin.core.client import LASTING
 from fedkin.core.files import file_lock, write_secret
 from fedkin.core.noise import KEY
-from fedkin.core.trees import load_tree, owned, to_bytes
+from fedkin.core.trees import load_tree, owned, to_bytes, with_checksum
 from fedkin.engines.site_request import Request
 
 _KEY, _LASTING_FILE = "key", "lasting.safetensors"
@@ -93,9 +93,9 @@ class Memory:
         for name in [name for name in state if name.startswith(LASTING)]:
             lasting[name] = state.pop(name)
         if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
-            write_secret(self.folder / _LASTING_FILE, to_bytes(lasting))
+            write_secret(self.folder / _LASTING_FILE, with_checksum(lasting))
         if to_bytes(state) != self._content:
-            write_secret(self._path(request.exchange), to_bytes(state))
+            write_secret(self._path(request.exchange), with_checksum(state))
 
     def _lasting(self) -> dict[str, Tensor]:
         path = self.folder / _LASTING_FILE
