@@ -13,19 +13,38 @@ from torch import Tensor
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.label_files import client_name
+from fedkin.experiment.words import join_words
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
 
 _MEMBERS = 11  # with the mean they fill a card
 _COLUMNS = 40
+_CLUSTERS = 12
 _ROUNDING = 1e-3
 """Values this far outside [0, 1] count as rounding errors; less than half a shade of grey."""
 
 
 def cluster_table(clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str]) -> ClusterTable:
-    """Samples of each client by cluster."""
+    """Samples of each client by cluster, and how sure a few clusters are on the mean."""
     counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
     rows = [client_name(client.id, names) for client in clients]
-    return ClusterTable(rows, clusters, counts.numpy(), "Samples of each client by cluster.")
+    return ClusterTable(
+        rows, clusters, counts.numpy(), f"Samples of each client by cluster.{_sureness(clients, clusters)}"
+    )
+
+
+def _sureness(clients: Sequence[Client], clusters: Sequence[int]) -> str:
+    """A sentence on the mean confidence in each cluster, where it is known of every sample and clusters are few."""
+    known = [
+        client.state for client in clients if len(client.state.get("confidence", ())) == len(client.state["clusters"])
+    ]
+    if not known or len(known) < len(clients) or not 1 < len(clusters) <= _CLUSTERS:
+        return ""
+    found = torch.cat([state["clusters"] for state in known])
+    confidence = torch.cat([state["confidence"] for state in known]).double()
+    means = [
+        f"{float(confidence[found == each].mean()):.2f} in cluster {each}" for each in clusters if (found == each).any()
+    ]
+    return f" The mean confidence, 1 in the middle of a cluster and 0 between two, is {join_words(means)}."
 
 
 def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
