@@ -174,11 +174,14 @@ def test_a_target_to_stop_at_must_be_complete() -> None:
 
 
 OPEN = "'engine.secure_sums' is true, but method '{}' needs more of a client than its part in a sum; these do not: "
-ABLE = "ffcm with aggregation = 'mean' and start = 'uniform', fedavg, fedopt, ifca."
+ABLE = "kin-graph with common_micro_clusters = true, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
+ABLE += "fedopt, ifca."
 
 
 @pytest.mark.parametrize(
-    "method", sorted(registry.METHODS.keys() - {"ffcm", "fedavg", "fedopt", "ifca"}), ids=lambda method: method
+    "method",
+    sorted(registry.METHODS.keys() - {"ffcm", "kin-graph", "fedavg", "fedopt", "ifca"}),
+    ids=lambda method: method,
 )
 def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) -> None:
     with pytest.raises(FedkinError) as caught:
@@ -193,6 +196,11 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
             "ifca",
             ["method.start=kmeans"],
             "'method.start' is 'kmeans', {} 'random'.",
+        ),
+        (
+            "kin-graph",
+            ["method.common_micro_clusters=false"],
+            "'method.common_micro_clusters' is false, {} true.",
         ),
         (
             "ifca",

@@ -158,6 +158,11 @@ def file_name(name: str) -> str:
     return name.replace(":", ".")
 
 
+def as_setting(value: object) -> str:
+    """`value` as a setting says it: true, false, or as Python does."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
 def methods_of_sums() -> list[str]:
     """Names of methods for which sums over clients suffice, and what to set besides the defaults; imports them all."""
     found = []
@@ -165,6 +170,6 @@ def methods_of_sums() -> list[str]:
         made = resolve("method", name)
         if made.sums_suffice is not None:
             changed = {key: value for key, value in made.sums_suffice.items() if getattr(made, key, None) != value}
-            settings = " and ".join(f"{key} = '{value}'" for key, value in changed.items())
+            settings = " and ".join(f"{key} = {as_setting(value)}" for key, value in changed.items())
             found.append(f"{name} with {settings}" if settings else name)
     return found
