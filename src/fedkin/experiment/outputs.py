@@ -125,14 +125,14 @@ def load_found(folder: Path) -> SavedResult:
     try:
         tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
         name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
-        clients = list(tree["clients"])
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        clients, preparation = list(tree["clients"]), Preparation.from_tree(prepared)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not folder.exists():
             raise FedkinError(f"'{folder}' does not exist; give the folder of a finished run.") from error
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
     check_format(folder, tree)
     method = registry.resolve("method", name)
-    return SavedResult(folder, name, method, result, Preparation.from_tree(prepared), classes, clients)
+    return SavedResult(folder, name, method, result, preparation, classes, clients)
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:

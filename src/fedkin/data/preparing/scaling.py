@@ -67,7 +67,9 @@ class Scaling:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Self:
-        """The inverse of `tree`."""
+        """The inverse of `tree`; `KeyError` or `TypeError` if `tree` did not make it."""
+        if not (isinstance(tree["mean"], Tensor) and isinstance(tree["scale"], Tensor)):
+            raise TypeError("mean and scale are no tensors")
         return cls(tree["mode"], tuple(tree["shape"]), tree["mean"], tree["scale"])
 
 

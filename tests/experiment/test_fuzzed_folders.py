@@ -1,0 +1,83 @@
+"""Run folders with a damaged file: whatever is asked of one, it does its work or says one sentence."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.core import FedkinError
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import predict
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
+from fuzzing import damaged_bytes, fuzzed
+
+pytestmark = [
+    pytest.mark.usefixtures("toy"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning"),
+]
+RESULTS = ["result.json", "models.safetensors"]
+
+
+def ask_predict(folder: Path) -> None:
+    (folder.parent / "new.csv").write_text("a,b\n1,2\n3,4\n")
+    predict(folder, str(folder.parent / "new.csv"))
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A run that has ended."""
+    config = load_config("toy", ["scenario.name=toy", "method.rounds=3", "engine.workers=1"])
+    execute(config, tmp_path / "finished")
+    return tmp_path / "finished"
+
+
+def asked(ask: Callable[[Path], object], folder: Path) -> bool:
+    """Whether a folder is used, rather than refused."""
+    try:
+        ask(folder)
+    except FedkinError as error:
+        return _refused(error)
+    return True
+
+
+def _refused(error: FedkinError) -> bool:
+    assert 0 < len(str(error)) < 5_000
+    return False
+
+
+@pytest.mark.parametrize("ask", [report, resume, ask_predict])
+def test_a_damaged_folder_is_used_or_refused(ask: Callable[[Path], object], finished: Path, tmp_path: Path) -> None:
+    names, folder, ends = [CONFIG, RECORDS, TIMING, CHECKPOINT, *RESULTS], tmp_path / "run", Counter[bool]()
+    whole = {name: (finished / name).read_bytes() for name in names}
+
+    @fuzzed(20, 3)
+    @given(st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), damaged_bytes(whole[name]))))
+    def check(damage: tuple[str, bytes]) -> None:
+        name, content = damage
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(finished, folder)
+        (folder / name).write_bytes(content)
+        ends[used := asked(ask, folder)] += 1
+        if name == CHECKPOINT and ask is not ask_predict:
+            assert used == (content == whole[name])
+        if name == TIMING and ask in (report, resume, ask_predict):
+            assert used
+            assert (folder / "labels").is_dir()
+
+    check()
+    assert ends[False] > 3
+    assert ends[True] > 3
+
+
+@pytest.mark.parametrize(("right", "damaged"), [('"scale"', '"skale"'), ("__tensor__", "__tenser__"), ("{", "[")])
+def test_a_result_whose_preparation_is_damaged_is_refused(right: str, damaged: str, finished: Path) -> None:
+    path = finished / "result.json"
+    before, preparation = path.read_text().split('"preparation"')
+    path.write_text(before + '"preparation"' + preparation.replace(right, damaged))
+    with pytest.raises(FedkinError, match="holds no result to predict with"):
+        ask_predict(finished)
