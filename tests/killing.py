@@ -3,10 +3,13 @@
 ``python killing.py ROUNDS FOLDER writes``: the Nth child, with FOLDER/N for its files, dies at its Nth write: before a
 file is moved into place, or when half a line is appended. Another resumes after it; until there are no more writes.
 ``python killing.py ROUNDS FOLDER SECONDS``: every child dies so long after its start, a little later each time.
+``python killing.py ROUNDS FOLDER random KILLS SEED``: children die at random moments, until there were so many; those
+that come to the end before leave FOLDER/0, FOLDER/1 and so on. Prints how many there are.
 One process does the slow imports and forks the others.
 """
 
 import os
+import random
 import signal
 import sys
 import time
@@ -86,6 +89,26 @@ def kill_at(folder: Path, seconds: float) -> int:
         kills += 1
 
 
+def kill_at_random(folder: Path, kills: int, rng: random.Random) -> int:
+    began = time.perf_counter()
+    assert ended(start(folder / "0"))
+    seconds, runs = time.perf_counter() - began, 1
+    while kills:
+        child = start(folder / str(runs))
+        time.sleep(rng.uniform(0, 1.2 * seconds))
+        if os.waitpid(child, os.WNOHANG) != (0, 0):
+            runs += 1
+            continue
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills -= 1
+    assert ended(start(folder / str(runs)))
+    return runs + 1
+
+
 if __name__ == "__main__":
     where, how = Path(sys.argv[2]), sys.argv[3]
-    print(kill_at_every_write(where) if how == "writes" else kill_at(where, float(how)))
+    if how == "random":
+        print(kill_at_random(where, int(sys.argv[4]), random.Random(sys.argv[5])))
+    else:
+        print(kill_at_every_write(where) if how == "writes" else kill_at(where, float(how)))

@@ -18,6 +18,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
+from fuzzing import CASES
 from toy import METHOD, Blobs, Toy
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -91,6 +92,14 @@ def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) 
     run(tmp_path / "whole", "method.pause=0.01", "method.rounds=4")
     assert killed("4", str(tmp_path / "killed"), "0.02") > 3
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+def test_killed_at_random_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    """Twice, or a hundredth as often as FEDKIN_FUZZ asks for cases."""
+    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=4")
+    runs = killed("4", str(tmp_path / "killed"), "random", str(max(2, CASES // 100)), "7")
+    for number in range(runs):
+        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"run {number}"
 
 
 @pytest.mark.parametrize("room", [3, 4, 5, 8])
