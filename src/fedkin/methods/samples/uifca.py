@@ -16,7 +16,7 @@ is therefore by centroids, found in one exchange; later ones are by the flows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -155,7 +155,7 @@ class UIFCAMethod(SampleMethod):
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
         expected: Expected = {
-            "models": updates("own", size), "samples": whole(clusters), "clusters": whole("own", bound=clusters),
+            "models": updates("own", size), "samples": _counts_of(clusters), "clusters": whole("own", bound=clusters),
         }  # fmt: skip
         answered = []
         for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
@@ -264,6 +264,11 @@ def _are_flows(value: Any) -> bool:
 
 
 _FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
+
+
+def _counts_of(clusters: int) -> Callable[[Any], bool]:
+    """Says yes to a tensor of so many numbers that are not all 0, for every client has a sample."""
+    return lambda value: isinstance(value, Tensor) and value.shape == (clusters,) and bool(value.any())
 
 
 @task(
