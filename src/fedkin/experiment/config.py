@@ -240,8 +240,8 @@ def _check_sums(method: type[Any], checked: Any) -> None:
     ):
         if value not in allowed:
             raise FedkinError(
-                f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with 'engine.secure_sums' it should "
-                f"be {' or '.join(registry.as_setting(one) for one in allowed)}."
+                f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
+                f"'engine.secure_sums' it should be {' or '.join(registry.as_setting(one) for one in allowed)}."
             )
 
 
