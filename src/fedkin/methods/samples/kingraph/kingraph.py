@@ -53,7 +53,7 @@ from fedkin.methods.samples.sample_method import SampleMethod, broadcast, descri
 _DIFFERENCES_ATTEMPTS, _SMOOTHING = 6, 10
 _MAX_BROADCAST = 2_000
 """Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
-_FEW_SAMPLES = 100
+_FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _TOO_FEW_NODES = 100
 """Number of nodes below which ten clusters are often found as one."""
@@ -111,7 +111,7 @@ class KinGraphMethod(SampleMethod):
         exchanges, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
         matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients their parts of the
         sums are hidden; otherwise the server sees them, which can be of single samples. "auto" does so where they are
-        hidden and clients have fewer than 100 times `min_members` samples on average.
+        hidden and clients have fewer than 40 times `min_members` samples on average.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
@@ -141,7 +141,7 @@ class KinGraphMethod(SampleMethod):
     smoothing_rounds: Count = 3
     micro_clusters: Count = 600
     min_members: Count = 5
-    common_micro_clusters: bool | Literal["auto"] = False
+    common_micro_clusters: bool | Literal["auto"] = "auto"
     neighbours: Count = 15
     max_nodes: Count = 20_000
     broadcast_nodes: bool | Literal["auto"] = "auto"
