@@ -31,6 +31,7 @@ _MAX_ATTEMPTS = 20
 _SIGNED = ("signer", "signature")
 """What a client that has an identity sends with its key."""
 _OTHERS_LOST = "others of its sum were lost"
+_TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def summed(
     found: dict[int, Sum] = {}
     for _ in range(attempts):
         for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
-            missing |= dict.fromkeys(waiting.pop(cluster), f"fewer than {MIN_CLIENTS} clients to sum over")
+            missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
         if not waiting:
             break
         sums = _exchange(fed, task, payloads, terms, waiting)
@@ -134,6 +135,11 @@ def summed(
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
     fed.missing = dict(sorted(missing.items()))
     return dict(sorted(found.items()))
+
+
+def lost_themselves(missing: Mapping[int, str]) -> dict[int, str]:
+    """Those of the `missing` who gave nothing, without those whose sum came to nothing for the sake of others."""
+    return {client: reason for client, reason in missing.items() if reason not in (_OTHERS_LOST, _TOO_FEW)}
 
 
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
@@ -151,7 +157,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
         if found and found.clients == fed.present:
             return found.totals
-    lost = {client: reason for client, reason in fed.missing.items() if reason != _OTHERS_LOST}
+    lost = lost_themselves(fed.missing)
     if len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
         client, reason = next(iter(lost.items()))
         raise FedkinError(

@@ -179,6 +179,10 @@ def test_no_sample_leaves_its_client(name, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Federation, "stream", listen)
     run(name, clients)
     long = [one for one in crossed if one.is_floating_point() and one.numel() >= 6]
+    if not long:  # nothing but hidden sums, integers that look random
+        assert name == "kin-graph"
+        assert any(one.dtype == torch.int64 for one in crossed)
+        return
     ways = [way for one in long for way in (one, one.transpose(0, -1))]
     parts = torch.cat([way.double().flatten().unfold(0, 6, 1) for way in ways])
     distances = torch.cdist(alike(parts, rows), rows, compute_mode="donot_use_mm_for_euclid_dist").flatten()

@@ -177,3 +177,25 @@ def test_too_few_samples_are_refused():
 def test_a_client_refuses_centres_that_are_none(task: Any, centres: Any):
     assert task.objection({"space": raw(3), "centres": torch.zeros(2, 3)}) is None
     assert task.objection({"space": raw(3), "centres": centres}) is not None
+
+
+def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_is_said():
+    clients, truth = digits(3)
+    fed, method = (
+        LocalFederation(clients, 0, failures=[(exchange, 0) for exchange in range(4, 99)]),
+        KinGraphMethod(min_members=20),
+    )
+    state, records = method.init(fed), []
+    assert state.common
+    while not state.finished:
+        state, record = method.step(fed, state)
+        records.append(record)
+    assert not state.common
+    assert sum("Fewer than 3 clients answered" in record.values.get("warning", "") for record in records) == 1
+    assert adjusted_rand_score(truth[599:], torch.cat([client.state["clusters"] for client in clients[1:]])) > 0.5
+
+
+def test_common_micro_clusters_are_chosen_where_clients_have_few_samples_and_sums_are_hidden():
+    for count, least, common in ((3, 5, False), (3, 20, True), (2, 20, False), (20, 5, True), (70, 2, False)):
+        clients, _ = digits(count)
+        assert KinGraphMethod(min_members=least).init(LocalFederation(clients, 0)).common is common

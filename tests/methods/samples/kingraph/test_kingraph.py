@@ -44,7 +44,7 @@ def agreement(clients: list[Client], truth: list[torch.Tensor]) -> float:
 @pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"max_nodes": 60}, {"smoothing": 10}])
 def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict[str, Any]):
     clients, truth = planted()
-    method = KinGraphMethod(**options)
+    method = KinGraphMethod(common_micro_clusters=False, **options)
     _, state, records = run(method, clients)
     assert method.result(state)["n_clusters"] == 6
     assert agreement(clients, truth) > 0.99
@@ -58,7 +58,7 @@ def test_clusters_may_have_any_shape():
     x, y = make_moons(900, noise=0.05, random_state=0)
     order = x[:, 0].argsort()  # clients are strips across both moons
     clients = [Client(i, torch.from_numpy(x[order[i::3]]).float()) for i in range(3)]
-    run(KinGraphMethod(n_clusters=2), clients)
+    run(KinGraphMethod(n_clusters=2, common_micro_clusters=False), clients)
     assert agreement(clients, [torch.from_numpy(y[order[i::3]]) for i in range(3)]) > 0.95
 
 
@@ -68,7 +68,7 @@ def test_digits_are_found_however_they_are_spread(share: float, least: float):
     x, y = torch.from_numpy(x).float().view(-1, 1, 8, 8) / 16, torch.from_numpy(y)
     rows = [(y == i).nonzero()[:, 0] if share else torch.arange(i, len(y), 10) for i in range(10)]
     clients = [Client(i, x[own]) for i, own in enumerate(rows)]
-    run(KinGraphMethod(), clients)
+    run(KinGraphMethod(common_micro_clusters=False), clients)
     found = torch.cat([client.state["clusters"] for client in clients])
     assert normalized_mutual_info_score(torch.cat([y[own] for own in rows]), found) > least
 
@@ -76,7 +76,7 @@ def test_digits_are_found_however_they_are_spread(share: float, least: float):
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_number_of_digits_is_found_where_clients_hold_few_of_many_classes(seed: int):
     population = OwnClass("digits", heterogeneity=0.5).build(seed)
-    _, _, records = run(KinGraphMethod(), population.clients, seed)
+    _, _, records = run(KinGraphMethod(common_micro_clusters=False), population.clients, seed)
     assert 9 <= records[-1].values["clusters"] <= 12
 
 
@@ -85,7 +85,7 @@ def test_wide_noise_does_not_part_the_clients():
     centres = 0.8 * torch.randn(4, 200, generator=rng)
     truth = [torch.randint(4, (1200,), generator=rng) for _ in range(3)]
     clients = [Client(i, centres[y] + torch.randn(len(y), 200, generator=rng)) for i, y in enumerate(truth)]
-    _, state, _ = run(KinGraphMethod(), clients)
+    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
     assert state.directions.shape == (200, 3)
     assert int(state.clusters.max()) + 1 == 4
     assert agreement(clients, truth) > 0.99
@@ -93,7 +93,7 @@ def test_wide_noise_does_not_part_the_clients():
 
 def test_moments_cross_once_and_then_micro_clusters():
     clients, _ = planted()
-    fed, state, _ = run(KinGraphMethod(micro_clusters=10), clients)
+    fed, state, _ = run(KinGraphMethod(micro_clusters=10, common_micro_clusters=False), clients)
     assert fed.exchange == 5  # shapes, moments, differences, micro-clusters, clusters
     assert len(state.counts) <= 60
     assert state.counts.min() >= 5
@@ -104,7 +104,7 @@ def test_moments_cross_once_and_then_micro_clusters():
 
 def test_a_client_that_was_not_there_is_told_all_nodes_and_new_samples_go_to_the_nearest():
     clients, truth = planted()
-    method = KinGraphMethod()
+    method = KinGraphMethod(common_micro_clusters=False)
     _, state, records = run(method, clients, failures=[(3, 2), (4, 2)])
     assert [record.missing for record in records[1:]] == [{2: "lost on purpose"}] * 2
     assert agreement(clients, truth) > 0.98
@@ -122,7 +122,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
     truth = [y[i::10] for i in range(10)]
 
     def found(**options: Any) -> tuple[float, int, list[torch.Tensor]]:
-        fed, _, _ = run(KinGraphMethod(n_clusters=10, **options), clients)
+        fed, _, _ = run(KinGraphMethod(n_clusters=10, common_micro_clusters=False, **options), clients)
         return agreement(clients, truth), fed.traffic.sent, [client.state["clusters"] for client in clients]
 
     told, own = found(), found(broadcast_nodes=False)
@@ -145,30 +145,34 @@ def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():
 def test_a_client_with_too_few_samples_sends_nothing_and_gets_clusters():
     clients, truth = planted()
     clients.append(Client(6, CENTRES[:4] + 0.1))
-    _, state, _ = run(KinGraphMethod(), clients)
+    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
     assert state.counts.sum() == 720
     assert agreement(clients, [*truth, torch.arange(4)]) > 0.98
     with pytest.raises(FedkinError, match="min_members"):
-        run(KinGraphMethod(min_members=500), clients)
+        run(KinGraphMethod(min_members=500, common_micro_clusters=False), clients)
 
 
 def test_nobody_there_is_no_end_and_nobody_ever_is_one():
     clients, truth = planted()
-    _, _, records = run(KinGraphMethod(), clients, failures=[(2, i) for i in range(6)])
+    _, _, records = run(KinGraphMethod(common_micro_clusters=False), clients, failures=[(2, i) for i in range(6)])
     assert [len(record.answered) for record in records] == [0, 6, 6, 6]
     assert agreement(clients, truth) > 0.98
-    _, state, records = run(KinGraphMethod(), clients, failures=[(3, i) for i in range(6)])
+    _, state, records = run(KinGraphMethod(common_micro_clusters=False), clients, failures=[(3, i) for i in range(6)])
     assert [len(record.answered) for record in records] == [6, 0, 6, 6]
     assert state.whitened
     assert agreement(clients, truth) > 0.98
     with pytest.raises(FedkinError, match="No client with enough samples answered"):
-        run(KinGraphMethod(), clients, failures=[(exchange, i) for exchange in range(2, 30) for i in range(6)])
+        run(
+            KinGraphMethod(common_micro_clusters=False),
+            clients,
+            failures=[(exchange, i) for exchange in range(2, 30) for i in range(6)],
+        )
 
 
 @pytest.mark.parametrize("exchange", [2, 3, 4])
 def test_the_one_large_client_is_waited_for_though_small_ones_have_answered(exchange: int):
     clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(3, 20))]
-    _, state, records = run(KinGraphMethod(), clients, failures=[(exchange, 0)])
+    _, state, records = run(KinGraphMethod(common_micro_clusters=False), clients, failures=[(exchange, 0)])
     assert [0 in record.missing for record in records] == [at == exchange for at in range(2, 6)]
     assert state.whitened
     assert state.counts.sum() == 720
@@ -176,10 +180,12 @@ def test_the_one_large_client_is_waited_for_though_small_ones_have_answered(exch
 
 def test_no_more_than_a_few_times_and_never_for_a_client_that_has_no_say():
     clients = [Client(0, torch.cat([one.x for one in planted()[0]])), Client(1, torch.rand(30, 20))]
-    _, state, records = run(KinGraphMethod(), clients, failures=[(exchange, 0) for exchange in range(3, 99)])
+    _, state, records = run(
+        KinGraphMethod(common_micro_clusters=False), clients, failures=[(exchange, 0) for exchange in range(3, 99)]
+    )
     assert len(records) == 8  # components, six of differences, clusters
     small = [Client(i, one.x[:50]) for i, one in enumerate(planted()[0])]
-    _, state, records = run(KinGraphMethod(), small, failures=[(3, 0)])
+    _, state, records = run(KinGraphMethod(common_micro_clusters=False), small, failures=[(3, 0)])
     assert len(records) == 3
     assert len(state.clusters)
 
@@ -189,7 +195,7 @@ def test_wide_features_are_projected_at_random_first(monkeypatch: pytest.MonkeyP
     for module in ("kingraph", "kingraph_tasks"):
         monkeypatch.setattr(f"fedkin.methods.samples.kingraph.{module}.PROJECTED", 12)
     clients, truth = planted()
-    _, state, _ = run(KinGraphMethod(), clients)
+    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
     assert state.mean.shape == (12,)
     assert pca.WIDEST == 2048
     assert agreement(clients, truth) > 0.9
@@ -198,13 +204,13 @@ def test_wide_features_are_projected_at_random_first(monkeypatch: pytest.MonkeyP
 def test_images_are_compared_by_gradients_and_tables_by_their_columns():
     rng = torch.Generator().manual_seed(0)
     images = [Client(i, torch.rand(30, 1, 12, 12, generator=rng)) for i in range(3)]
-    _, state, _ = run(KinGraphMethod(), images)
+    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), images)
     assert (state.features, state.smoothing) == ("gradients", 10)
     assert state.mean.shape == (extract("gradients", images[0].x).shape[1],)
     clients, truth = planted()
     for client in clients:
         client.x[:, :6] *= 1000
-    _, state, _ = run(KinGraphMethod(), clients)
+    _, state, _ = run(KinGraphMethod(common_micro_clusters=False), clients)
     assert (state.features, state.standardise, state.smoothing) == ("raw", False, 0)
     assert agreement(clients, truth) > 0.98
 
@@ -212,17 +218,17 @@ def test_images_are_compared_by_gradients_and_tables_by_their_columns():
 def test_a_floor_that_no_client_reaches_is_refused_before_anything_begins():
     fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
     with pytest.raises(FedkinError, match=r"method\.min_members is 13, and no client has more than 12 samples"):
-        KinGraphMethod(min_members=13).init(fed)
+        KinGraphMethod(min_members=13, common_micro_clusters=False).init(fed)
 
 
 def test_one_cluster_among_few_micro_clusters_is_warned_of():
     rng = torch.Generator().manual_seed(0)
     few, many = ([Client(i, torch.randn(n, 20, generator=rng)) for i in range(2)] for n in (40, 800))
-    _, _, records = run(KinGraphMethod(), few)
+    _, _, records = run(KinGraphMethod(common_micro_clusters=False), few)
     assert records[-1].values["clusters"] == 1
     nodes = records[-1].values["nodes"]
     assert records[-1].values["warning"].startswith(f"One cluster was found among {nodes} micro-clusters, too few")
-    for method, clients in ((KinGraphMethod(n_clusters=1), few), (KinGraphMethod(), many)):
+    for method, clients in ((KinGraphMethod(n_clusters=1), few), (KinGraphMethod(common_micro_clusters=False), many)):
         _, _, records = run(method, clients)
         assert records[-1].values["clusters"] == 1
         assert "warning" not in records[-1].values
@@ -239,14 +245,14 @@ def test_features_of_a_client_are_computed_once_and_deleted_at_the_end(options, 
     monkeypatch.setattr(kingraph_tasks, "extract", counted)
     rng = torch.Generator().manual_seed(0)
     clients = [Client(i, torch.rand(70 + i, 1, 12, 12, generator=rng)) for i in range(3)]
-    run(KinGraphMethod(**options), clients)
+    run(KinGraphMethod(common_micro_clusters=False, **options), clients)
     assert extracted == [70, 71, 72]
     assert not any(client.x in kingraph_tasks._kept_features for client in clients)
 
 
 def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocated():
     clients, _ = planted()
-    method = KinGraphMethod()
+    method = KinGraphMethod(common_micro_clusters=False)
     _, state, _ = run(method, clients)
     payload = {"smoothing": 0, "rounds": 0, "result": {**method.result(state), "n_clusters": 2**40}}
     with pytest.raises(FedkinError, match=f"names {2**40} clusters of"):

@@ -67,15 +67,18 @@ class ClientSums:
             Shapes of the tensors of a reply that are summed.
         """
         self.exchanges += 1
+        payloads, totals, answered = self.fed.all(**payload), None, list[int]()
         if self.hidden:
             terms = [Term(name, shape) for name, shape in wanted.items()]
-            found = summed(self.fed, asked, self.fed.all(**payload), terms).get(0)
-            answered, totals = (found.clients, found.totals) if found else ([], None)
-        else:
-            replies = self.fed.ask_again(asked, self.fed.all(**payload), _ATTEMPTS, dict(wanted))
+            for attempt in range(_ATTEMPTS):
+                if attempt:
+                    self.fed.pause(attempt)
+                if found := summed(self.fed, asked, payloads, terms).get(0):
+                    answered, totals = found.clients, found.totals
+                    break
+        elif replies := self.fed.ask_again(asked, payloads, _ATTEMPTS, dict(wanted)):
             answered = list(replies)
-            parts = {name: [reply[name].double() for reply in replies.values()] for name in wanted}
-            totals = {name: torch.stack(part).sum(0) for name, part in parts.items()} if replies else None
+            totals = {name: torch.stack([reply[name].double() for reply in replies.values()]).sum(0) for name in wanted}
         self.missing.update(self.fed.missing)
         self.answered = [client for client in self.answered if client in set(answered)]
         return totals

@@ -49,6 +49,8 @@ from fedkin.methods.samples.kingraph.private_kingraph import (
 )
 from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, whitened
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
+from fedkin.secure.sum_tasks import MIN_CLIENTS
+from fedkin.secure.sums import lost_themselves
 
 _DIFFERENCES_ATTEMPTS, _SMOOTHING = 6, 10
 _MAX_BROADCAST = 2_000
@@ -111,7 +113,7 @@ class KinGraphMethod(SampleMethod):
         exchanges, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
         matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients their parts of the
         sums are hidden; otherwise the server sees them, which can be of single samples. "auto" does so where they are
-        hidden and clients have fewer than 40 times `min_members` samples on average.
+        hidden and clients have fewer than 40 times `min_members` samples on average, as long as three clients answer.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
     max_nodes : int
@@ -310,7 +312,17 @@ class KinGraphMethod(SampleMethod):
         else:
             phase, after, values = "graph", *self._common_graph(sums, state)
         record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
-        return self._again(fed, state, record) if after is None else (after, record)
+        if after is not None:
+            return after, record
+        if sums.hidden and self.common_micro_clusters == "auto":
+            record.values["warning"] = (
+                f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
+                "are used instead of common ones."
+            )
+            lost = lost_themselves(sums.missing)
+            present = [client for client in fed.present if client not in lost]
+            return state.next(common=False), Record(present, lost, record.values)
+        return self._again(fed, state, record)
 
     def _common_components(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
         found = summed_moments(sums, state.space, state.width)
