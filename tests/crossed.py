@@ -28,6 +28,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "dec of each client": {**hostile.SMALL["dec"], "scope": "client"},
     "fedcref from kin-graph": {**_START, "n_clusters": "auto", "initial": "kin-graph", "associations": "kin-graph"},
     "ffcm of sums": {**hostile.SMALL["ffcm"], "aggregation": "mean", "start": "uniform"},
+    "kin-graph of sums": {**hostile.SMALL["kin-graph"], "common_micro_clusters": True},
     "ifca of sums": hostile.SMALL["ifca"],
 }
 """Settings beside those of `hostile.SMALL`; those "of sums" with secure sums."""
@@ -143,7 +144,7 @@ SOURCES: dict[str, Callable[[], dict[str, Crossing]]] = {
 
 
 _QUICK = (
-    "kfed", "kin-graph private", "ifca of sums", "gradient-loss", "embedding", "fedcref from kin-graph", "arrays",
+    "kfed", "kin-graph private", "kin-graph of sums", "ifca of sums", "gradient-loss", "embedding", "fedcref from kin-graph", "arrays",
     "tables", "tables by sums",
 )  # fmt: skip
 

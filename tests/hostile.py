@@ -27,7 +27,7 @@ _TRAINING = {"rounds": 2, "local_steps": 1, "batch_size": 8, "module": "hostile:
 SMALL: dict[str, dict[str, Any]] = {
     "kfed": {"n_clusters": 3, "local_clusters": 2},
     "kmeans": {"n_clusters": 3, "n_init": 2},
-    "kin-graph": {"min_members": 2, "neighbours": 4},
+    "kin-graph": {"min_members": 2, "neighbours": 4, "common_micro_clusters": False},
     "kin-graph private": {"min_members": 2, "neighbours": 4, "epsilon": 100.0},
     "ffcm": {"n_clusters": 3, "rounds": 2},
     "uifca": {"n_clusters": 2, "cluster_rounds": 1, "rounds": 2, "local_steps": 1, "width": 4, "depth": 1,
