@@ -1,6 +1,7 @@
 """The suite of clustering algorithms by one command, on a small set of its form."""
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
