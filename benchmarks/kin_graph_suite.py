@@ -8,7 +8,7 @@ number of clients, a minimum of samples in a micro-cluster, whether micro-cluste
 whether the number of clusters is given; beside them k-means, a Gaussian mixture and HDBSCAN of all samples together.
 Data sets of at most 20,000 samples count; columns are standardised; samples that the suite calls noise are clustered
 with the others and not scored. `show` prints the mean adjusted Rand index over data sets, and its standard deviation
-over seeds; a data set counts where all cells of a seed are known.
+over seeds; a data set counts where all cells of all seeds are known.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def clustered(cell: Cell, x: Rows, k: int) -> Labels:
 
 def summary(lines: pd.DataFrame) -> str:
     """Mean index over data sets, with the standard deviation over seeds, and what failed."""
-    cells_known = lines.groupby(["data", "seed"])["ari"].transform("size")
-    lines = lines[cells_known == cells_known.max()]
+    known = lines.groupby("data")["ari"].transform("size")
+    lines = lines[known == known.max()]
     by = ["given", "floor", "method", "clients"]
     seeds = lines.groupby([*by, "seed"])["ari"].mean()
     shown = seeds.groupby(by).agg(mean="mean", deviation="std", seeds="size").round(3)
