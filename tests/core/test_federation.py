@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
-from fedkin.core.federation import Refusal
 from fedkin.core.payload import payload_bytes
+from fedkin.core.refusals import Refusal
 from fedkin.engines.local import LocalFederation
 
 

@@ -8,7 +8,8 @@ import torch
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.schema import SchemaColumn
-from fedkin.experiment.cluster_words import _how_often, described, descriptions, remarks, sentences
+from fedkin.experiment.cluster_words import descriptions, remarks, sentences
+from fedkin.experiment.column_words import described
 
 COLUMNS = (
     SchemaColumn("age", "number"),
@@ -46,12 +47,6 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "low age (30 against 50)" in second
     assert second.endswith("; all 2 clients.")
     assert "noise" not in first + second
-
-
-def test_words_of_shares_are_true():
-    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
-        "mostly", "often", "rarely", "less often",
-    ]  # fmt: skip
 
 
 def test_columns_come_in_order_of_how_much_they_tell_apart():

@@ -7,7 +7,7 @@ import pytest
 
 from fedkin.report import Band, Curve, Mark, Timeline
 from fedkin.report.charts import HEIGHT, MOST_STOPS, TOP, WIDTH, line_chart
-from fedkin.report.run_view import Unit
+from fedkin.report.timeline import Unit
 
 
 def test_missing_values_leave_gaps_and_lone_values_a_dot() -> None:

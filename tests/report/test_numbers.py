@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.report.numbers import nice_ticks, plain, pluralize, shown, tick_labels
-from fedkin.report.run_view import Unit
+from fedkin.report.timeline import Unit
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())

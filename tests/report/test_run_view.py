@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.report import ClusterPictures, ClusterTable, Curve, GraphNode, GraphView, Profiles
-
-
-def test_a_series_must_be_as_long_as_its_steps() -> None:
-    with pytest.raises(FedkinError, match="Series 'ACC' of curve 'Accuracy' has 1 values for 2 steps"):
-        Curve("Accuracy", "", [0, 1], {"ACC": [1.0]})
+from fedkin.report import ClusterPictures, ClusterTable, GraphNode, GraphView, Profiles
 
 
 @pytest.mark.parametrize("edge", [(0, 1), (-1, 0)])

@@ -68,7 +68,7 @@ def _print_options(name: str, sections: dict[str, dict[str, str]]) -> None:
 
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.config import FROM_DATA
+    from fedkin.experiment.option_models import FROM_DATA
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,7 +12,8 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
-from fedkin.core.payload import Payload, payload_bytes
+from fedkin.core.payload import Payload, Traffic, payload_bytes
+from fedkin.core.refusals import Refusal, Unusable
 from fedkin.core.replies import Expected
 from fedkin.core.seeds import derive_generator
 from fedkin.core.task import Task
@@ -27,26 +27,6 @@ MIN_CLIENTS = 2
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
-
-
-class Unusable(str):
-    """Why a client's reply cannot be used."""
-
-    __slots__ = ()
-
-
-class Refusal(str):
-    """Why a client does not do a task, and will not if it is asked again."""
-
-    __slots__ = ()
-
-
-@dataclass
-class Traffic:
-    """Bytes transmitted so far: `sent` to clients and `received` from them."""
-
-    sent: int = 0
-    received: int = 0
 
 
 class Federation(ABC):
@@ -152,11 +132,7 @@ class Federation(ABC):
         self.exchange += 1
         self.missing = {}
         asked = {client: payload for client, payload in payloads.items() if client not in self.away}
-        sizes: dict[int, int] = {}  # a payload shared by reference is measured once and counted for everyone
-        for payload in asked.values():
-            if id(payload) not in sizes:
-                sizes[id(payload)] = payload_bytes(payload)
-            self.traffic.sent += sizes[id(payload)]
+        self.traffic.send(asked.values())
         self.requested += len(asked)
         waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
         for client, answer in self.deliver(task, asked):

@@ -7,7 +7,8 @@ checkpoints and saved models all go through this pair, so nothing in fedkin is e
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -82,3 +83,19 @@ def _name(key: Any, path: str) -> str:
     if not isinstance(key, str) or key == _TENSOR:
         raise TypeError(f"{path or 'payload'} has the key {key!r}; keys must be strings.")
     return key
+
+
+@dataclass
+class Traffic:
+    """Bytes transmitted so far: `sent` to clients and `received` from them."""
+
+    sent: int = 0
+    received: int = 0
+
+    def send(self, payloads: Iterable[Payload]) -> None:
+        """Count payloads; one that clients share by reference is measured once and counted for each of them."""
+        sizes: dict[int, int] = {}
+        for payload in payloads:
+            if id(payload) not in sizes:
+                sizes[id(payload)] = payload_bytes(payload)
+            self.sent += sizes[id(payload)]

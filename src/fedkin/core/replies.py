@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from fedkin.core.payload import Payload
 
 Check = Callable[[Any], bool]
 Shape = tuple[int | str | None, ...]
@@ -22,11 +20,9 @@ MAX_NUMBER = 1e30
 MAX_UPDATE = 1e10
 """Greatest magnitude of a number in a model or an update of one."""
 MAX_CLASSES = 2**15
-_MAX_TEXT, _MAX_NAME, _MAX_LEAVES, _MAX_ELEMENTS = 4096, 256, 1_000_000, 2**40
-_NUMBERS = {
-    torch.float16, torch.bfloat16, torch.float32, torch.float64,
-    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
-}  # fmt: skip
+MAX_TEXT = 4096
+"""Characters of a text that may cross, at most."""
+_MAX_NAME = 256
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,30 @@ class Array:
     dtype: torch.dtype | None = torch.float32
     minimum: float = -MAX_NUMBER
     maximum: float = MAX_NUMBER
+
+    def objection(self, value: Any, lengths: dict[str, int] | None = None) -> str | None:
+        """Why a value is not such a tensor, or ``None``; `lengths` are those that texts in shapes have stood for."""
+        if not isinstance(value, Tensor):
+            return "is not a tensor"
+        if self.shape is not None and not self._fits(value.shape, {} if lengths is None else lengths):
+            return f"has shape {tuple(value.shape)} where {self.shape} was expected"
+        if self.dtype is not None and value.dtype != self.dtype:
+            return f"is of {value.dtype} where {self.dtype} was expected"
+        if not value.numel() or self.dtype in (None, torch.uint8) or self.maximum == inf:
+            return None
+        least, greatest = extremes(value)
+        if self.minimum <= least and greatest <= self.maximum:
+            return None
+        within = f"is not within {self.minimum:g} to {self.maximum:g}"
+        return within if are_finite(least, greatest) else "is not finite"
+
+    def _fits(self, shape: Sequence[int], lengths: dict[str, int]) -> bool:
+        wanted = self.shape or ()
+        fits = len(shape) == len(wanted)
+        for length, letter in zip(shape, wanted, strict=False):
+            fixed = lengths.setdefault(letter, length) if isinstance(letter, str) else letter
+            fits = fits and fixed in (None, length)
+        return fits
 
 
 @dataclass(frozen=True)
@@ -155,7 +175,7 @@ def is_name(value: Any) -> bool:
 
 def is_text(value: Any) -> bool:
     """Whether it is a text of at most 4096 characters, without halves of characters."""
-    return isinstance(value, str) and _text_objection(value) is None
+    return isinstance(value, str) and text_objection(value) is None
 
 
 def one_of(*values: Any) -> Check:
@@ -194,7 +214,7 @@ def below(bound: int) -> Check:
     def check(value: Any) -> bool:
         if not isinstance(value, Tensor):
             return is_count(value) and value < bound
-        return _objection(value, Array(None, torch.int64, 0, bound - 1), {}) is None
+        return Array(None, torch.int64, 0, bound - 1).objection(value) is None
 
     return check
 
@@ -203,158 +223,19 @@ are_counts = below(MAX_COUNT)
 """Whether it is a tensor of whole numbers from 0 to 2^53, or one such number."""
 
 
-def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> str | None:
-    """Why a reply must not be used, or ``None`` if it may.
-
-    Parameters
-    ----------
-    reply : dict
-    *expected : mapping
-        What the reply must contain.
-    optional : mapping, optional
-        What an entry must be where the reply has it.
-
-    Returns
-    -------
-    str or None
-        A reply is refused if a tensor in it is not of real numbers, if one of its numbers is not finite, or greater
-        than `MAX_NUMBER`, or whole and beyond 2^53; if a text is long or half a character; or if anything is not as it
-        must be.
-    """
-    if not isinstance(reply, dict):
-        return "it is no mapping"
-    for count, (path, value) in enumerate(_leaves(reply)):
-        if count > _MAX_LEAVES:
-            return f"it has more than {_MAX_LEAVES:,} entries"
-        if (reason := _generally_wrong(value)) is not None:
-            return f"'{path}' {reason}"
-    lengths: dict[str, int] = {}
-    wants = [item for wanted in expected for item in wanted.items()]
-    wants += [(name, Maybe(want)) for name, want in (optional or {}).items()]
-    return next(filter(None, (_unlike(name, reply, want, lengths) for name, want in wants)), None)
-
-
-def objection(payload: Payload, takes: Expected) -> str | None:
-    """Why a task must not be done with a payload, or ``None`` if it may: anything absent, unlike or beyond `takes`."""
-    return _unlike_mapping("", payload, takes, {})
-
-
-def largest_number(payload: Payload) -> float:
-    """The greatest magnitude of a tensor's element in a payload; 0 without any."""
-    tensors = (value for _, value in _leaves(payload) if isinstance(value, Tensor) and value.numel())
-    return max((max(map(abs, _extremes(tensor))) for tensor in tensors), default=0.0)
-
-
-def _unlike(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
-    """Why the value at the path's end is not as it must be; `lengths` are those that texts in shapes have stood for."""
-    name = path.rpartition("/")[2]
-    if name not in holder:
-        return None if isinstance(want, Maybe) else f"'{path}' is absent"
-    return _wrong(path, holder[name], want, lengths)
-
-
-def _wrong(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
-    if isinstance(want, Maybe):
-        return _wrong(path, value, want.want, lengths)
-    if isinstance(want, Nullable):
-        return None if value is None else _wrong(path, value, want.want, lengths)
-    if isinstance(want, Several):
-        if not isinstance(value, list | tuple):
-            return f"'{path}' is no list"
-        reasons = (_wrong(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))
-        return next(filter(None, reasons), None)
-    if isinstance(want, Mapping):
-        return _unlike_mapping(path, value, want, lengths)
-    if isinstance(want, tuple | Array):
-        reason = _objection(value, Array(want, None) if isinstance(want, tuple) else want, lengths)
-        return None if reason is None else f"'{path}' {reason}"
-    return None if want(value) else f"'{path}' is not what it should be"
-
-
-def _unlike_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: dict[str, int]) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"'{path}' is no mapping"
-    start = f"{path}/" if path else ""
-    for name in value:
-        if name not in wants:
-            return f"'{start}{name if is_name(name) else '?'}' is not expected"
-    reasons = (_unlike(f"{start}{name}", value, want, lengths) for name, want in wants.items())
-    return next(filter(None, reasons), None)
-
-
-def _objection(value: Any, want: Array, lengths: dict[str, int]) -> str | None:
-    """Why a value is not such a tensor."""
-    if not isinstance(value, Tensor):
-        return "is not a tensor"
-    shape = want.shape
-    if shape is not None:
-        same = len(value.shape) == len(shape)
-        for length, letter in zip(value.shape, shape, strict=False):
-            fixed = lengths.setdefault(letter, length) if isinstance(letter, str) else letter
-            same = same and fixed in (None, length)
-        if not same:
-            return f"has shape {tuple(value.shape)} where {shape} was expected"
-    if want.dtype is not None and value.dtype != want.dtype:
-        return f"is of {value.dtype} where {want.dtype} was expected"
-    if not value.numel() or want.dtype in (None, torch.uint8) or want.maximum == inf:
-        return None
-    least, greatest = _extremes(value)
-    if not (want.minimum <= least and greatest <= want.maximum):
-        return (
-            "is not finite" if not _finite(least, greatest) else f"is not within {want.minimum:g} to {want.maximum:g}"
-        )
-    return None
-
-
-def _generally_wrong(value: Any) -> str | None:
-    """What forbids a leaf wherever it stands."""
-    if isinstance(value, Tensor):
-        if value.dtype not in _NUMBERS:
-            return f"is of {value.dtype}"
-        if value.numel() > _MAX_ELEMENTS:
-            return "is too large"
-        if value.is_floating_point() and value.numel():
-            least, greatest = _extremes(value)
-            if not _finite(least, greatest):
-                return "is not finite"
-            return None if max(-least, greatest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
-        return None
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return None if abs(value) <= MAX_COUNT else "is beyond 2^53"
-    if isinstance(value, float):
-        if not _finite(value):
-            return "is not finite"
-        return None if abs(value) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
-    return _text_objection(value)
-
-
-def _text_objection(text: str) -> str | None:
-    if len(text) > _MAX_TEXT:
-        return f"is a text of more than {_MAX_TEXT} characters"
+def text_objection(text: str) -> str | None:
+    """Why a text must not cross, or ``None`` if it may."""
+    if len(text) > MAX_TEXT:
+        return f"is a text of more than {MAX_TEXT} characters"
     return "is no valid text" if any("\ud800" <= letter <= "\udfff" for letter in text) else None
 
 
-def _finite(*numbers: float) -> bool:
+def are_finite(*numbers: float) -> bool:
+    """Whether none of them is NaN or infinite."""
     return all(number == number and abs(number) != float("inf") for number in numbers)
 
 
-def _extremes(tensor: Tensor) -> tuple[float, float]:
+def extremes(tensor: Tensor) -> tuple[float, float]:
     """The least and the greatest element; NaN if any is. Unlike `torch.isfinite` this needs no memory."""
     least, greatest = tensor.aminmax()
     return float(least), float(greatest)
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            name = key if is_text(key) else "?"
-            if name == "?":
-                yield path or "?", str(key)[: _MAX_TEXT + 1] + "\ud800"
-            yield from _leaves(item, f"{path}/{name}" if path else name)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}/{index}")
-    elif isinstance(value, Tensor | int | float | str):
-        yield path, value

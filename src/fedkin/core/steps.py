@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedkin.core.errors import DivergedError, FedkinError, listing
-from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation, Refusal, Unusable
+from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, State
 from fedkin.core.record import Record
+from fedkin.core.refusals import Refusal, Unusable
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:

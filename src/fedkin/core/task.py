@@ -9,7 +9,8 @@ from typing import overload
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
-from fedkin.core.replies import Expected, objection, refusal
+from fedkin.core.refusals import objection, refusal
+from fedkin.core.replies import Expected
 from fedkin.core.trusted_packages import named_module
 
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]

@@ -5,6 +5,7 @@ An estimator's parameters are the options of its method, with the same names and
 clusters the samples of unlabelled clients, in `client_estimators` if it clusters clients with labelled ones.
 """
 
+from fedkin.estimators.baseline_estimators import DEC, FuzzyCMeans, KMeans
 from fedkin.estimators.client_clusterer import ClientClusterer
 from fedkin.estimators.client_estimators import (
     IFCA,
@@ -19,20 +20,7 @@ from fedkin.estimators.client_estimators import (
     Sattler,
 )
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.estimators.sample_estimators import (
-    CCFC,
-    DEC,
-    FFCM,
-    PPFCGAN,
-    SCFC,
-    SDAFC,
-    UIFCA,
-    FedCRef,
-    FuzzyCMeans,
-    KFed,
-    KinGraph,
-    KMeans,
-)
+from fedkin.estimators.sample_estimators import CCFC, FFCM, PPFCGAN, SCFC, SDAFC, UIFCA, FedCRef, KFed, KinGraph
 
 __all__ = [
     "CCFC",

@@ -18,7 +18,8 @@ from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.reading.client_files import collected
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.estimators.estimator import Estimator
-from fedkin.experiment.cluster_words import NOTHING, described, sentences
+from fedkin.experiment.cluster_words import sentences
+from fedkin.experiment.column_words import NOTHING, described
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
-from fedkin.core import Client, FedkinError
+from fedkin.estimators.given_clusters import give_counts, give_labels
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
-from fedkin.methods.samples import centralized, dec, ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples import ffcm, kfed, ppfc_gan, sda_fc, uifca
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.fedcref import fedcref
 from fedkin.methods.samples.kingraph import kingraph
@@ -69,9 +68,9 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
         clients, names = self._clients(X)
         options = self._hyper_parameters()
         if labels is not None:
-            _bring(clients, labels, options["initial"])
+            give_labels(clients, labels, options["initial"])
         if isinstance(options["n_clusters"], list | tuple | np.ndarray):
-            _bring_counts(clients, options["n_clusters"])
+            give_counts(clients, options["n_clusters"])
             options["n_clusters"] = "given"
         self._fitted(clients, names, options)
         self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
@@ -164,32 +163,6 @@ class FFCM(SampleClusterer, method=ffcm.FFCMMethod):
     """
 
 
-class KMeans(SampleClusterer, method=centralized.KMeansMethod):
-    """k-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> fedkin.KMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
-    3
-    """
-
-
-class FuzzyCMeans(SampleClusterer, method=centralized.FuzzyCMeansMethod):
-    """Fuzzy c-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> fedkin.FuzzyCMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
-    3
-    """
-
-
 class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
     """Let samples choose among normalising flows that all clients train together (Chung, Lee, Ramchandran 2022).
 
@@ -208,30 +181,6 @@ class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
     >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
     >>> small = dict(cluster_rounds=2, rounds=1, local_steps=20, learning_rate=0.01, width=16)
     >>> model = fedkin.UIFCA(n_clusters=3, **small, random_state=0).fit(clients)
-    >>> [len(set(labels)) for labels in model.labels_]
-    [2, 2, 2]
-    """
-
-
-class DEC(LatentClusterer, method=dec.DECMethod):
-    """Deep embedded clustering of all samples together or of every client's alone (Xie, Girshick, Farhadi 2016).
-
-    A centralised baseline: by default **the data are moved** to one place.
-
-    Attributes
-    ----------
-    n_clusters_ : int
-        Number of clusters; with ``scope="client"`` those of all clients together.
-    result_ : dict
-        ``encoder`` and ``centroids``, with ``scope="all"``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.DEC(n_clusters=3, pretrain_steps=150, random_state=0).fit(clients)
     >>> [len(set(labels)) for labels in model.labels_]
     [2, 2, 2]
     """
@@ -321,31 +270,3 @@ class SCFC(LatentClusterer, method=ccfc.SCFCMethod):
     >>> model.n_clusters_
     3
     """
-
-
-def _bring(clients: Sequence[Client], labels: Sequence[ArrayLike], initial: str) -> None:
-    """Hand the clients their own first clusters, numbered 0..k-1."""
-    if initial not in ("auto", "given"):
-        raise FedkinError(f"labels would be ignored with initial='{initial}'; leave it at 'auto'.")
-    if len(labels) != len(clients):
-        raise FedkinError(f"labels has {len(labels)} arrays for {len(clients)} clients; give one for each.")
-    for client, own in zip(clients, labels, strict=True):
-        array = np.asarray(own)
-        if array.shape != (len(client),) or array.dtype.kind not in "iu":
-            raise FedkinError(
-                f"labels[{client.id}] is {array.dtype} of shape {array.shape}; "
-                f"client {client.id} needs {len(client)} integers."
-            )
-        if array.min() < 0:
-            raise FedkinError(f"labels[{client.id}] holds {array.min()}; every sample needs a cluster, 0 or more.")
-        client.state["given"] = torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
-
-
-def _bring_counts(clients: Sequence[Client], counts: Any) -> None:
-    """Hand every client its own number of clusters."""
-    if len(counts) != len(clients):
-        raise FedkinError(f"n_clusters has {len(counts)} numbers for {len(clients)} clients; give one for each.")
-    for client, count in zip(clients, counts, strict=True):
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise FedkinError(f"n_clusters[{client.id}] is {count!r}; it should be an integer of 1 or more.")
-        client.state["n_clusters"] = torch.tensor(int(count))

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import torch
-from torch import Tensor
 
 from fedkin.data.preparing.cluster_profile import ClusterProfile
-from fedkin.data.preparing.encoding import OTHER
-from fedkin.data.preparing.statistics import count_lengths
+from fedkin.experiment.column_words import DescribedColumn, described
 from fedkin.experiment.label_files import short_names
 from fedkin.experiment.words import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
@@ -20,59 +13,10 @@ from fedkin.report.numbers import pluralize
 
 LEAST_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
-NOTHING = "–"
-"""What stands where nothing is known."""
-_LEAST_SHIFT = 0.5
-"""Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column."""
-_LEAST_DIFFERENCE = 0.15
-"""The same for the share of a category or of a truth value."""
-_RARE = 0.25
-"""Share of a category below which it is rare."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
 _NAMED = 4
 _CLIENTS = 5
-_EPOCH = datetime.datetime(1970, 1, 1)
-
-
-@dataclass(frozen=True)
-class DescribedColumn:
-    """A column over the clusters of a profile.
-
-    Attributes
-    ----------
-    name : str
-    effect : float
-        In [0, 1], how far clusters differ: the share of the variance that lies between them, adjusted for chance
-        (epsilon squared), or the square of Cramér's V, corrected for bias.
-    cells : list of str
-        By cluster, the mean with the standard deviation, or the most frequent category and its share.
-    values : list of (float or str or None)
-        By cluster, the mean, or the most frequent category; ``None`` if unknown.
-    phrases : list of (float, str)
-        By cluster, how far it stands out, 0 if not, and the words for it.
-    shifts : list of float
-        By cluster, how many standard deviations its mean lies above that of all; of a category, how the share of that
-        in the cell differs.
-    typical : list of str
-        By cluster, the value of a typical sample: the mean over the rows in the middle of the cluster, or their most
-        frequent category or truth value.
-    """
-
-    name: str
-    effect: float
-    cells: list[str]
-    values: list[float | str | None]
-    phrases: list[tuple[float, str]]
-    shifts: list[float]
-    typical: list[str] = field(default_factory=list)
-
-
-def described(profile: ClusterProfile) -> list[DescribedColumn]:
-    """The columns of a profile, those that tell its clusters apart the most first."""
-    lengths = count_lengths(profile.columns)
-    columns = [_categories(profile, at) if lengths[at] else _numbers(profile, at) for at in range(len(lengths))]
-    return sorted(columns, key=lambda column: -column.effect)
 
 
 def sentences(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
@@ -150,171 +94,3 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
     more = len(called) - _CLIENTS
     listed = join_words([*called[:_CLIENTS], f"{more} more"] if more > 0 else called)
     return f"{'client' if len(holders) == 1 else 'clients'} {listed}"
-
-
-class _Writer:
-    """Writes means of a column in its units, to the digits that its standard deviation justifies."""
-
-    def __init__(self, kind: str, levels: Sequence[str], spread: float) -> None:
-        self.kind, self.levels, self.spread = kind, levels, spread
-
-    def __call__(self, value: float) -> str:
-        if self.kind == "boolean":
-            return f"{value:.0%}"
-        if self.kind == "date":
-            try:
-                return (_EPOCH + datetime.timedelta(days=value)).date().isoformat()
-            except OverflowError:
-                return f"day {value:.0f}"
-        if self.kind == "ordinal" and self.levels:
-            nearest = min(max(round(value), 0), len(self.levels) - 1)
-            return f"{self.levels[nearest]}, {value + 1:.1f} of {len(self.levels)}"
-        return _rounded(value, self.spread)
-
-
-def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
-    column = profile.columns[at]
-    n = profile.filled[:, at].double()
-    total = float(n.sum())
-    means = profile.sum[:, at] / n  # NaN where there is no cell
-    mean = float(profile.sum[:, at].sum()) / max(total, 1.0)
-    within = (profile.squares[:, at] - n * (means - profile.around[at]).square()).nan_to_num(0.0).clamp_min(0)
-    between = n * (means - mean).square().nan_to_num(0.0)
-    whole = float((within + between).sum())
-    spread = math.sqrt(whole / max(total, 1.0))
-    scatter = (within / n).sqrt()
-    effect = _adjusted(float(between.sum()), whole, total, int((n > 0).sum()))
-    write = _Writer(column.kind, column.categories, spread)
-    with_spread = column.kind in ("number", "date")
-    cells, phrases, shifts = [], [], [0.0] * len(means)
-    for cluster, own in enumerate(means.tolist()):
-        if math.isnan(own):
-            cells.append(NOTHING)
-            phrases.append((0.0, ""))
-            continue
-        spreads = f" ± {_rounded(float(scatter[cluster]), spread)}" if with_spread else ""
-        after = {"date": f"{spreads} days", "boolean": f" {_true(column.categories)}"}.get(column.kind, spreads)
-        cells.append(write(own) + after)
-        shift = (own - mean) / spread if spread > 0 else 0.0
-        shifts[cluster] = shift
-        away = abs(own - mean) / max(1 - float(n[cluster]) / total, 1e-9)  # from the mean of all others
-        is_far = away >= _LEAST_DIFFERENCE if column.kind == "boolean" else away >= _LEAST_SHIFT * spread > 0
-        stands = _one_against_rest(float(n[cluster]), total, float(shift)) if is_far else 0.0
-        phrases.append((stands, _phrase(column.name, column.kind, column.categories, shift > 0, write, own, mean)))
-    values: list[float | str | None] = [None if math.isnan(own) else own for own in means.tolist()]
-    if column.kind == "date":
-        values = [None if own is None else write(float(own)) for own in values]
-    typical = _typical_numbers(profile, at, write)
-    return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical)
-
-
-def _typical_numbers(profile: ClusterProfile, at: int, write: _Writer) -> list[str]:
-    """The values of a typical sample of each cluster: of booleans and levels the nearest there is."""
-    if not profile.has_typical:
-        return []
-    column, texts = profile.columns[at], []
-    for filled, total in zip(profile.typical_filled[:, at].tolist(), profile.typical_sum[:, at].tolist(), strict=True):
-        mean = total / max(filled, 1)
-        levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
-        level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean)
-        texts.append(level if filled else NOTHING)
-    return texts
-
-
-def _phrase(name: str, kind: str, levels: Sequence[str], above: bool, write: _Writer, own: float, mean: float) -> str:
-    sides = f"({write(own)} against {write(mean)})"
-    if kind == "boolean":
-        return f"{name} {_how_often(own, mean)} {_true(levels)} {sides}"
-    if kind == "date":
-        return f"{'late' if above else 'early'} {name} {sides}"
-    return f"{'high' if above else 'low'} {name} {sides}"
-
-
-def _true(levels: Sequence[str]) -> str:
-    return levels[-1] if levels else "true"
-
-
-def _rounded(value: float, spread: float) -> str:
-    """A number with the digits that a spread justifies: two of the spread's own."""
-    if spread <= 0 or not math.isfinite(spread):
-        return f"{value:.3g}"
-    digits = 1 - math.floor(math.log10(spread))
-    if digits > 5 or abs(value) >= 1e7:
-        return f"{value:.3g}"
-    text = f"{round(value, digits):,.{max(digits, 0)}f}"
-    return text.removeprefix("-") if not text.strip("-0.,") else text
-
-
-def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
-    column = profile.columns[at]
-    counts = profile.counts_of(at).double()
-    n, total = counts.sum(1), float(counts.sum())
-    overall = counts.sum(0) / max(total, 1.0)
-    names = [*column.categories, OTHER]
-    cells: list[str] = []
-    values: list[float | str | None] = []
-    phrases: list[tuple[float, str]] = []
-    shifts = [0.0] * len(counts)
-    for cluster, (own, count) in enumerate(zip(counts, n.tolist(), strict=True)):
-        if not count:
-            cells.append(NOTHING)
-            values.append(None)
-            phrases.append((0.0, ""))
-            continue
-        shares = own / count
-        most = int(shares.argmax())
-        shifts[cluster] = float((shares - overall)[most] / (overall * (1 - overall))[most].clamp_min(1e-12).sqrt())
-        cells.append(f"{names[most]} ({float(shares[most]):.0%})")
-        values.append(names[most])
-        phrases.append(_category_phrase(column.name, names, shares, overall, count, total))
-    typical = []
-    if profile.has_typical:
-        middle = profile.typical_counts_of(at)
-        typical = [names[int(own.argmax())] if own.any() else NOTHING for own in middle]
-    return DescribedColumn(column.name, _cramer(counts), cells, values, phrases, shifts, typical)
-
-
-def _category_phrase(
-    name: str, names: Sequence[str], shares: Tensor, overall: Tensor, count: float, total: float
-) -> tuple[float, str]:
-    """How far a cluster's categories are off those of all, and words for the one that is the furthest off."""
-    away = shares - overall
-    at = int(torch.where(away > 0, 1.001 * away, -away).argmax())  # of two mirrored, the one there is more of
-    share, usual = float(shares[at]), float(overall[at])
-    if abs(share - usual) < _LEAST_DIFFERENCE * (1 - count / total):
-        return 0.0, ""
-    spread = math.sqrt(max(usual * (1 - usual), 1e-12))
-    stands = _one_against_rest(count, total, (share - usual) / spread)
-    return stands, f"{name} {_how_often(share, usual)} {names[at]} ({share:.0%} against {usual:.0%})"
-
-
-def _how_often(share: float, usual: float) -> str:
-    if share > usual:
-        return "mostly" if share >= 0.5 else "often"
-    return "rarely" if share < _RARE else "less often"
-
-
-def _one_against_rest(count: float, total: float, shift: float) -> float:
-    """Share of the variance between a cluster and all others, by how many standard deviations its mean is shifted."""
-    return count / max(total - count, 1e-9) * shift * shift if count < total else 0.0
-
-
-def _adjusted(between: float, whole: float, samples: float, clusters: int) -> float:
-    """Epsilon squared: the share of the variance between clusters less that which chance gives, in [0, 1]."""
-    if whole <= 0 or samples <= clusters or clusters < 2:
-        return 0.0
-    return max(0.0, 1 - (1 - between / whole) * (samples - 1) / (samples - clusters))
-
-
-def _cramer(counts: Tensor) -> float:
-    """The square of Cramér's V of a table ``(clusters, categories)``, corrected for bias (Bergsma 2013), in [0, 1]."""
-    counts = counts[counts.sum(1) > 0][:, counts.sum(0) > 0]
-    rows, columns = counts.shape
-    total = float(counts.sum())
-    if min(rows, columns) < 2 or total <= 1:
-        return 0.0
-    expected = torch.outer(counts.sum(1), counts.sum(0)) / total
-    phi = float(((counts - expected).square() / expected).sum()) / total
-    corrected = max(0.0, phi - (rows - 1) * (columns - 1) / (total - 1))
-    width = min(rows - (rows - 1) ** 2 / (total - 1), columns - (columns - 1) ** 2 / (total - 1)) - 1
-    return min(1.0, corrected / width) if width > 0 else 0.0

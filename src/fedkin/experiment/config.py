@@ -13,24 +13,16 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import tomli_w
-from pydantic import (
-    BaseModel,
-    Field,
-    NonNegativeInt,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 
 from fedkin.core import FedkinError, Method
 from fedkin.core.files import read_tables
 from fedkin.core.method import display_name
-from fedkin.core.options import is_function
-from fedkin.core.validation import validation_sentence
 from fedkin.experiment import registry
+from fedkin.experiment.option_models import FROM_DATA, built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.sections import (
     STRICT,
     DataSection,
@@ -40,9 +32,6 @@ from fedkin.experiment.sections import (
     TargetSection,
     TrackingSection,
 )
-
-FROM_DATA = ("data", "label", "table")
-"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +118,14 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
     FedkinError
         If a value's type or range is not allowed.
     """
-    model = _options(made, display_name(made))
+    model = model_of(made, display_name(made))
     plain = {name: _listed(value) for name, value in values.items() if name in model.model_fields}
     try:
         checked = model.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
-        raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
+        raise sentence_of(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
     others = {name: value for name, value in values.items() if name not in plain}
-    return _build(made, checked, **others)
+    return built(made, checked, **others)
 
 
 def _listed(value: Any) -> Any:
@@ -179,9 +168,9 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     scenario: Any = _named(tables, "scenario", method.scenario, places)
     model = _experiment(scenario, method)
     try:
-        checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
+        checked: Any = model.model_validate_json(json.dumps(with_none(tables, model), default=str))
     except ValidationError as error:
-        raise _sentence(error, model, tables, places) from error
+        raise sentence_of(error, model, tables, places) from error
     if checked.target.stop and None in (checked.target.metric, checked.target.reach):
         raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
     if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
@@ -197,14 +186,14 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     return Config(
         seed=checked.seed,
         data=checked.data,
-        scenario=_build(scenario, checked.scenario, **_from_data(scenario, checked.data)),
-        method=_build(method, checked.method),
+        scenario=built(scenario, checked.scenario, **_from_data(scenario, checked.data)),
+        method=built(method, checked.method),
         engine=checked.engine,
         federation=checked.federation,
         evaluation=checked.evaluation,
         target=checked.target,
         tracking=checked.tracking,
-        tables=_plain(checked.model_dump(mode="json")),
+        tables=plain_tables(checked.model_dump(mode="json")),
     )
 
 
@@ -216,8 +205,8 @@ def _experiment(scenario: type[Any], method: type[Any]) -> type[BaseModel]:
         __config__=STRICT,
         seed=(NonNegativeInt, 0),
         data=(DataSection, DataSection()),
-        scenario=(_options(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
-        method=(_options(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        scenario=(model_of(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
+        method=(model_of(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
         engine=(EngineSection, EngineSection()),
         federation=(FederationSection, FederationSection()),
         evaluation=(EvaluationSection, EvaluationSection()),
@@ -262,64 +251,8 @@ def _named(tables: dict[str, Any], section: registry.Kind, default: str, places:
     return registry.resolve(section, str(tables.get(section, {}).get("name", default)))
 
 
-def _options(made: type[Any], name: str) -> type[BaseModel]:
-    """A pydantic model of the fields of the dataclass `made`, less those that ``[data]`` or only Python can give."""
-    hints = get_type_hints(made, include_extras=True)
-    fields: dict[str, Any] = {"name": (str, name)}
-    for field in dataclasses.fields(made):
-        kind = hints[field.name]
-        if field.name in FROM_DATA or is_function(kind):
-            continue
-        if field.default_factory is not dataclasses.MISSING:
-            fields[field.name] = (kind, Field(default_factory=field.default_factory))
-        else:
-            fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
-    return create_model(made.__name__, __config__=STRICT, **fields)
-
-
-def _build(made: type[Any], options: BaseModel, **more: Any) -> Any:
-    return made(**{**{name: value for name, value in options if name != "name"}, **more})
-
-
 def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:
     """Fields of a scenario that ``[data]`` gives; one of a user's own may have no use for a table's columns."""
     given = dict(zip(FROM_DATA, (data.source, data.label, data.table), strict=True))
     known = {field.name for field in dataclasses.fields(scenario)}
     return {name: value for name, value in given.items() if name in known}
-
-
-def _with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """`tables` with ``None`` for "none" where the field allows it."""
-    read = dict(tables)
-    for name, field in model.model_fields.items():
-        kind, value = field.annotation, read.get(name)
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
-            read[name] = _with_none(value, kind)
-        elif value == "none" and NoneType in get_args(kind):
-            read[name] = None
-    return read
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return "none" if value is None else value
-
-
-def _sentence(
-    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
-) -> FedkinError:
-    """Pydantic's first complaint about `tables`, see `validation_sentence`."""
-    allowed = [*model.model_fields, *_allowed(model)]
-    return validation_sentence(
-        error, tables, allowed, "on the command line", places, depth, example=", as in --set {path}=value"
-    )
-
-
-def _allowed(model: type[BaseModel]) -> list[str]:
-    allowed: list[str] = []
-    for name, field in model.model_fields.items():
-        section = field.annotation
-        inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
-        allowed += [f"{name}.{key}" for key in inside] or [name]
-    return allowed

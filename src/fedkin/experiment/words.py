@@ -12,7 +12,7 @@ from functools import partial
 
 from fedkin.core.progress import RecordLine
 from fedkin.report.numbers import shown
-from fedkin.report.run_view import Unit
+from fedkin.report.timeline import Unit
 
 TRAINING = "training"
 

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from torch import Tensor
 
 from fedkin.core import Federation, FedkinError, Payload, Task
-from fedkin.core.federation import Unusable
 from fedkin.core.payload import payload_bytes
+from fedkin.core.refusals import Unusable
 from fedkin.engines.flower.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch import Tensor
+
+from fedkin.core.refusals import objection
 from fedkin.core.replies import (
     MAX_CLASSES,
     Expected,
     Maybe,
     Nullable,
+    Several,
     counts_to,
     is_list,
     is_name,
     is_shape,
     one_of,
     positive,
+    updates,
     within,
 )
 
@@ -55,3 +62,9 @@ DEEP_SEARCH: Expected = {
     "batch": counts_to(MANY), "refresh": Nullable(counts_to(MANY)), "max_refreshes": counts_to(MANY, 0),
     "tolerance": within(0), "restarts": counts_to(MANY),
 }  # fmt: skip
+
+
+def are_models(value: Any) -> bool:
+    """Whether it is a tensor of models ``(m, size)``, or a list of one tensor each."""
+    wanted = updates(None, "size") if isinstance(value, Tensor) else Several(updates("size"))
+    return objection({"models": value}, {"models": wanted}) is None

@@ -2,21 +2,18 @@
 
 from fedkin.report.results_view import CellVerdict, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.run_view import (
-    Band,
     Bars,
     ClientClusters,
     ClientEvent,
     ClusterPictures,
     ClusterTable,
-    Curve,
     GraphNode,
     GraphView,
-    Mark,
     Profiles,
     RunView,
     SampleMap,
-    Timeline,
 )
+from fedkin.report.timeline import Band, Curve, Mark, Timeline
 from fedkin.report.write import write_page, write_report
 
 __all__ = [

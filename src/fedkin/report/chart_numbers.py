@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fedkin.report.markup import element, folded, sheet, table, text
 from fedkin.report.numbers import finite, in_unit, plain, shown
-from fedkin.report.run_view import Curve, Unit
+from fedkin.report.timeline import Curve, Unit
 
 Interval = tuple[float, float]
 

@@ -19,7 +19,7 @@ from fedkin.report.chart_numbers import (
 )
 from fedkin.report.markup import drawing, element, short, text
 from fedkin.report.numbers import nice_ticks, plain, tick_labels
-from fedkin.report.run_view import NO_EVENTS, Band, Curve, Timeline
+from fedkin.report.timeline import NO_EVENTS, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
 TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0

@@ -24,7 +24,8 @@ from fedkin.report.markup import (
     text,
 )
 from fedkin.report.numbers import nice_ticks, plain, shown
-from fedkin.report.run_view import NO_EVENTS, ClientClusters, Timeline
+from fedkin.report.run_view import ClientClusters
+from fedkin.report.timeline import NO_EVENTS, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fedkin.report.run_view import Unit
+from fedkin.report.timeline import Unit
 
 _BYTES = ["B", "kB", "MB", "GB", "TB", "PB"]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from fedkin.core.errors import FedkinError
-from fedkin.report.run_view import Bars, Curve
+from fedkin.report.run_view import Bars
+from fedkin.report.timeline import Curve
 
 CellVerdict = Literal["", "inside", "better", "worse", "best"]
 """Verdict on a cell: as expected, better or worse than that, or the best of its column or recommended."""

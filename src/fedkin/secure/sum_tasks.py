@@ -15,19 +15,8 @@ from fedkin.core.client import LASTING, Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.noise import Secret
 from fedkin.core.payload import Payload
-from fedkin.core.replies import (
-    Array,
-    Expected,
-    Maybe,
-    Nullable,
-    is_count,
-    is_list,
-    is_name,
-    is_shape,
-    is_text,
-    objection,
-    octets,
-)
+from fedkin.core.refusals import objection
+from fedkin.core.replies import Array, Expected, Maybe, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
 from fedkin.core.task import Task, known_task, task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure.masks import KEY, context_of, encode, mask, public_key

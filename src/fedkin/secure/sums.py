@@ -20,7 +20,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
 from fedkin.core.method import display_name
 from fedkin.core.payload import Payload
-from fedkin.core.replies import refusal
+from fedkin.core.refusals import refusal
 from fedkin.core.task import Task
 from fedkin.secure.masks import KEY, decode
 from fedkin.secure.sum_tasks import MIN_CLIENTS, OTHER_KEY, Term, masked, send_key

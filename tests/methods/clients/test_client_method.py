@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import ClientMethod, renumbered, round_record
+from fedkin.methods.clients.client_method import ClientMethod, renumbered
 from fedkin.methods.clients.client_tasks import losses_of
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.nn.descent import Descent
@@ -28,24 +28,6 @@ def test_equal_partitions_get_equal_numbers(labels):
         assert number <= len(seen)
         if number == len(seen):
             seen.append(number)
-
-
-def test_the_record_of_a_round():
-    fed = federation(planted.clients([0] * 5))
-    fed.missing = {4: "no reply"}
-    record = round_record(fed, {2: 1.0, 0: 3.0}, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
-    assert record.answered == [0, 2]
-    assert record.missing == {4: "no reply"}
-    assert record.values == {
-        "loss": 2.0,
-        "clusters": 2,
-        "sizes": [2, 0, 2],
-        "labels": [0, 2, 2, -1, 0],
-        "losses": {"2": 1.0, "0": 3.0},
-        "temperature": 0.5,
-    }
-    empty = round_record(fed, {}, torch.full((5,), -1))
-    assert (empty.values["loss"], empty.values["clusters"], empty.values["sizes"]) == (None, 0, [])
 
 
 @pytest.mark.parametrize(("participation", "count"), [(1.0, 7), (0.5, 4), (0.3, 2), (0.001, 1)])

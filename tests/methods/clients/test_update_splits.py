@@ -3,26 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
 import planted
 from fedkin.core import Federation
 from fedkin.methods.clients.fedavg import FedAvgMethod
-from fedkin.methods.clients.update_splits import (
-    Round,
-    SplitState,
-    UpdateMethod,
-    cosine_distances,
-    cosine_similarities,
-    length_compared,
-    nearest,
-)
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients.update_similarities import cosine_distances
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
 
 GROUPS = [0, 3, 0, 3, 0, 3]
 
@@ -40,51 +28,6 @@ class PlannedSplit(UpdateMethod):
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
         return [7 - GROUPS[client] for client in part.clients], cosine_distances(part.compared), {"seen": part.cluster}
-
-
-rows = st.lists(st.lists(st.integers(-50, 50), min_size=5, max_size=5), min_size=1, max_size=6)
-
-
-@given(rows)
-def test_similarities_are_cosines(values):
-    updates = torch.tensor(values).float()
-    matrix = cosine_similarities(updates)
-    expected = cosine_similarity(updates[:, None].double(), updates[None].double(), dim=2)
-    assert matrix.dtype == torch.float64
-    assert torch.allclose(matrix, expected.fill_diagonal_(1.0), atol=1e-7)
-    assert torch.equal(matrix, matrix.T)
-    assert torch.equal(cosine_distances(updates), 1 - matrix)
-    assert bool((matrix.abs() <= 1).all())
-
-
-def test_an_update_of_length_0_is_like_no_other():
-    matrix = cosine_similarities(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
-    assert torch.equal(matrix, torch.eye(3, dtype=torch.float64))
-
-
-def test_tiny_and_huge_updates_have_directions_too():
-    matrix = cosine_similarities(torch.tensor([[1e-18, 1e-18], [1e18, 1e18]]))
-    assert float(matrix[0, 1]) == pytest.approx(1.0)
-
-
-def test_wide_updates_are_compared_in_parts_without_a_difference(monkeypatch):
-    updates = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
-    whole = cosine_similarities(updates)
-    monkeypatch.setattr("fedkin.methods.clients.update_splits._COLUMNS", 64)
-    assert torch.allclose(cosine_similarities(updates), whole, atol=1e-12)
-
-
-def test_what_is_compared_begins_at_the_parameters():
-    classifier = Classifier("planted:normalised", (6,), 6)
-    lengths = [length_compared(classifier, name) for name in ("parameters", "floats", "everything")]
-    assert lengths == [6 * 2 + 6 * 6 + 6, 6 * 2 + 6 * 6 + 6 + 12, 6 * 2 + 6 * 6 + 6 + 13]
-
-
-def test_the_nearest_part_is_that_of_the_smallest_angle():
-    split = {"clusters": [4, 1, 6], "directions": torch.tensor([[9.0, 9.0, 0.0], [0.1, 0.0, 50.0], [0.0, 0.0, -1.0]])}
-    assert nearest(split, torch.tensor([1.0, 0.2, 0.0]), compared=2) == 1
-    assert nearest(split, torch.tensor([1.0, 0.8, 0.0]), compared=2) == 4
-    assert nearest(split, torch.tensor([0.1, 0.0, -5.0]), compared=3) == 6
 
 
 def test_a_split_is_remembered_and_its_first_part_keeps_the_number():

@@ -10,7 +10,8 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import unknown_name
-from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, objection, one_of
+from fedkin.core.refusals import objection
+from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding

@@ -9,7 +9,7 @@ from dataclasses import replace
 from flwr.app import Message
 
 from fedkin.core import Federation, FedkinError, Payload, Task
-from fedkin.core.federation import Refusal
+from fedkin.core.refusals import Refusal
 from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.member import NOWHERE
 from fedkin.engines.flower.roster import Roster

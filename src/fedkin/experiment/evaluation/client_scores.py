@@ -20,7 +20,8 @@ from fedkin.clustering.metrics import (
 )
 from fedkin.core import Federation
 from fedkin.data.population import Population
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState
+from fedkin.methods.clients.client_method import ClientMethodState
+from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.nn.classifier import Classifier
 
 MOST_MODELS = 32

@@ -15,7 +15,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
 from fedkin.core.method import Count, Positive, display_name
 from fedkin.core.replies import updates
 from fedkin.data.reading.arrays import common_shape
@@ -25,9 +25,6 @@ from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent
 from fedkin.secure.sums import check_enough
-
-UNKNOWN = -1
-"""Label of a client whose cluster is not known yet."""
 
 NotNegative = Annotated[float, Ge(0)]
 PositiveFraction = Annotated[float, Interval(gt=0, le=1)]
@@ -261,51 +258,6 @@ class ClientMethod(Method[Any]):
 def positions(fed: Federation) -> dict[int, int]:
     """Return the position of each client in `ClientMethodState.labels`."""
     return {client: at for at, client in enumerate(fed.ids)}
-
-
-@dataclass(frozen=True)
-class Participation:
-    """Which clients replied in a round, and their losses.
-
-    Attributes
-    ----------
-    answered : list of int
-        In order of id.
-    loss : float or None
-        Their mean training loss.
-    losses : dict of int to float
-        The same by client; empty with secure sums.
-    """
-
-    answered: list[int]
-    loss: float | None
-    losses: Mapping[int, float] = field(default_factory=dict)
-
-    @classmethod
-    def each(cls, losses: Mapping[int, float]) -> Participation:
-        """Return the participation of clients whose losses are known."""
-        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
-
-
-def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
-    """Return the record of a round, with what every method of this family reports.
-
-    ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
-    of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
-    each client, -1 where it is unknown or the client has not joined yet.
-    """
-    heard = heard if isinstance(heard, Participation) else Participation.each(heard)
-    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
-    known = labels[labels >= 0]
-    sizes = known.bincount().tolist()
-    common = {
-        "loss": heard.loss,
-        "clusters": sum(size > 0 for size in sizes),
-        "sizes": sizes,
-        "labels": labels.tolist(),
-        "losses": {str(client): loss for client, loss in heard.losses.items()},
-    }
-    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)
 
 
 def renumbered(labels: Sequence[int]) -> list[int]:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from fedkin.core import Federation, Record
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Participation, round_record
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
+from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 

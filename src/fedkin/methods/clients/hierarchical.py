@@ -13,7 +13,8 @@ from torch import Tensor
 from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, cosine_distances, cosine_similarities
+from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
 
 Distance = Literal["cosine", "euclidean", "manhattan", "similarity"]
 Linkage = Literal["average", "complete", "single", "ward"]

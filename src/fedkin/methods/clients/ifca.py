@@ -14,15 +14,9 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, reals, updates
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    ClientMethod,
-    ClientMethodState,
-    Participation,
-    positions,
-    round_record,
-)
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
 from fedkin.methods.clients.client_tasks import labels_of, losses, losses_of, lowest_loss
+from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier

@@ -13,7 +13,8 @@ from torch import Tensor
 from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Fraction
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
+from fedkin.methods.clients.update_similarities import cosine_distances
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod
 
 
 @dataclass(frozen=True)

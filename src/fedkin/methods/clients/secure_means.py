@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Participation
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.methods.clients.client_tasks import train
+from fedkin.methods.clients.round_record import Participation
 from fedkin.nn.aggregation import Means
 from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import summed

@@ -17,20 +17,14 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Record
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    ClientMethod,
-    ClientMethodState,
-    positions,
-    renumbered,
-    round_record,
-)
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.methods.clients.update_similarities import length_compared, nearest
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.descent import Descent, descend
 
-_COLUMNS = 1 << 20
 MeansOf = Callable[[int, int], Means]
 
 
@@ -251,38 +245,6 @@ class _Working:
         for client, (update, weight) in updates.items():
             means.add(self.cluster(client), update, weight, client)
         return means
-
-
-def length_compared(classifier: Classifier, compare: str) -> int:
-    """Return the length of the part of an update that `UpdateMethod.compare` names, from its beginning."""
-    return {"parameters": classifier.parameters, "floats": classifier.floats, "everything": classifier.size}[compare]
-
-
-def cosine_similarities(updates: Tensor) -> Tensor:
-    """Return the cosine between every two updates ``(n, size)``: float64 ``(n, n)``, symmetric, diagonal 1.
-
-    An update of length 0 has no direction; its similarity to every other is 0.
-    """
-    products = torch.zeros(len(updates), len(updates), dtype=torch.float64)
-    for part in updates.split(_COLUMNS, dim=1):
-        wide = part.double()
-        products += wide @ wide.T
-    lengths = products.diagonal().sqrt()
-    scale = torch.where(lengths > 0, 1 / lengths, 0.0)
-    similarities = ((products + products.T) / 2 * (scale[:, None] * scale)).clamp(-1, 1)
-    return similarities.fill_diagonal_(1.0)
-
-
-def cosine_distances(updates: Tensor) -> Tensor:
-    """Return ``1 - cosine`` between every two updates: float64 ``(n, n)`` in [0, 2], zero diagonal."""
-    return 1 - cosine_similarities(updates)
-
-
-def nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
-    """Return the cluster of the part whose mean update has the smallest angle with `update`."""
-    directions = split["directions"][:, :compared].double()
-    similarities = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
-    return int(split["clusters"][int(similarities.argmax())])
 
 
 def _by_cluster(updates: Mapping[int, tuple[Tensor, float]], work: _Working, compared: int) -> list[Round]:

@@ -28,20 +28,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import (
-    Expected,
-    Maybe,
-    Nullable,
-    Several,
-    is_count,
-    is_name,
-    objection,
-    one_of,
-    reals,
-    updates,
-    whole,
-    within,
-)
+from fedkin.core.replies import Expected, Maybe, Nullable, is_count, is_name, one_of, reals, updates, whole, within
 from fedkin.features.extractors import width_of
 from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
 from fedkin.methods.samples.kfed import KFedMethod, cluster_locally
@@ -49,7 +36,7 @@ from fedkin.methods.samples.sample_method import Facts, SampleMethod, assign_sam
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import Descent, descend
 from fedkin.nn.flow import Flow, spread_levels
-from fedkin.nn.network_forms import DESCENT, FLOW
+from fedkin.nn.network_forms import DESCENT, FLOW, are_models
 
 
 @dataclass(frozen=True)
@@ -229,38 +216,18 @@ class UIFCAMethod(SampleMethod):
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
         """All flows for clients that have to assign their samples; for others the flows of their own clusters."""
-        common = {
-            "flow": state.flow,
-            "alpha": state.alpha,
-            "training": dataclasses.asdict(
-                Descent(
-                    steps=self.local_steps,
-                    batch_size=self.batch_size,
-                    optimizer="adam",
-                    learning_rate=self.learning_rate,
-                    weight_decay=2 * self.l2,
-                )
-            ),
-        }
+        training = Descent(optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2)
+        training = dataclasses.replace(training, steps=self.local_steps, batch_size=self.batch_size)
+        common = {"flow": state.flow, "alpha": state.alpha, "training": dataclasses.asdict(training)}
         everything = {**common, "clusters": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
         if state.steps == 0 and state.centroids:
             everything |= {"choose": "centroids", "start": state.centroids}
-        payloads: dict[int, Payload] = {}
+        payloads: dict[int, Payload] = dict.fromkeys(fed.present, everything)
         for i in fed.present:
             if str(i) in samples:
                 own = samples[str(i)].nonzero().flatten()  # rows by reference: copies per client would be gigabytes
                 payloads[i] = {**common, "clusters": own, "models": [state.models[cluster] for cluster in own.tolist()]}
-            else:
-                payloads[i] = everything
         return payloads
-
-
-def _are_flows(value: Any) -> bool:
-    """Whether it is a tensor of models, or a list of one tensor each."""
-    whole_tensor = (
-        {"models": updates(None, "size")} if isinstance(value, Tensor) else {"models": Several(updates("size"))}
-    )
-    return objection({"models": value}, whole_tensor) is None
 
 
 _FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
@@ -273,7 +240,7 @@ def _counts_of(clusters: int) -> Callable[[Any], bool]:
 
 @task(
     takes={
-        **_FLOWS, "training": DESCENT, "clusters": whole("own"), "models": _are_flows,
+        **_FLOWS, "training": DESCENT, "clusters": whole("own"), "models": are_models,
         "choose": Maybe(one_of("flows", "centroids")),
         "start": Maybe({"features": is_name, "centroids": reals("clusters", "width")}),
     },

@@ -12,9 +12,9 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.embedding import embedding_tasks
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.methods.clients.round_record import UNKNOWN
 
 BITS = 20 * pictures.CLASSES
 TRAINING = pictures.TRAINING | {"rounds": 2}

@@ -1,6 +1,13 @@
+import numpy as np
 import torch
 
-from fedkin.methods.samples.fedcref.association import by_class, by_held_out_rule, by_threshold, known_statistics
+from fedkin.methods.samples.fedcref.association import (
+    by_class,
+    by_held_out_rule,
+    by_threshold,
+    known_statistics,
+    percentile_difference,
+)
 
 NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
 
@@ -48,3 +55,16 @@ def test_pairs_of_resting_clients_are_remembered_wherever_they_stand_now():
     assert known[:2].isnan().all()
     assert known[:, :2].isnan().all()
     assert known_statistics(before, statistics, NODES, trained={0, 2})[2, 3].isnan()
+
+
+def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
+    generator = np.random.default_rng(0)
+    own, foreign = generator.random(40), generator.random((3, 40))
+    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
+    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
+    np.testing.assert_allclose(ours.numpy(), expected)
+
+
+def test_a_pair_without_any_difference_is_associated():
+    own = torch.rand(9)
+    assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]

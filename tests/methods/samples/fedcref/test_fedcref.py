@@ -1,6 +1,5 @@
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, percentile_difference
 
 QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
 SWIFT = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=3)
@@ -32,63 +30,6 @@ def run(method, people, steps=99, **engine):
         state, record = method.step(fed, state)
         records.append(record)
     return fed, state, records
-
-
-def algorithm_2(errors, n_clusters):
-    """The paper's loop, line by line."""
-    models, rest = list(range(len(errors))), list(range(errors.shape[1]))
-    labels, selected = [-1] * errors.shape[1], []
-    for _ in range(n_clusters):
-        if not models or not rest:
-            break
-        best = {k: min(models, key=lambda m, k=k: errors[m, k]) for k in rest}
-        most = max(models, key=lambda m: (sum(choice == m for choice in best.values()), -m))
-        for k in [k for k in rest if best[k] == most]:
-            labels[k] = len(selected)
-            rest.remove(k)
-        selected.append(most)
-        models.remove(most)
-    for k in rest:
-        labels[k] = min(range(len(selected)), key=lambda p: errors[selected[p], k])
-    return labels, selected
-
-
-@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(0, 10**6))
-def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
-    errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
-    labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters)
-    expected, order = algorithm_2(errors, n_clusters)
-    assert [selected[label] for label in labels] == [order[label] for label in expected]
-    assert set(selected) <= set(order)
-
-
-@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
-def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, min_fraction, seed):
-    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
-    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
-    assert labels.unique().tolist() == list(range(len(selected)))
-
-
-def test_samples_may_decide_the_number_of_clusters():
-    errors = torch.ones(4, 100)
-    for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
-        errors[model, list(rows)] = 0.0
-    assert cluster_refine(errors, 4, min_fraction=0.5)[1] == [0, 1]
-    assert cluster_refine(errors, 2, min_fraction=0.1)[1] == [0, 1, 2]
-    assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
-
-
-def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
-    generator = np.random.default_rng(0)
-    own, foreign = generator.random(40), generator.random((3, 40))
-    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
-    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
-    np.testing.assert_allclose(ours.numpy(), expected)
-
-
-def test_a_pair_without_any_difference_is_associated():
-    own = torch.rand(9)
-    assert percentile_difference(own, own[None], 75.0).tolist() == [0.0]
 
 
 def test_clusters_are_found_across_clients():

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, round_record
+from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
 from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder, true_bits
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
+from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.privacy.accounting import bit_epsilon, flip_probability

@@ -33,6 +33,7 @@ from fedkin.clustering.ward import Floats, Integers, Tree, ward_tree
 from fedkin.core import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
+from fedkin.methods.clients.one_shot.nearest_means import joined, refined
 from fedkin.methods.clients.one_shot.noise_level import noise_level
 from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible, tried_thresholds
 
@@ -43,7 +44,6 @@ MODES: tuple[Mode, ...] = ("bayes", "exact", "gap")
 
 _MAX_REPORTED = 40  # heights and candidates that are reported
 _LARGE_GAP = 1 / 2  # of the largest, in logarithms
-_REFINEMENTS = 50
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _by_sample(
     x = points.detach().cpu().numpy().astype(np.float32)
     labels = np.full(len(x), -1, dtype=np.int64)
     labels[rows.numpy()] = found.labels.numpy()
-    labels = _refined(x, _joined(x, labels), min_size)
+    labels = refined(x, joined(x, labels), min_size)
     return dataclasses.replace(found, labels=torch.tensor(renumbered(labels.tolist())))
 
 
@@ -218,7 +218,7 @@ def _above_noise(
     count = 0  # splits that are done
 
     def divided(count: int) -> Integers:
-        return _refined(x, _joined(x, tree.divided(splits[:count], min_size)), min_size)
+        return refined(x, joined(x, tree.divided(splits[:count], min_size)), min_size)
 
     while True:
         finer = divided(count + 1) if count < len(splits) else labels
@@ -250,36 +250,6 @@ def _gaps(heights: Floats, level: float) -> Floats:
 
 
 # clusters
-
-
-def _means(x: Any, labels: Integers) -> Floats:
-    clusters = int(labels.max()) + 1
-    return np.stack([x[labels == number].mean(0, dtype=np.float64) for number in range(clusters)])
-
-
-def _nearest(x: Any, means: Floats) -> Integers:
-    """Cluster with the nearest mean, of equally near ones the first."""
-    return np.asarray(((means**2).sum(1) - 2 * (x @ means.T)).argmin(1), dtype=np.int64)
-
-
-def _joined(x: Any, labels: Integers) -> Integers:
-    """`labels` as 0..k-1, with clients of no cluster (-1) put to the nearest mean."""
-    known = labels >= 0
-    found = np.full(len(labels), -1, dtype=np.int64)
-    found[known] = np.unique(labels[known], return_inverse=True)[1]
-    if not known.all():
-        found[~known] = _nearest(x[~known], _means(x[known], found[known]))
-    return found
-
-
-def _refined(x: Any, labels: Integers, min_size: int) -> Integers:
-    """k-means from `labels`, as long as no cluster falls below `min_size`."""
-    for _ in range(_REFINEMENTS):
-        moved = _nearest(x, _means(x, labels))
-        if (moved == labels).all() or np.bincount(moved, minlength=int(labels.max()) + 1).min() < max(1, min_size):
-            break
-        labels = moved
-    return labels
 
 
 def _clustering(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -35,6 +35,7 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
+from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.contrastive import Backbone, Design, Normalization
@@ -44,28 +45,6 @@ Start = Literal["own", "common"]
 
 _TRAINING = tuple(field.name for field in dataclasses.fields(ContrastiveTraining))
 _EVERYONE = "all"
-
-
-@dataclass(frozen=True)
-class CCFCState(State):
-    """State of the server.
-
-    Attributes
-    ----------
-    network : dict
-        Plain values from which `Contrastive.of` makes the network.
-    unit : bool
-        Whether all values of the samples lie in [0, 1].
-    models : dict of str to Tensor
-        The common model ``(size,)`` under "all"; with `standalone` each client's, under its id.
-    centroids : dict of str to Tensor
-        float32 ``(k, latent)`` of length 1, under the same names; empty before there are any.
-    """
-
-    network: dict[str, Any] = field(default_factory=dict)
-    unit: bool = True
-    models: dict[str, Tensor] = field(default_factory=dict)
-    centroids: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -202,11 +181,11 @@ class CCFCMethod(SampleMethod):
         """Whether there are centroids; with `standalone`, whether the run is finished."""
         return state.finished if self.standalone else bool(state.centroids)
 
-    def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> _RoundReplies:
+    def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> RoundReplies:
         """Train for a round; in the second phase only clients with centroids."""
         clients = [i for i in fed.present if task is ccfc_tasks.learn_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
-        found, means = _RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
+        found, means = RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
         training = {name: getattr(self, name) for name in _TRAINING}
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
         expected = {"model": updates(size)} | (
@@ -316,19 +295,3 @@ class SCFCMethod(CCFCMethod):
     """
 
     cluster_rounds: Annotated[int, Ge(0)] = 0
-
-
-@dataclass
-class _RoundReplies:
-    """What came of a round of training; models of one name are averaged, weighted by samples (eq. 8)."""
-
-    answered: list[int] = field(default_factory=list)
-    models: dict[str, Tensor] = field(default_factory=dict)
-    centroids: list[tuple[str, Tensor]] = field(default_factory=list)
-    losses: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def loss(self) -> float | None:
-        """Mean over the clients that trained, weighted by samples; None if there are none."""
-        total = sum(samples for _, samples in self.losses)
-        return sum(loss * samples for loss, samples in self.losses) / total if total else None

@@ -99,3 +99,14 @@ def _graph(
     return AssociationGraph(
         nodes, edges, communities, sorted(members[0] for members in clusters if len(members) == 1), cut
     )
+
+
+def percentile_difference(own: Tensor, foreign: Tensor, percentile: float) -> Tensor:
+    """Eq. 2 and line 14: percentile of the differences in error, scaled to [0, 1] per pair.
+
+    `own` is ``(n,)``, `foreign` ``(m, n)``; returns ``(m,)``. A pair without any difference gives 0.
+    """
+    difference = (own - foreign).abs()
+    low, high = difference.min(dim=1, keepdim=True).values, difference.max(dim=1, keepdim=True).values
+    scaled = (difference - low) / (high - low).clamp_min(torch.finfo(difference.dtype).tiny)
+    return torch.quantile(scaled, percentile / 100.0, dim=1)

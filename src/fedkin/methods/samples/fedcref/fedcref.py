@@ -22,119 +22,32 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
-from fedkin.core.method import Count, Fraction, Oracle, Positive
+from fedkin.core.method import Oracle
 from fedkin.core.replies import Expected, below, is_list, reals, updates, whole
-from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
+from fedkin.methods.samples.fedcref import association, communities, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
+from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
-from fedkin.nn.aggregation import Aggregation
+from fedkin.methods.samples.sample_method import broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
 
 
 @dataclass(frozen=True)
-class FedCRefMethod(SampleMethod):
-    """FedCRef's hyper-parameters and its algorithm.
+class FedCRefMethod(FedCRefParameters):
+    """FedCRef: refine local clusters by models that clients with similar ones train together.
 
-    Attributes
-    ----------
-    initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
-        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph"
-        clusters the samples of all clients first (`kingraph`); local clusters are the clusters with enough of a
-        client's samples.
-    n_clusters : int or {"auto", "given"}
-        Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate,
-        revised in every refinement.
-    max_clusters : int
-        Maximum of the first estimate.
-    min_fraction : float
-        With ``n_clusters="auto"``: a model gets a local cluster if at least this fraction of an average local cluster's
-        samples choose it.
-    hidden : tuple of int, optional
-        Hidden widths and code of the autoencoder; by default those of `widths_for`, (100, 64, 32) for 784 features.
-    local_epochs : int
-        Epochs of a local cluster's model (Table 2: 20; Fashion-MNIST 30).
-    rounds : int
-        Rounds of federated averaging per community (paper: 15).
-    first_epochs : int
-        Local epochs in the first of these rounds (the authors' code: 2; the paper is silent).
-    round_epochs : int
-        Local epochs in each later round (the authors' code: 7; the paper is silent).
-    min_steps : int
-        Minimum number of optimiser steps of a local cluster's model, and of a community's model at each member, over
-        all rounds. It matters only with few samples.
-    continuity : bool
-        Whether models start from those selected in the last refinement; by default, as in the authors' code, afresh.
-    batch_size : int
-        Samples per optimiser step.
-    learning_rate : float
-        Adam's learning rate.
-    associations : {"held-out", "paper", "kin-graph", "perfect"}
-        The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
-        there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
-    cut : float, optional
-        For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
-    percentile : float
-        For "paper": alpha, in per cent.
-    threshold : float
-        For "paper": theta.
-    safeguard : {"auto", "unmatched", "all"}
-        Which of a client's own models compete in the refinement; "auto" is "unmatched" with "held-out", else "all".
-    stability : float
-        The paper's tau: a client is stable once at least this fraction of its samples stays in its local cluster.
-    ending : {"either", "both", "graph"}
-        When a run ends: "either" once all clients are stable or the graph is settled, as the paper's text says; "both",
-        as the loop of its Algorithm 1 is printed; "graph" whatever the clients do, as in the authors' code.
-    tolerance : float
-        The graph is settled once the numbers of communities and of unmatched local clusters both changed by at most
-        this fraction, `patience` times in a row.
-    patience : int
-        Number of such iterations.
-    max_iterations : int
-        Maximum number of iterations.
-    aggregation : {"mean", "median", "trimmed-mean"}
-        How the models of a community's members become one: their mean weighted by samples, or, number by number, the
-        median, or the mean without a fifth of the values at either end, in which members count equally.
-    oracle : callable, optional
-        Only with ``associations="perfect"``.
+    The hyper-parameters are those of `FedCRefParameters`.
     """
-
-    initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
-    n_clusters: Count | Literal["auto", "given"] = "auto"
-    max_clusters: Annotated[int, Ge(2)] = 10
-    min_fraction: Fraction = 0.5
-    hidden: tuple[Count, ...] | None = None
-    local_epochs: Count = 20
-    rounds: Count = 15
-    first_epochs: Count = 2
-    round_epochs: Count = 7
-    min_steps: Annotated[int, Ge(0)] = 300
-    continuity: bool = False
-    batch_size: Count = 32
-    learning_rate: Positive = 1e-3
-    associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
-    cut: Fraction | None = None
-    percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
-    threshold: Fraction = 0.2
-    safeguard: Literal["auto", "unmatched", "all"] = "auto"
-    stability: Fraction = 0.95
-    ending: Literal["either", "both", "graph"] = "either"
-    tolerance: Annotated[float, Ge(0)] = 0.1
-    patience: Count = 3
-    max_iterations: Count = 10
-    aggregation: Aggregation = "mean"
-    oracle: Oracle | None = None
 
     state_type: ClassVar[type[State]] = FedCRefState
     finds_k = True
@@ -161,7 +74,7 @@ class FedCRefMethod(SampleMethod):
         models, samples, trained = self._train_clusters(fed, state, lost)
         graph, statistics = self._associate(fed, state, models, trained, lost)
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
-        community_models = self._train_communities(fed, state, graph, frozen, lost)
+        community_models = communities.train_communities(self, fed, state, graph, frozen, lost)
         active = [i for i in trained if i not in frozen]
         clusters, unchanged = self._refine(fed, state, graph, community_models, active, lost)
         unmatched_models = [
@@ -191,7 +104,7 @@ class FedCRefMethod(SampleMethod):
         )
         if state.finished:
             self.conclude(fed, state)
-        return state, _record(fed, state, samples, used, unchanged, lost)
+        return state, fedcref_state.record_of(fed, state, samples, used, unchanged, lost)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
         """The clusters: ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
@@ -282,41 +195,6 @@ class FedCRefMethod(SampleMethod):
             return association.by_held_out_rule(nodes, statistics, self.cut), statistics
         return association.by_threshold(nodes, statistics, self.threshold), statistics
 
-    def _train_communities(
-        self, fed: Federation, state: FedCRefState, graph: AssociationGraph, frozen: list[int], lost: dict[int, str]
-    ) -> Tensor:
-        """Lines 22-24: one model per community, by federated averaging over its local clusters."""
-        models = state.model.initial([fed.rng("community", state.steps, g) for g in range(len(graph.communities))])
-        if self.continuity:
-            fedcref_state.continue_models(models, state, graph)
-        known = fedcref_state.reusable_models(state, graph, frozen)
-        for cluster, before in known.items():
-            models[cluster] = state.community_models[before]
-        members: dict[int, list[tuple[int, int]]] = {}
-        for cluster, community in enumerate(graph.communities):
-            for client, local_cluster in (graph.nodes[a] for a in community if cluster not in known):
-                members.setdefault(client, []).append((cluster, local_cluster))
-        for round_ in range(self.rounds if members else 0):
-            epochs = self.round_epochs if round_ else self.first_epochs
-            training = StackTraining(epochs, self.min_steps // self.rounds, self.batch_size, self.learning_rate)
-            common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
-            payloads: dict[int, Payload] = {
-                client: {
-                    **common,
-                    "models": models[[g for g, _ in own]],
-                    "clusters": [local_cluster for _, local_cluster in own],
-                }
-                for client, own in members.items()
-            }
-            replies = fed.ask(
-                fedcref_tasks.train_community,
-                payloads,
-                lambda i: {"models": updates(len(members[i]), state.model.size), "samples": whole(len(members[i]))},
-            )
-            lost.update(fed.missing)
-            fedcref_state.average_models(models, members, replies, self.aggregation)
-        return models
-
     def _refine(
         self,
         fed: Federation,
@@ -374,15 +252,6 @@ class FedCRefMethod(SampleMethod):
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         broadcast(fed, fedcref_tasks.finish, waiting)
 
-    def start_options(self) -> Payload:
-        """What a client needs to find its first local clusters."""
-        return {
-            "initial": self.initial,
-            "n_clusters": self.n_clusters,
-            "max_clusters": self.max_clusters,
-            "min_fraction": self.min_fraction,
-        }
-
 
 def _cluster_all(fed: Federation) -> None:
     """Cluster the samples of all clients by kin-graph; clusters stay at the clients.
@@ -397,37 +266,3 @@ def _cluster_all(fed: Federation) -> None:
     while not state.finished:
         state, _ = method.step(fed, state)
     fed.ask_until_all_reply(fedcref_tasks.keep_kingraph_clusters, {})
-
-
-def _record(
-    fed: Federation,
-    state: FedCRefState,
-    samples: dict[int, Tensor],
-    used: list[int],
-    unchanged: dict[int, float],
-    lost: dict[int, str],
-) -> Record:
-    return Record(
-        answered=[i for i in fed.present if i not in lost],
-        missing=lost,
-        values={
-            "clusters": len(state.cluster_models),
-            "communities": len(state.communities),
-            "unmatched": len(state.unmatched),
-            "local_clusters": len(state.nodes),
-            "associations": len(state.edges),
-            "active": len(unchanged),
-            "cut": state.cut,
-            "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
-            "graph": {
-                "nodes": [
-                    [client, local_cluster, int(samples[client][local_cluster])]
-                    for client, local_cluster in state.nodes
-                ],
-                "edges": state.edges,
-                "communities": state.communities,
-                "clusters": [used.index(g) if g in used else None for g in range(len(state.communities))],
-                "next": state.clusters,
-            },
-        },
-    )

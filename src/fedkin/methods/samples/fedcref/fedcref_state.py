@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedkin.core import Payload, State
-from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
-from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.core import Federation, Record, State
+from fedkin.methods.samples.fedcref.association import LocalCluster
 from fedkin.nn.stacked_autoencoder import Autoencoder
 
 
@@ -62,57 +61,6 @@ class FedCRefState(State):
         return Autoencoder(tuple(self.widths), self.output)
 
 
-def reusable_models(state: FedCRefState, graph: AssociationGraph, frozen: list[int]) -> dict[int, int]:
-    """Previous numbers of communities with the same members, all frozen: their models are still valid."""
-    still_frozen = {i for i in frozen if i in state.frozen}
-    before = {str([state.nodes[a] for a in members]): g for g, members in enumerate(state.communities)}
-    now = {g: [graph.nodes[a] for a in members] for g, members in enumerate(graph.communities)}
-    return {
-        g: before[str(members)]
-        for g, members in now.items()
-        if str(members) in before and all(client in still_frozen for client, _ in members)
-    }
-
-
-def continue_models(models: Tensor, state: FedCRefState, graph: AssociationGraph) -> None:
-    """Start every community's model, in place, from the previous cluster of most of its members, if there is one."""
-    for cluster, community in enumerate(graph.communities):
-        nodes = [graph.nodes[a] for a in community]
-        before = [
-            state.clusters[str(client)][local_cluster]
-            for client, local_cluster in nodes
-            if str(client) in state.clusters
-        ]
-        if before:
-            models[cluster] = state.cluster_models[max(sorted(set(before)), key=before.count)]
-
-
-def average_models(
-    models: Tensor,
-    members: dict[int, list[tuple[int, int]]],
-    replies: dict[int, Payload],
-    aggregation: Aggregation = "mean",
-) -> None:
-    """Sample-weighted mean per community, in place; a community without replies keeps its model.
-
-    Raises
-    ------
-    DivergedError
-        If a model is not finite, or has exploded.
-    """
-    clusters, size = models.shape
-    means, received = Means(clusters, size, aggregation=aggregation), set()
-    for client, reply in replies.items():
-        for (cluster, _), model, samples in zip(members[client], reply["models"], reply["samples"], strict=True):
-            means.add(cluster, model, float(samples), client)
-            received.add(cluster)
-    averaged = models.clone()
-    for cluster in received:
-        averaged[cluster] = means.of(cluster)
-    means.check(averaged)
-    models.copy_(averaged)
-
-
 def keep_clusters(
     used: list[int], clusters: dict[int, list[int]], models: list[Tensor]
 ) -> tuple[dict[int, list[int]], Tensor]:
@@ -120,4 +68,39 @@ def keep_clusters(
     number = {cluster: index for index, cluster in enumerate(used)}
     return {i: [number[cluster] for cluster in own] for i, own in clusters.items()}, torch.stack(
         [models[g] for g in used]
+    )
+
+
+def record_of(
+    fed: Federation,
+    state: FedCRefState,
+    samples: dict[int, Tensor],
+    used: list[int],
+    unchanged: dict[int, float],
+    lost: dict[int, str],
+) -> Record:
+    """The record of an iteration that left `state`."""
+    return Record(
+        answered=[i for i in fed.present if i not in lost],
+        missing=lost,
+        values={
+            "clusters": len(state.cluster_models),
+            "communities": len(state.communities),
+            "unmatched": len(state.unmatched),
+            "local_clusters": len(state.nodes),
+            "associations": len(state.edges),
+            "active": len(unchanged),
+            "cut": state.cut,
+            "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
+            "graph": {
+                "nodes": [
+                    [client, local_cluster, int(samples[client][local_cluster])]
+                    for client, local_cluster in state.nodes
+                ],
+                "edges": state.edges,
+                "communities": state.communities,
+                "clusters": [used.index(g) if g in used else None for g in range(len(state.communities))],
+                "next": state.clusters,
+            },
+        },
     )

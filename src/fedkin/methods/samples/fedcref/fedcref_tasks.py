@@ -35,6 +35,8 @@ from fedkin.core.replies import (
 )
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import held_out_rule
+from fedkin.methods.samples.fedcref.association import percentile_difference
+from fedkin.methods.samples.fedcref.refinement import cluster_refine
 from fedkin.methods.samples.first_clusters import initial_labels
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import StackTraining, fit
@@ -204,39 +206,6 @@ def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
         0, position[:, None].expand_as(errors), errors.float(), "amin"
     )
     return distance_margin(lowest.T, torch.searchsorted(known, found))
-
-
-def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
-    """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
-
-    The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
-    other sample's choice, so the `n_clusters` most chosen models can be selected at once (ties: lowest index), and
-    every sample assigned to the best of them. Models without samples are not selected. Clusters are numbered in the
-    order of their models, so that ties do not move a sample.
-
-    With `min_fraction` the number is free: all models are selected that are chosen by at least this fraction of an
-    average cluster's samples, and the most chosen one in any case.
-    """
-    wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
-    order = torch.argsort(wins, descending=True, stable=True)
-    if min_fraction is None:
-        selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
-    else:
-        enough = wins[order] >= max(1.0, min_fraction * errors.shape[1] / n_clusters)
-        selected = order[: max(1, int(enough.sum()))]
-    selected = selected.sort().values
-    return errors[selected].argmin(dim=0), selected.tolist()
-
-
-def percentile_difference(own: Tensor, foreign: Tensor, percentile: float) -> Tensor:
-    """Eq. 2 and line 14: percentile of the differences in error, scaled to [0, 1] per pair.
-
-    `own` is ``(n,)``, `foreign` ``(m, n)``; returns ``(m,)``. A pair without any difference gives 0.
-    """
-    difference = (own - foreign).abs()
-    low, high = difference.min(dim=1, keepdim=True).values, difference.max(dim=1, keepdim=True).values
-    scaled = (difference - low) / (high - low).clamp_min(torch.finfo(difference.dtype).tiny)
-    return torch.quantile(scaled, percentile / 100.0, dim=1)
 
 
 def _begin(client: Client, payload: Payload) -> None:

@@ -1,0 +1,75 @@
+"""Dataclasses as pydantic models: what a user writes is checked, and a mistake becomes a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, Field, ValidationError, create_model
+
+from fedkin.core import FedkinError
+from fedkin.core.options import is_function
+from fedkin.core.validation import validation_sentence
+from fedkin.experiment.sections import STRICT
+
+FROM_DATA = ("data", "label", "table")
+"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
+
+
+def model_of(made: type[Any], name: str) -> type[BaseModel]:
+    """A pydantic model of the fields of the dataclass `made`, less those that ``[data]`` or only Python can give."""
+    hints = get_type_hints(made, include_extras=True)
+    fields: dict[str, Any] = {"name": (str, name)}
+    for field in dataclasses.fields(made):
+        kind = hints[field.name]
+        if field.name in FROM_DATA or is_function(kind):
+            continue
+        if field.default_factory is not dataclasses.MISSING:
+            fields[field.name] = (kind, Field(default_factory=field.default_factory))
+        else:
+            fields[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+    return create_model(made.__name__, __config__=STRICT, **fields)
+
+
+def built(made: type[Any], options: BaseModel, **more: Any) -> Any:
+    """The dataclass `made` of checked options, and of `more` fields."""
+    return made(**{**{name: value for name, value in options if name != "name"}, **more})
+
+
+def with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """`tables` with ``None`` for "none" where the field allows it."""
+    read = dict(tables)
+    for name, field in model.model_fields.items():
+        kind, value = field.annotation, read.get(name)
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            read[name] = with_none(value, kind)
+        elif value == "none" and NoneType in get_args(kind):
+            read[name] = None
+    return read
+
+
+def plain_tables(value: Any) -> Any:
+    """`value` with "none" for ``None``, which TOML lacks."""
+    if isinstance(value, dict):
+        return {key: plain_tables(item) for key, item in value.items()}
+    return "none" if value is None else value
+
+
+def sentence_of(
+    error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
+) -> FedkinError:
+    """Pydantic's first complaint about `tables`, see `validation_sentence`."""
+    allowed = [*model.model_fields, *_allowed(model)]
+    return validation_sentence(
+        error, tables, allowed, "on the command line", places, depth, example=", as in --set {path}=value"
+    )
+
+
+def _allowed(model: type[BaseModel]) -> list[str]:
+    allowed: list[str] = []
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
+        allowed += [f"{name}.{key}" for key in inside] or [name]
+    return allowed

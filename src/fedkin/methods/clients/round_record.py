@@ -1,0 +1,60 @@
+"""What every method of clustered federated learning records of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Federation, Record
+
+UNKNOWN = -1
+"""Label of a client whose cluster is not known yet."""
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Which clients replied in a round, and their losses.
+
+    Attributes
+    ----------
+    answered : list of int
+        In order of id.
+    loss : float or None
+        Their mean training loss.
+    losses : dict of int to float
+        The same by client; empty with secure sums.
+    """
+
+    answered: list[int]
+    loss: float | None
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def each(cls, losses: Mapping[int, float]) -> Participation:
+        """Return the participation of clients whose losses are known."""
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+
+
+def round_record(fed: Federation, heard: Participation | Mapping[int, float], labels: Tensor, **values: Any) -> Record:
+    """Return the record of a round, with what every method of this family reports.
+
+    ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
+    of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
+    each client, -1 where it is unknown or the client has not joined yet.
+    """
+    heard = heard if isinstance(heard, Participation) else Participation.each(heard)
+    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
+    known = labels[labels >= 0]
+    sizes = known.bincount().tolist()
+    common = {
+        "loss": heard.loss,
+        "clusters": sum(size > 0 for size in sizes),
+        "sizes": sizes,
+        "labels": labels.tolist(),
+        "losses": {str(client): loss for client, loss in heard.losses.items()},
+    }
+    return Record(answered=heard.answered, missing=dict(fed.missing), values=common | values)

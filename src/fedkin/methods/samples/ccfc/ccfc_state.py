@@ -1,0 +1,48 @@
+"""The state of CCFC's server, and what comes of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from fedkin.core import State
+
+
+@dataclass(frozen=True)
+class CCFCState(State):
+    """State of the server.
+
+    Attributes
+    ----------
+    network : dict
+        Plain values from which `Contrastive.of` makes the network.
+    unit : bool
+        Whether all values of the samples lie in [0, 1].
+    models : dict of str to Tensor
+        The common model ``(size,)`` under "all"; with `standalone` each client's, under its id.
+    centroids : dict of str to Tensor
+        float32 ``(k, latent)`` of length 1, under the same names; empty before there are any.
+    """
+
+    network: dict[str, Any] = field(default_factory=dict)
+    unit: bool = True
+    models: dict[str, Tensor] = field(default_factory=dict)
+    centroids: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class RoundReplies:
+    """What came of a round of training; models of one name are averaged, weighted by samples (eq. 8)."""
+
+    answered: list[int] = field(default_factory=list)
+    models: dict[str, Tensor] = field(default_factory=dict)
+    centroids: list[tuple[str, Tensor]] = field(default_factory=list)
+    losses: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def loss(self) -> float | None:
+        """Mean over the clients that trained, weighted by samples; None if there are none."""
+        total = sum(samples for _, samples in self.losses)
+        return sum(loss * samples for loss, samples in self.losses) / total if total else None

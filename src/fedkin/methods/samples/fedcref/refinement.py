@@ -1,0 +1,28 @@
+"""The refinement of local clusters (FedCRef, Algorithm 2), on errors alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
+    """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
+
+    The paper selects the model that most samples choose, removes it with these samples, and repeats. That changes no
+    other sample's choice, so the `n_clusters` most chosen models can be selected at once (ties: lowest index), and
+    every sample assigned to the best of them. Models without samples are not selected. Clusters are numbered in the
+    order of their models, so that ties do not move a sample.
+
+    With `min_fraction` the number is free: all models are selected that are chosen by at least this fraction of an
+    average cluster's samples, and the most chosen one in any case.
+    """
+    wins = torch.bincount(errors.argmin(dim=0), minlength=len(errors))
+    order = torch.argsort(wins, descending=True, stable=True)
+    if min_fraction is None:
+        selected = order[:n_clusters][wins[order[:n_clusters]] > 0]
+    else:
+        enough = wins[order] >= max(1.0, min_fraction * errors.shape[1] / n_clusters)
+        selected = order[: max(1, int(enough.sum()))]
+    selected = selected.sort().values
+    return errors[selected].argmin(dim=0), selected.tolist()

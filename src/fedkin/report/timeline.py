@@ -1,0 +1,112 @@
+"""What is drawn over the steps of a run: curves, phases and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from fedkin.core.errors import FedkinError
+
+Unit = Literal["number", "count", "share", "percent", "bytes"]
+"""How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity, or a few in the same unit, over the steps of a run.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    x : sequence of float
+        Steps, in increasing order.
+    series : mapping of str to sequence of (float or None)
+        Values by name, as many as steps; ``None``, NaN and infinities leave a gap. Drawn in order of name.
+    unit : Unit
+        Unit of all series.
+    x_label : str
+        What a step is.
+    intervals : mapping of str to sequence of ((low, high) or None)
+        Interval of a series at every step, such as 95 % confidence; drawn as a band behind it.
+    reference : mapping of str to sequence of (float or None)
+        Values to compare with, as many as steps; drawn thin, those of a series' name in its colour.
+    reference_name : str
+        Source of the reference values of a series' name.
+
+    Raises
+    ------
+    FedkinError
+        If there are more or fewer values than steps, or an interval is reversed or of no series.
+    """
+
+    title: str
+    caption: str
+    x: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    unit: Unit = "number"
+    x_label: str = "iteration"
+    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
+    reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    reference_name: str = "paper"
+
+    def __post_init__(self) -> None:
+        self._check_lengths("Series", self.series)
+        self._check_lengths("Reference", self.reference)
+        self._check_lengths("Interval", self.intervals)
+        for name, intervals in self.intervals.items():
+            if name not in self.series:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' belongs to none of its series.")
+            turned = next((each for each in intervals if each is not None and each[0] > each[1]), None)
+            if turned is not None:
+                raise FedkinError(f"Interval '{name}' of curve '{self.title}' holds {turned}, whose ends are reversed.")
+
+    def _check_lengths(self, what: str, named: Mapping[str, Sequence[Any]]) -> None:
+        for name, values in named.items():
+            if len(values) != len(self.x):
+                raise FedkinError(
+                    f"{what} '{name}' of curve '{self.title}' has {len(values)} values for {len(self.x)} steps."
+                )
+
+
+class Band(NamedTuple):
+    """A phase of a run, from step `first` to `last`."""
+
+    phase: str
+    first: float
+    last: float
+
+
+class Mark(NamedTuple):
+    """An event at a step; dashed if the method caused it."""
+
+    step: float
+    meaning: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Phases and events, which all drawings over the steps share.
+
+    Attributes
+    ----------
+    bands : sequence of Band
+        In order, without overlaps; empty for a run without phases.
+    marks : sequence of Mark
+    caption : str
+        Both in words.
+    """
+
+    bands: Sequence[Band] = ()
+    marks: Sequence[Mark] = ()
+    caption: str = ""
+
+    def phase(self, step: float) -> str:
+        """The phase of `step`; empty if it has none."""
+        return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
+
+
+NO_EVENTS = Timeline()
+"""A timeline without phases and events."""

@@ -1,0 +1,50 @@
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedkin.methods.samples.fedcref.refinement import cluster_refine
+
+
+def algorithm_2(errors, n_clusters):
+    """The paper's loop, line by line."""
+    models, rest = list(range(len(errors))), list(range(errors.shape[1]))
+    labels, selected = [-1] * errors.shape[1], []
+    for _ in range(n_clusters):
+        if not models or not rest:
+            break
+        best = {k: min(models, key=lambda m, k=k: errors[m, k]) for k in rest}
+        most = max(models, key=lambda m: (sum(choice == m for choice in best.values()), -m))
+        for k in [k for k in rest if best[k] == most]:
+            labels[k] = len(selected)
+            rest.remove(k)
+        selected.append(most)
+        models.remove(most)
+    for k in rest:
+        labels[k] = min(range(len(selected)), key=lambda p: errors[selected[p], k])
+    return labels, selected
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(0, 10**6))
+def test_refinement_is_the_papers_loop(models, samples, n_clusters, seed):
+    errors = np.random.default_rng(seed).random((models, samples)).astype(np.float32)
+    labels, selected = cluster_refine(torch.from_numpy(errors), n_clusters)
+    expected, order = algorithm_2(errors, n_clusters)
+    assert [selected[label] for label in labels] == [order[label] for label in expected]
+    assert set(selected) <= set(order)
+
+
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
+def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, min_fraction, seed):
+    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
+    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
+    assert labels.unique().tolist() == list(range(len(selected)))
+
+
+def test_samples_may_decide_the_number_of_clusters():
+    errors = torch.ones(4, 100)
+    for model, rows in enumerate([range(0, 50), range(50, 90), range(90, 98), range(98, 100)]):
+        errors[model, list(rows)] = 0.0
+    assert cluster_refine(errors, 4, min_fraction=0.5)[1] == [0, 1]
+    assert cluster_refine(errors, 2, min_fraction=0.1)[1] == [0, 1, 2]
+    assert cluster_refine(errors, 4)[1] == [0, 1, 2, 3]
