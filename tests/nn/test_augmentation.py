@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
+from fedkin.core import FedkinError
 from fedkin.nn.augmentation import Augmentation, augmentation_for
+from fedkin.nn.pillow_augmentation import PillowAugmentation
 
 STILL = Augmentation(crop=1.0, turn=0.0, blur=0.0)
 
@@ -126,3 +128,13 @@ def test_numbers_of_a_vector_are_replaced_by_the_same_feature_of_others():
         assert set(seen[:, feature].tolist()) <= set(x[:, feature].tolist())
     assert 0.2 < float((seen != x).float().mean()) < 0.7
     assert torch.equal(Augmentation(replaced=0.0).views(x, rng()), x)
+
+
+def test_views_by_the_pixel_are_of_grey_images_in_the_unit_interval():
+    assert augmentation_for((1, 28, 28), views="pillow") == PillowAugmentation(crop=0.5, turn=10.0, blur=0.5)
+    assert augmentation_for((1, 28, 28), views="affine") == Augmentation()
+    for shape in [(3, 28, 28), (12,)]:
+        with pytest.raises(FedkinError, match=r"the samples have the shape \(.*\); 'affine' takes any"):
+            augmentation_for(shape, views="pillow")
+    with pytest.raises(FedkinError, match=r"shape \(1, 8, 8\) and values beyond \[0, 1\]"):
+        augmentation_for((1, 8, 8), unit=False, views="pillow")

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
+
+from fedkin.core.errors import FedkinError
+from fedkin.nn.pillow_augmentation import PillowAugmentation
+
+Views = Literal["affine", "pillow"]
 
 _RATIO = math.log(4 / 3)
 _DRAWS = 10
@@ -124,13 +130,29 @@ class Augmentation:
         return _luma(x).expand_as(x).lerp(x, torch.where(colourless, 0.0, saturation)).clamp(0, 1)
 
 
-def augmentation_for(shape: tuple[int, ...], unit: bool = True) -> Augmentation:
+def augmentation_for(
+    shape: tuple[int, ...], unit: bool = True, views: Views = "affine"
+) -> Augmentation | PillowAugmentation:
     """The views that samples of `shape` are learned from; `unit` says whether all their values lie in [0, 1].
 
-    Images with one channel: CCFC's. With more: those that SimSiam uses for CIFAR-10 (Chen and He 2021, appendix D),
-    but for changes of hue; colours change only where there are three, of values in [0, 1]. Vectors: three numbers in
-    ten are replaced by the same feature of other samples; CCFC has no vectors, SCARF (Bahri et al. 2022) replaces six.
+    Images with one channel: CCFC's, with "pillow" by the pixel. With more: those that SimSiam uses for CIFAR-10 (Chen
+    and He 2021, appendix D), but for changes of hue; colours change only where there are three, of values in [0, 1].
+    Vectors: three numbers in ten are replaced by the same feature of other samples; CCFC has no vectors, SCARF (Bahri
+    et al. 2022) replaces six.
+
+    Raises
+    ------
+    FedkinError
+        If `views` is "pillow" and the samples are not images with one channel and values in [0, 1].
     """
+    if views == "pillow":
+        if len(shape) != 3 or shape[0] != 1 or not unit:
+            beyond = "" if unit else " and values beyond [0, 1]"
+            raise FedkinError(
+                "method.views = 'pillow' takes images with one channel and values in [0, 1], and the samples have the "
+                f"shape {tuple(shape)}{beyond}; 'affine' takes any."
+            )
+        return PillowAugmentation()
     if len(shape) != 3:
         return Augmentation(replaced=0.3)
     if shape[0] == 1:

@@ -17,9 +17,10 @@ from torch.nn.functional import normalize, one_hot
 
 from fedkin.core.device import device
 from fedkin.nn.architecture import Architecture
-from fedkin.nn.augmentation import Augmentation
+from fedkin.nn.augmentation import Augmentation, Views
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
 from fedkin.nn.optimisers import AdamMoments
+from fedkin.nn.pillow_augmentation import PillowAugmentation
 from fedkin.nn.resident import Resident
 
 Form = Literal["paper", "code"]
@@ -43,6 +44,7 @@ class ContrastiveTraining:
     model_weight: float = 0.001
     form: Form = "paper"
     precision: Precision = "float32"
+    views: Views = "affine"
 
     def products(self) -> AbstractContextManager[Any]:
         """Within it, products have the precision asked for."""
@@ -109,7 +111,7 @@ class Contrastive(Architecture):
         x: Tensor,
         rng: torch.Generator,
         moments: AdamMoments,
-        how: Augmentation,
+        how: Augmentation | PillowAugmentation,
         training: ContrastiveTraining,
     ) -> tuple[Tensor, float | None]:
         """Learn to predict one view of a sample from another (SimSiam; Chen and He 2021, algorithm 1).
@@ -124,7 +126,7 @@ class Contrastive(Architecture):
             Shuffles, and draws views.
         moments : Moments
             Of Adam; modified.
-        how : Augmentation
+        how : Augmentation or PillowAugmentation
         training : Training
 
         Returns

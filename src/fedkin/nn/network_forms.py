@@ -10,7 +10,6 @@ from fedkin.core.refusals import objection
 from fedkin.core.replies import (
     MAX_CLASSES,
     Expected,
-    Maybe,
     Nullable,
     Several,
     counts_to,
@@ -54,7 +53,7 @@ STACK_TRAINING: Expected = {
 CONTRASTIVE_TRAINING: Expected = {
     "local_epochs": counts_to(MANY), "batch_size": counts_to(MANY), "learning_rate": positive,
     "model_weight": within(0), "form": one_of("paper", "code"), "precision": one_of("float32", "bfloat16"),
-    "views": Maybe(is_name),
+    "views": one_of("affine", "pillow"),
 }  # fmt: skip
 DEEP_SEARCH: Expected = {
     "hidden": Nullable(_WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),

@@ -15,6 +15,7 @@ from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, SCFCMethod
 from fedkin.methods.samples.ccfc.ccfc_tasks import initial_model
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.contrastive_training import Contrastive
+from fedkin.nn.pillow_augmentation import PillowAugmentation
 
 TINY: dict[str, Any] = {
     "n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 8, "latent": 6, "restarts": 2
@@ -129,6 +130,35 @@ def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(h
     assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
     assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
     assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
+
+
+def test_every_start_has_a_seed_of_its_own_for_every_client_and_run(heard):
+    seeds = []
+    for seed in (3, 4):
+        method, fed = CCFCMethod(**TINY), LocalFederation(make_clients()[0], seed=seed)
+        method.step(fed, method.init(fed))
+        seeds += [asked["begin"] for asked in heard[-1][1].values()]
+    assert len(set(seeds)) == len(seeds) == 6
+
+
+def test_clients_learn_from_the_views_that_are_asked_for(heard, monkeypatch):
+    made = []
+    views = PillowAugmentation.views
+    monkeypatch.setattr(PillowAugmentation, "views", lambda *given: made.append(views(*given)) or made[-1])
+    x = torch.rand(3, 8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    clients = [Client(i, own) for i, own in enumerate(x)]
+    quick, _, _ = run(CCFCMethod(**TINY), clients)
+    assert not made
+    exact, _, _ = run(CCFCMethod(**TINY, views="pillow"), clients)
+    assert len(made) == 2 * 3 * 2  # rounds, clients, two views of a batch each
+    assert not torch.equal(quick[1].models["all"], exact[1].models["all"])
+
+
+def test_views_of_whole_pixels_need_grey_images(heard):
+    with pytest.raises(FedkinError, match="'pillow' takes images with one channel"):
+        run(CCFCMethod(**TINY, views="pillow"), make_clients()[0])
+    assert [name for name, _, _ in heard] == ["describe"]
+    run(CCFCMethod(**TINY | {"pretrain_rounds": 0}, views="pillow"), make_clients()[0])
 
 
 def test_a_client_alone_that_misses_the_first_round_begins_with_a_model_of_its_own_all_the_same(heard):

@@ -14,7 +14,8 @@ Different from both: in the first round the model-contrastive term's anchor is t
 where the code has a global one drawn separately. Losses are means over the clusters in a batch, as in the code, not
 over all k.
 
-``form`` selects between paper and code where their losses differ, ``start`` the initial models of clients.
+``form`` selects between paper and code where their losses differ, ``views`` between quick views and those of the code,
+``start`` the initial models of clients.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
+from fedkin.nn.augmentation import Views, augmentation_for
 from fedkin.nn.contrastive import Backbone, Design, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
 
@@ -71,6 +73,10 @@ class CCFCMethod(SampleMethod):
     form : {"paper", "code"}
         With "paper", eq. 1 omits the pair of a sample with itself, and eq. 4 weighs clusters equally; the authors' code
         does neither.
+    views : {"affine", "pillow"}
+        How images are cropped, turned and blurred. "affine" has crops and angles of any size and interpolates once.
+        "pillow" makes, for the same draws, the pixels that the authors' code does, with crops of whole pixels, turns by
+        the nearest pixel, and 8 bits after every pass; it takes images with one channel and values in [0, 1].
     start : {"own", "common"}
         Whether each client starts from its own random model, as in the authors' code, or all from a common one, as in
         line 1. The former was better where both were tried, perhaps because the mean of different models has smaller
@@ -107,6 +113,7 @@ class CCFCMethod(SampleMethod):
     learning_rate: Positive = 1e-3
     model_weight: Annotated[float, Ge(0)] = 0.001
     form: Form = "paper"
+    views: Views = "affine"
     start: Start = "own"
     backbone: Backbone = "auto"
     latent: Count = 256
@@ -126,6 +133,8 @@ class CCFCMethod(SampleMethod):
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
         facts = describe_clients(fed)
+        if self.pretrain_rounds:
+            augmentation_for(facts.shape, facts.unit, self.views)  # says at once whether the samples can be seen so
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
         return CCFCState(network=network.spec(), unit=facts.unit)

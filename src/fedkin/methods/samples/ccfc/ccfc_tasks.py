@@ -60,7 +60,7 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     for client, payload in zip(clients, payloads, strict=True):
         network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
         moments = _moments(client, _VIEWS, network)
-        how = augmentation_for(network.shape, payload["unit"])
+        how = augmentation_for(network.shape, payload["unit"], training.views)
         model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
         moments.keep(client.state)
         replies.append(_trained(client, model, loss))

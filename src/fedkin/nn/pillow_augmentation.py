@@ -1,0 +1,244 @@
+"""Random views of grey images, pixel for pixel those of torchvision's transforms on Pillow images of 8 bits.
+
+Part of an image with borders between pixels is enlarged to the image's size, turned, and perhaps blurred. Pillow
+rounds to 8 bits after every pass over rows or columns, and these roundings are part of what a network sees. Here a
+pass over a whole batch is a product of matrices of integers, in float64, which holds them exactly.
+
+The crops are those of torchvision's ``RandomResizedCrop`` with ``Image.resize`` (bilinear, and
+never reducing), the turns those of ``RandomRotation`` with ``Image.rotate`` (nearest pixel, black corners), the blur
+is ``ImageFilter.GaussianBlur``, three passes of a box (Gwosdek et al. 2011). Drawn are the same distributions; the
+generator is another one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_RATIO = math.log(4 / 3)
+_DRAWS = 10
+_RADIUS = (0.1, 2.0)
+_WEIGHT_BITS = 22
+"""Of Pillow's weights when it resizes: 32 bits less 8 of a pixel and 2 of room."""
+_BLUR_BITS = 24
+_TURN_BITS = 16
+_PASSES = 3
+_WHITE = 255
+
+
+@dataclass(frozen=True)
+class PillowAugmentation:
+    """How a view differs from its sample. The defaults are those of CCFC's authors for MNIST.
+
+    Attributes
+    ----------
+    crop : float
+        Smallest fraction of an image's area that is kept, in (0, 1], before the sides are rounded to pixels. The ratio
+        of the sides is 3/4 to 4/3, whatever that of the image.
+    turn : float
+        Largest angle in degrees, in both directions.
+    blur : float
+        Fraction of views that are blurred, with a radius of 0.1 to 2 pixels.
+    """
+
+    crop: float = 0.5
+    turn: float = 10.0
+    blur: float = 0.5
+
+    def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
+        """One view of every sample.
+
+        Parameters
+        ----------
+        x : Tensor
+            float32 ``(n, 1, height, width)`` in [0, 1], which are rounded to multiples of 1/255.
+        rng : torch.Generator
+
+        Returns
+        -------
+        Tensor
+            float32 ``(n, 1, height, width)``, multiples of 1/255, on the device of `x`.
+        """
+        n, _, height, width = x.shape
+        boxes = crop_boxes(n, height, width, self.crop, rng)
+        angles = _between(-self.turn, self.turn, n, rng)
+        radii = _between(*_RADIUS, n, rng)
+        chosen = (torch.rand(n, generator=rng) <= self.blur).nonzero()[:, 0]
+        pixels = (x[:, 0].cpu() * _WHITE).round().clamp(0, _WHITE).double()
+        pixels = turned(cropped(pixels, boxes), angles)
+        pixels[chosen] = blurred(pixels[chosen], radii[chosen])
+        return pixels.float().div(_WHITE)[:, None].to(x.device)
+
+
+def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Generator) -> Tensor:
+    """Parts of images as torchvision draws them: of ten draws the first that lies within the image.
+
+    Parameters
+    ----------
+    n, height, width : int
+    smallest : float
+        Smallest fraction of the area, in (0, 1].
+    rng : torch.Generator
+
+    Returns
+    -------
+    Tensor
+        int64 ``(n, 4)``: left, top, right and bottom. Where no draw fits, the largest part in the middle whose sides
+        have a ratio of 3/4 to 4/3.
+    """
+    area = _between(smallest, 1.0, n * _DRAWS, rng).double() * (height * width)
+    ratio = _between(-_RATIO, _RATIO, n * _DRAWS, rng).double().exp()
+    wide, high = (side.sqrt().round().long().view(n, _DRAWS) for side in (area * ratio, area / ratio))
+    fits = (wide > 0) & (wide <= width) & (high > 0) & (high <= height)
+    first = torch.arange(n), fits.byte().argmax(1)
+    wide, high, fitting = wide[first], high[first], fits.any(1)
+    at = torch.rand(2, n, generator=rng)
+    left, top = (at[0] * (width - wide + 1)).long(), (at[1] * (height - high + 1)).long()
+    best = min(max(width / height, 3 / 4), 4 / 3)
+    most_wide, most_high = min(width, round(height * best)), min(height, round(width / best))
+    wide, high = torch.where(fitting, wide, most_wide), torch.where(fitting, high, most_high)
+    left, top = (
+        torch.where(fitting, left, (width - most_wide) // 2),
+        torch.where(fitting, top, (height - most_high) // 2),
+    )
+    return torch.stack([left, top, left + wide, top + high], dim=1)
+
+
+def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
+    """Parts of images, enlarged to the images' size as by ``image.crop(box).resize(image.size, BILINEAR)``.
+
+    Parameters
+    ----------
+    pixels : Tensor
+        float64 ``(n, height, width)``, integers from 0 to 255.
+    boxes : Tensor
+        int64 ``(n, 4)``: left, top, right and bottom, within the image.
+
+    Returns
+    -------
+    Tensor
+        As `pixels`.
+    """
+    _, height, width = pixels.shape
+    left, top, right, bottom = boxes.T.tolist()
+    columns = [_enlarging(begin, end, width) for begin, end in zip(left, right, strict=True)]
+    rows = [_enlarging(begin, end, height) for begin, end in zip(top, bottom, strict=True)]
+    pixels = _rounded(pixels @ _stacked(columns, width).mT, _WEIGHT_BITS)
+    return _rounded(_stacked(rows, height) @ pixels, _WEIGHT_BITS)
+
+
+def turned(pixels: Tensor, angles: Tensor) -> Tensor:
+    """Images turned around their middle, counterclockwise, as by ``image.rotate(angle, NEAREST)``.
+
+    Parameters
+    ----------
+    pixels : Tensor
+        ``(n, height, width)``.
+    angles : Tensor
+        ``(n,)``, degrees, between -90 and 90.
+
+    Returns
+    -------
+    Tensor
+        As `pixels`; 0 where there is nothing.
+    """
+    n, height, width = pixels.shape
+    steps = np.array([_turn(angle, height, width) for angle in angles.tolist()], np.int64).reshape(n, 6)
+    a, b, c, d, e, f = torch.from_numpy(steps).T[:, :, None, None]
+    down, right = torch.arange(height)[:, None], torch.arange(width)
+    column, row = (c + a * right + b * down) >> _TURN_BITS, (f + d * right + e * down) >> _TURN_BITS
+    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+    found: Tensor = pixels[torch.arange(n)[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
+    return torch.where(inside, found, 0)
+
+
+def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
+    """Images as by ``image.filter(GaussianBlur(radius))``; beyond an edge its pixels go on.
+
+    Parameters
+    ----------
+    pixels : Tensor
+        float64 ``(n, height, width)``, integers from 0 to 255.
+    radii : Tensor
+        ``(n,)``, above 0.
+
+    Returns
+    -------
+    Tensor
+        As `pixels`.
+    """
+    _, height, width = pixels.shape
+    columns, rows = (_stacked([_box(radius, side) for radius in radii.tolist()], side) for side in (width, height))
+    for _ in range(_PASSES):
+        pixels = _rounded(pixels @ columns.mT, _BLUR_BITS)
+    for _ in range(_PASSES):
+        pixels = _rounded(rows @ pixels, _BLUR_BITS)
+    return pixels
+
+
+def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
+    return torch.rand(n, generator=rng) * (high - low) + low
+
+
+def _stacked(matrices: list[np.ndarray], side: int) -> Tensor:
+    return torch.from_numpy(np.array(matrices).reshape(-1, side, side))
+
+
+def _rounded(sums: Tensor, bits: int) -> Tensor:
+    """Sums of pixels times weights of so many bits, as pixels again."""
+    return ((sums + 2.0 ** (bits - 1)) * 2.0**-bits).floor().clamp(0, _WHITE)
+
+
+@lru_cache(maxsize=4096)
+def _enlarging(begin: int, end: int, side: int) -> np.ndarray:
+    """Weights ``(side, side)`` that make a line of `side` pixels of those from `begin` to `end`.
+
+    A new pixel takes of the two old ones beside its place, more of the nearer; at the ends there is one.
+    """
+    at, places = np.arange(end - begin), (np.arange(side)[:, None] + 0.5) * ((end - begin) / side)
+    near = (at >= (places - 0.5).astype(int)) & (at < (places + 1.5).astype(int))
+    weights = np.maximum(1 - np.abs(at - places + 0.5), 0) * near
+    made = np.zeros((side, side))
+    made[:, begin:end] = np.floor(weights / weights.sum(1, keepdims=True) * 2**_WEIGHT_BITS + 0.5)
+    return made
+
+
+def _turn(angle: float, height: int, width: int) -> tuple[int, ...]:
+    """Where in the image, in parts of 2**16 of a pixel, a pixel comes from: two rows of a step right, a step down and
+    an origin, each rounded as Pillow does.
+    """
+    backwards = -math.radians(angle % 360.0)
+    cosine, sine = round(math.cos(backwards), 15), round(math.sin(backwards), 15)
+    right, down = width / 2, height / 2
+    across = cosine * -right + sine * -down + 0.0 + right
+    along = -sine * -right + cosine * -down + 0.0 + down
+    places = (
+        cosine, sine, across + cosine * 0.5 + sine * 0.5,
+        -sine, cosine, along - sine * 0.5 + cosine * 0.5,
+    )  # fmt: skip
+    return tuple(math.floor(place * 2.0**_TURN_BITS + 0.5) for place in places)
+
+
+def _box(radius: float, side: int) -> np.ndarray:
+    """Weights ``(side, side)`` of one of the passes that together blur by a Gaussian of this standard deviation.
+
+    A box of whole pixels with a fraction of one more on either side, in single precision, as Pillow computes it.
+    """
+    one = np.float32
+    square = one(radius) * one(radius) / one(_PASSES)
+    length = one(math.sqrt(12.0 * float(square) + 1.0))
+    whole = one(math.floor((float(length) - 1.0) / 2.0))
+    part = (2 * whole + 1) * (whole * (whole + 1) - 3 * square) / (6 * (square - (whole + 1) * (whole + 1)))
+    reach = int(whole + part)
+    inner = int(one(2**_BLUR_BITS) / ((whole + part) * 2 + 1))
+    outer = (2**_BLUR_BITS - (2 * reach + 1) * inner) // 2
+    made = np.zeros((side, side))
+    for offset in range(-reach - 1, reach + 2):
+        weight = inner if abs(offset) <= reach else outer
+        np.add.at(made, (np.arange(side), np.clip(np.arange(side) + offset, 0, side - 1)), weight)
+    return made
