@@ -73,7 +73,7 @@ def show(given: argparse.Namespace) -> None:
     print("|---|---|---|" + "---|" * (len(given.balances) + 1))
     for start, batch, rate in product(given.starts, given.batches, given.rates):
         cells = [
-            [reached(folder(given.runs, start, rate, batch, balance, seed)) for seed in given.seeds]
+            [reached(folder(given.runs, start, rate, batch, balance, seed), given.rounds) for seed in given.seeds]
             for balance in given.balances
         ]
         savings = [
@@ -83,9 +83,10 @@ def show(given: argparse.Namespace) -> None:
         print(f"| {start} | {batch} | {rate:g} | {' | '.join(columns)} | {', '.join(savings)} |")
 
 
-def reached(place: Path) -> tuple[str, int | None]:
+def reached(place: Path, rounds: int) -> tuple[str, int | None]:
     """Iterations until the purity, as text and number; in words the greatest purity where it was not reached."""
-    purities = [step["metrics"]["purity"] for step in records(place)] if (place / "result.json").exists() else []
+    known = records(place)[:rounds] if (place / "result.json").exists() else []
+    purities = [step["metrics"]["purity"] for step in known]
     if not purities:
         return "–", None
     at = next((count for count, purity in enumerate(purities, 1) if purity >= PURITY), None)
