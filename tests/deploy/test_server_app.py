@@ -15,7 +15,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import load_clients
-from fedkin.deploy.server_app import LEDGER, serve
+from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import _site_of, keep
 from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower.wire import HELLO, content, read
@@ -23,6 +23,7 @@ from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import predict
 from fedkin.experiment.run import execute
+from fedkin.experiment.run_folder import LEDGER
 from nodes import Nodes, nodes_of
 
 GROUPS = [0, 1, 0, 1]

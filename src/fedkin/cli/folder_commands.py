@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.app import Folder, app, stop
+from fedkin.cli.app import Folder, app, resumable, stop
 
 Packages = Annotated[
     list[str] | None,
@@ -71,6 +71,34 @@ def attack(
     from fedkin.studies.attack.attack import attack as attacked
 
     print(attacked(folder, out))
+
+
+@app.command()
+def cut(
+    folder: Folder,
+    clusters: Annotated[int | None, typer.Option(help="Number of clusters.")] = None,
+    resolution: Annotated[
+        float | None, typer.Option(help="Resolution instead of a number: the higher, the more clusters.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; by default one beside the run's.")] = None,
+) -> None:
+    """Cut a run's clusters again. They become coarser or finer, and clients are asked for nothing."""
+    from fedkin.experiment.cut import cut as cut_again
+    from fedkin.experiment.terminal import print_outcome, show_progress
+
+    what = f"resolution-{resolution:g}" if clusters is None and resolution is not None else f"{clusters}-clusters"
+    target = out or folder.with_name(f"{folder.resolve().name}-{what}")
+    with resumable(target):
+        with show_progress() as progress:
+            outcome = cut_again(folder, target, clusters, resolution, progress)
+        if outcome is not None:
+            print_outcome(outcome)
+            return
+    key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
+    print(
+        f"Prepared {target}. Clients get their clusters when the federation runs the experiment with {key} in its "
+        f'[method] and with out = "{target}".'
+    )
 
 
 @app.command()

@@ -82,6 +82,9 @@ class Method(ABC, Generic[S]):
     sends_bits : bool
         Whether clients send bits, some of them flipped, which can be attacked; ``true_bits(client, result)`` are those
         ``(segments, width)`` of a client before any flip.
+    recuts : bool
+        Whether the clusters of a finished run can be cut again, coarser or finer. ``uncut(state)`` is then the state
+        before its last step, which cuts as ``n_clusters`` or ``resolution`` say and asks clients for nothing.
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None
@@ -100,6 +103,7 @@ class Method(ABC, Generic[S]):
     has_device: ClassVar[bool] = False
     has_local_clusters: ClassVar[bool] = False
     sends_bits: ClassVar[bool] = False
+    recuts: ClassVar[bool] = False
     scenario: ClassVar[str] = "label-skew"
     sums_suffice: ClassVar[Mapping[str, Any] | None] = None
 

@@ -23,11 +23,10 @@ from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower.grid import FlowerFederation
 from fedkin.engines.flower.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.run_folder import CONFIG
+from fedkin.experiment.run_folder import CONFIG, LEDGER
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import check_installed
 
-LEDGER = "federation.json"
 _UPLOADED = 1.0
 """Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
 

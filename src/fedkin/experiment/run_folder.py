@@ -22,6 +22,9 @@ CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "checkpoint.safetensors",
     "report.html",
 )
+LEDGER = "federation.json"
+"""In a folder of a real federation, whose clients nobody but its server reaches."""
+
 TRACKED = (RESULT, REPORT)
 """Files that trackers keep; the first is there when the run is done."""
 

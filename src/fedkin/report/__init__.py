@@ -13,6 +13,7 @@ from fedkin.report.run_view import (
     RunView,
     SampleMap,
 )
+from fedkin.report.scale_view import Scale, ScaleTree
 from fedkin.report.timeline import Band, Curve, Mark, Timeline
 from fedkin.report.write import write_page, write_report
 
@@ -34,6 +35,8 @@ __all__ = [
     "ResultTable",
     "RunView",
     "SampleMap",
+    "Scale",
+    "ScaleTree",
     "TableCell",
     "Timeline",
     "write_page",

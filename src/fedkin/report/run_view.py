@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedkin.core.errors import FedkinError
 from fedkin.report.cluster_descriptions import ClusterDescriptions
+from fedkin.report.scale_view import ScaleTree
 from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 
 
@@ -245,6 +246,8 @@ class RunView:
         Sentences on how clusters were found.
     bars : sequence of Bars
         Criteria by which they were found.
+    scales : ScaleTree or None
+        Coarser and finer clusters than those found.
     changes : sequence of ClientEvent
         In order of step.
     timeline : Timeline
@@ -268,6 +271,7 @@ class RunView:
     descriptions: ClusterDescriptions | None = None
     findings: Sequence[str] = ()
     bars: Sequence[Bars] = ()
+    scales: ScaleTree | None = None
     changes: Sequence[ClientEvent] = ()
     timeline: Timeline = NO_EVENTS
     notes: Sequence[str] = ()

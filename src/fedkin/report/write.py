@@ -22,6 +22,7 @@ from fedkin.report.plane_maps import sample_map
 from fedkin.report.result_tables import result_table
 from fedkin.report.results_view import PagePart, PageView
 from fedkin.report.run_view import RunView
+from fedkin.report.scale_trees import scale_tree
 
 
 def write_report(path: Path, view: RunView) -> None:
@@ -78,9 +79,9 @@ def _sections(view: RunView) -> Iterator[Section]:
     if view.clients:
         yield Section("clients", "Clusters of clients", client_clusters(view.clients, view.timeline))
     if view.findings:
-        yield Section(
-            "clustering", "How the clusters were found", paragraphs(view.findings) + "".join(map(bar_chart, view.bars))
-        )
+        figures = [*map(bar_chart, view.bars), *([scale_tree(view.scales)] if view.scales else [])]
+        shown = gallery(*figures, columns=2) if len(figures) > 1 else "".join(figures)
+        yield Section("clustering", "How the clusters were found", paragraphs(view.findings) + shown)
     if view.changes:
         unit = view.clients.x_label if view.clients else "step"
         yield Section("changes", "Events", change_table(view.changes, unit))

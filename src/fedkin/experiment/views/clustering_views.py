@@ -5,7 +5,7 @@ probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` 
 merge ``heights`` of a dendrogram and its ``cut``, or ``silhouettes`` by number of clusters.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each
-and the ``resolution`` chosen.
+and the ``resolution`` chosen; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedkin.core.progress import RecordLine
-from fedkin.report import Bars
+from fedkin.report import Bars, Scale, ScaleTree
 from fedkin.report.numbers import pluralize
 
 _MEANINGFUL = 10.0
@@ -36,6 +36,21 @@ def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]
         if "stabilities" in record["values"]:
             return [_cut(record)], [_stability(record["values"])]
     return [], []
+
+
+def scales_of(records: Sequence[RecordLine]) -> ScaleTree | None:
+    """The tree of coarser and finer clusters, where a method has found any."""
+    for record in records:
+        scales = record["values"].get("scales", [])
+        if len(scales) > 1:
+            drawn = [Scale(one["samples"], one["parents"], one["stability"], one["chosen"]) for one in scales]
+            caption = (
+                "Each row is one division of all samples, the coarsest first, and each block a cluster, as wide as it "
+                "has samples, below the cluster that most of it is part of. Coloured rows are the clusters found and "
+                "what they divide into. `fedkin cut` gives those of another row."
+            )
+            return ScaleTree("Coarser and finer clusters", caption.replace("`", ""), drawn)
+    return None
 
 
 def _found(record: RecordLine, found: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from fedkin.experiment.label_files import client_name
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
 from fedkin.experiment.views.client_views import client_clusters, client_spread, has_client_clusters
-from fedkin.experiment.views.clustering_views import clustering_of
+from fedkin.experiment.views.clustering_views import clustering_of, scales_of
 from fedkin.experiment.views.map_views import MapPoints, sample_map
 from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profiles, cluster_table
 from fedkin.experiment.words import (
@@ -92,6 +92,7 @@ def view_of(
         notes=[*preparation.notes, *_notes(records, unit, clustered is not None, population.names)],
         findings=findings,
         bars=bars,
+        scales=scales_of(records),
         changes=changed,
         timeline=timeline(records, changed, unit),
         settings={name: table for name, table in config.tables.items() if name != "tracking"},

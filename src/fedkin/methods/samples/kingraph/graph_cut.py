@@ -20,6 +20,7 @@ from fedkin.clustering.louvain import CommunityLabels, condensed, louvain
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.samples.kingraph.community_joining import join_similar, join_to
+from fedkin.methods.samples.kingraph.scales import largest_first, scales_of
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
 """Resolutions to try. At the lowest, clusters with less than a twentieth of chance's links stay separate."""
@@ -51,7 +52,13 @@ _RADIUS = 4
 
 
 def communities(
-    graph: Any, counts: Tensor, n_clusters: int | None, rng: torch.Generator, *, flat: bool = False
+    graph: Any,
+    counts: Tensor,
+    n_clusters: int | None,
+    rng: torch.Generator,
+    *,
+    flat: bool = False,
+    resolution: float | None = None,
 ) -> tuple[Tensor, dict[str, Any]]:
     """Clusters of nodes, as many as the graph shows or as given.
 
@@ -60,6 +67,8 @@ def communities(
     samples between both, averaged with the neighbouring resolutions; with twenty resamples, half the standard deviation
     is subtracted. The most stable resolution is chosen, of equal ones the lowest. Resolutions that leave every node
     single are excluded, since they are always stable.
+
+    If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
     If `n_clusters` is given, the choice is among the resolutions with that many communities. If there is none, the
     communities of the lowest resolution with more are joined, those with most links for their size first. If it is not
@@ -83,6 +92,8 @@ def communities(
         Draws the resamples, and the order in which nodes are visited.
     flat : bool
         Whether points have at most three dimensions.
+    resolution : float or None
+        Resolution of the communities, greater than 0, if `n_clusters` is None; None for the most stable.
 
     Returns
     -------
@@ -91,29 +102,34 @@ def communities(
         fewer clusters are given.
     evidence : dict
         "resolution" and its "stability", at most 1, both before communities are joined or split further to reach
-        `n_clusters`; "modularity", the fraction of links within clusters above chance; and the lists "resolutions",
-        "clusters_found" (for flat points after joining) and "stabilities" of all resolutions tried.
+        `n_clusters`; "modularity", the fraction of links within clusters above chance; the lists "resolutions",
+        "clusters_found" (for flat points after joining) and "stabilities" of all resolutions tried; and "scales", see
+        `scales_of`, before joining.
 
     Raises
     ------
     FedkinError
-        If `n_clusters` is less than 1.
+        If `n_clusters` is less than 1, `resolution` is not greater than 0, or both are given.
     """
     if n_clusters is not None and n_clusters < 1:
         raise FedkinError(f"n_clusters is {n_clusters}; it must be 1 or more, or None.")
+    if resolution is not None and not (n_clusters is None and resolution > 0):
+        raise FedkinError(f"resolution is {resolution}; it must be greater than 0, and n_clusters None.")
     size = counts.double().numpy()
     order = _canonical_order(graph, size)
     graph, size = graph[order][:, order].tocsr(), size[order]
     graph.sort_indices()
     numbers = np.random.default_rng(draw_seed(rng))
-    partitions = _all_resolutions(graph, numbers)
-    stability = _stability(graph, size, partitions, numbers)
-    resolutions = RESOLUTIONS
-    if flat and n_clusters is None:
+    resolutions = RESOLUTIONS if resolution is None else tuple(sorted({*RESOLUTIONS, resolution}))
+    partitions = _all_resolutions(graph, numbers, resolutions)
+    stability = _stability(graph, size, partitions, numbers, resolutions)
+    scales = [*zip(resolutions, partitions, stability, strict=True)]
+    if flat and n_clusters is None and resolution is None:
         resolutions, partitions = resolutions[::_STRIDE], join_similar(graph, partitions[::_STRIDE])
         stability = stability[::_STRIDE]
         stability = stability if max(stability) >= _STABLE else _consensus(partitions, size)
-    chosen = _choose([int(partition.max()) + 1 for partition in partitions], stability, n_clusters, len(size))
+    found = [int(partition.max()) + 1 for partition in partitions]
+    chosen = _choose(found, stability, n_clusters, len(size)) if resolution is None else resolutions.index(resolution)
     labels = partitions[chosen]
     if n_clusters is not None:
         labels = _exactly(graph, partitions, chosen, min(n_clusters, len(size)), numbers)
@@ -122,11 +138,12 @@ def communities(
         "stability": stability[chosen],
         "modularity": _modularity(graph, labels),
         "resolutions": list(resolutions),
-        "clusters_found": [int(partition.max()) + 1 for partition in partitions],
+        "clusters_found": found,
         "stabilities": stability,
+        "scales": scales_of(scales, size, labels),
     }
     clusters = torch.empty(len(size), dtype=torch.int64)
-    clusters[torch.from_numpy(order)] = torch.from_numpy(_largest_first(labels, size))
+    clusters[torch.from_numpy(order)] = torch.from_numpy(largest_first(labels, size))
     return clusters, evidence
 
 
@@ -160,15 +177,19 @@ def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
     return order
 
 
-def _all_resolutions(graph: Any, rng: np.random.Generator) -> list[CommunityLabels]:
+def _all_resolutions(graph: Any, rng: np.random.Generator, resolutions: Sequence[float]) -> list[CommunityLabels]:
     """Communities at every resolution, composed of the same fine ones."""
-    fine = louvain(graph, _FINE, rng)
+    fine = louvain(graph, max(_FINE, 2 * resolutions[-1]), rng)
     coarse = condensed(graph, fine)
-    return [louvain(coarse, resolution, rng)[fine] for resolution in RESOLUTIONS]
+    return [louvain(coarse, resolution, rng)[fine] for resolution in resolutions]
 
 
 def _stability(
-    graph: Any, size: NDArray[np.float64], partitions: Sequence[CommunityLabels], rng: np.random.Generator
+    graph: Any,
+    size: NDArray[np.float64],
+    partitions: Sequence[CommunityLabels],
+    rng: np.random.Generator,
+    resolutions: Sequence[float],
 ) -> list[float]:
     """Stability of each resolution: the mean index to resamples, smoothed over neighbouring resolutions."""
     kept = min(max(1, round(_KEPT * len(size))), _MAX_KEPT)
@@ -176,7 +197,7 @@ def _stability(
     indices = np.zeros((resamples, len(partitions)))
     for row in indices:
         stayed = np.sort(rng.permutation(len(size))[:kept])
-        again = _all_resolutions(graph[stayed][:, stayed].tocsr(), rng)
+        again = _all_resolutions(graph[stayed][:, stayed].tocsr(), rng, resolutions)
         row[:] = [_weighted_ari(a[stayed], b, size[stayed]) for a, b in zip(partitions, again, strict=True)]
     lower = np.pad(indices.mean(0) - caution * indices.std(0), 1, mode="edge")
     return [float(value) for value in (lower[:-2] + lower[1:-1] + lower[2:]) / 3]
@@ -232,10 +253,3 @@ def _modularity(graph: Any, labels: CommunityLabels) -> float:
     strength = np.asarray(graph.sum(axis=1)).ravel()
     within = float(condensed(graph, labels).diagonal().sum()) / total
     return within - float(((np.bincount(labels, weights=strength) / total) ** 2).sum())
-
-
-def _largest_first(labels: CommunityLabels, size: NDArray[np.float64]) -> CommunityLabels:
-    """The same clusters, numbered by their samples, most first."""
-    rank = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
-    named: CommunityLabels = rank[labels]
-    return named

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -80,6 +80,9 @@ class KinGraphMethod(SampleMethod):
     ----------
     n_clusters : int or "auto"
         Clusters to find; "auto" for as many as the graph shows.
+    resolution : float or "auto"
+        Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
+        more clusters. "auto" for the most stable; a number only where `n_clusters` is "auto".
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, else "raw". More
         than 2,048 features are first projected at random to 1,024.
@@ -134,6 +137,7 @@ class KinGraphMethod(SampleMethod):
     """
 
     n_clusters: Count | Literal["auto"] = "auto"
+    resolution: Positive | Literal["auto"] = "auto"
     features: str = "auto"
     components: Count = 60
     standardise: bool | Literal["auto"] = "auto"
@@ -152,8 +156,13 @@ class KinGraphMethod(SampleMethod):
 
     state_type: ClassVar[type[State]] = KinGraphState
     finds_k = True
+    recuts = True
     cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
+
+    def __post_init__(self) -> None:
+        if "auto" not in (self.n_clusters, self.resolution):
+            raise FedkinError("n_clusters and resolution were both given; each alone decides the clusters.")
 
     def init(self, fed: Federation) -> KinGraphState:
         """Choose the features that samples are compared by."""
@@ -178,6 +187,8 @@ class KinGraphMethod(SampleMethod):
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         """Find the components, whiten them, or find the clusters."""
+        if len(state.centroids):
+            return self._cut(fed, state)
         if state.common:
             return self._common_step(fed, state)
         if self.epsilon is None:
@@ -201,9 +212,56 @@ class KinGraphMethod(SampleMethod):
 
     def result(self, state: KinGraphState) -> dict[str, Any]:
         """The nodes of the graph with their clusters, and the parameters that turn samples into points."""
-        n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
-        nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
-        return {"n_clusters": n_clusters, "space": state.space, **nodes}
+        return {**_cut_nodes(state), "scales": state.scales}
+
+    def uncut(self, state: KinGraphState) -> KinGraphState:
+        """A finished `state` before its last step, but with the nodes: the step cuts their graph again."""
+        nobody = KinGraphState()
+        return replace(state, steps=state.steps - 1, finished=False, clusters=nobody.clusters, scales=nobody.scales)
+
+    def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
+        """The clusters of a state's nodes, as `n_clusters` and `resolution` say, and values for the record.
+
+        Parameters
+        ----------
+        state : KinGraphState
+            With nodes; clusters that it has do not matter.
+        rng : torch.Generator
+            Draws resamples; a run's is ``fed.rng("communities")``.
+        """
+        graph = neighbour_graph(state.centroids, state.counts, self.neighbours)
+        wanted = None if self.n_clusters == "auto" else self.n_clusters
+        resolution = None if self.resolution == "auto" else self.resolution
+        flat = state.centroids.shape[1] <= FEW_DIMENSIONS
+        clusters, evidence = communities(graph, state.counts, wanted, rng, flat=flat, resolution=resolution)
+        values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
+        values |= {"clusters": int(clusters.max()) + 1, **evidence}
+        if wanted is None and resolution is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
+            values["warning"] = (
+                f"One cluster was found among {len(clusters)} micro-clusters, too few to separate clusters; set "
+                "n_clusters if it is known, or a lower min_members for more micro-clusters."
+            )
+        if len(state.own):
+            clients, nodes, counts = state.own.unbind(1)
+            numbered = clients.unique(return_inverse=True)[1]
+            values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
+            values["micro_clusters"] = len(state.own)
+        return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values
+
+    def conclude(self, fed: Federation, state: KinGraphState) -> None:
+        """Send clients the clusters of their micro-clusters, or of all nodes."""
+        if not len(state.clusters):
+            return
+        rounds = 1 if self.epsilon is None else self.smoothing_rounds
+        payloads = fed.all(result=_cut_nodes(state), smoothing=state.smoothing, rounds=rounds)
+        to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
+        if len(state.own) and not to_all:
+            shares = vote_share(_cut_nodes(state), state.centroids)
+            clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
+            for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
+                if client in payloads:
+                    payloads[client] = {"clusters": state.clusters[nodes], "confidence": shares[nodes]}
+        broadcast(fed, receive_clusters, payloads)
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -285,22 +343,12 @@ class KinGraphMethod(SampleMethod):
         pooled = torch.cat([reply["centroids"] for reply in sent.values()])
         counts = torch.cat([reply["counts"] for reply in sent.values()])
         nodes = merged_nodes(pooled, counts, self.max_nodes, fed.rng("condensed"))
-        after, values = self._cut(fed, state, nodes.centroids, nodes.counts)
-        sizes = [len(reply["counts"]) for reply in sent.values()]
-        clusters = after.clusters[nodes.labels]
-        owners = torch.arange(len(sent)).repeat_interleave(torch.tensor(sizes))
-        values["largest_client_share"] = largest_client_share(clusters, owners, counts)
-        shares = vote_share(self.result(after), nodes.centroids)[nodes.labels]
-        parts = zip(clusters.split(sizes), shares.split(sizes), strict=True)
-        own = {i: {"clusters": part, "confidence": share} for i, (part, share) in zip(sent, parts, strict=True)}
-        all_nodes = self._all_nodes(after, rounds=1)
-        to_all = len(nodes.counts) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
-        broadcast(
-            fed,
-            receive_clusters,
-            {i: own[i] if i in own and not to_all else all_nodes for i in fed.present},
-        )
-        return after, Record(list(replies), missing, {**values, "micro_clusters": len(pooled)})
+        sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()])
+        owners = torch.tensor(list(sent)).repeat_interleave(sizes)
+        own = torch.stack([owners, nodes.labels, counts], dim=1)
+        described = replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own)
+        after, record = self._cut(fed, described)
+        return after, Record(list(replies), missing, record.values)
 
     def _common_step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         """`step`, from sums over all clients."""
@@ -350,9 +398,8 @@ class KinGraphMethod(SampleMethod):
         found = common_micro_clusters(sums, state.space, self.min_members, min(self.max_nodes, _MOST_COMMON))
         if found is None or not len(found[1]):
             return None, {}
-        after, values = self._cut(sums.fed, state, *found)
-        broadcast(sums.fed, receive_clusters, sums.fed.all(**self._all_nodes(after, rounds=1)))
-        return after, {**values, "micro_clusters": len(found[1])}
+        after, record = self._cut(sums.fed, replace(state, centroids=found[0], counts=found[1]))
+        return after, {**record.values, "micro_clusters": len(found[1])}
 
     def _private_components(
         self, fed: Federation, state: KinGraphState, budget: PrivacyBudget
@@ -377,31 +424,15 @@ class KinGraphMethod(SampleMethod):
                 f"With method.epsilon = {budget.epsilon:g} the noise hides all clusters of about {state.samples:,.0f} "
                 "samples; use more samples or a larger epsilon."
             )
-        after, values = self._cut(fed, state, centroids, counts)
-        broadcast(fed, receive_clusters, fed.all(**self._all_nodes(after, self.smoothing_rounds)))
-        return after, Record(found.answered, found.missing, {**values, "epsilon": budget.epsilon})
+        after, record = self._cut(fed, replace(state, centroids=centroids, counts=counts))
+        return after, Record(found.answered, found.missing, {**record.values, "epsilon": budget.epsilon})
 
-    def _cut(
-        self, fed: Federation, state: KinGraphState, centroids: Tensor, counts: Tensor
-    ) -> tuple[KinGraphState, dict[str, Any]]:
-        """The final state, with the clusters of nodes, and values for the record."""
-        graph = neighbour_graph(centroids, counts, self.neighbours)
-        wanted = None if self.n_clusters == "auto" else self.n_clusters
-        flat = centroids.shape[1] <= FEW_DIMENSIONS
-        clusters, evidence = communities(graph, counts, wanted, fed.rng("communities"), flat=flat)
-        after = state.next(finished=True, centroids=centroids, counts=counts, clusters=clusters)
-        values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
-        values |= {"clusters": int(clusters.max()) + 1, **evidence}
-        if wanted is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
-            values["warning"] = (
-                f"One cluster was found among {len(clusters)} micro-clusters, too few to separate clusters; set "
-                "n_clusters if it is known, or a lower min_members for more micro-clusters."
-            )
-        return after, values
-
-    def _all_nodes(self, state: KinGraphState, rounds: int) -> Payload:
-        """The payload of `receive_clusters` for a client that assigns its samples by all nodes."""
-        return {"result": self.result(state), "smoothing": state.smoothing, "rounds": rounds}
+    def _cut(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
+        """The last step, from the nodes on; the record is of clients that have received their clusters."""
+        after, values = self.clusters_of(state, fed.rng("communities"))
+        self.conclude(fed, after)
+        answered = [client for client in fed.present if client not in fed.missing]
+        return after.next(), Record(answered, dict(fed.missing), values)
 
     def _summary_request(self, state: KinGraphState, clients: int) -> Payload:
         """The payload of `send_summary`."""
@@ -417,3 +448,10 @@ class KinGraphMethod(SampleMethod):
         why = reasons(record.missing)
         failure = f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({why})."
         return repeat_step(fed, state, record, failure)
+
+
+def _cut_nodes(state: KinGraphState) -> Payload:
+    """All that a client needs to give samples the clusters of their nearest nodes."""
+    n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
+    nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
+    return {"n_clusters": n_clusters, "space": state.space, **nodes}

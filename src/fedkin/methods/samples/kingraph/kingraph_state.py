@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,11 @@ class KinGraphState(State):
         float32 ``(m, d)``, nodes of the graph.
     counts, clusters : Tensor
         int64 ``(m,)``, samples and cluster of each node.
+    own : Tensor
+        int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
+        where they are common.
+    scales : list of dict
+        Partitions of the nodes, see `fedkin.methods.samples.kingraph.scales`.
     """
 
     features: str = "raw"
@@ -60,6 +66,8 @@ class KinGraphState(State):
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
+    scales: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def space(self) -> Payload:

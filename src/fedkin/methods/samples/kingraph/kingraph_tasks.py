@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -141,8 +141,9 @@ def receive_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
                 )
             points = client_points(client, result["space"])
             points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
-            client.state["clusters"] = vote(result, points)
-            client.state["confidence"] = vote_share(result, points)
+            votes = nearest_nodes(result["centroids"], points)
+            client.state["clusters"], client.state["confidence"] = counted(votes, result)
+            client.state["nearest_nodes"], client.state["squared_distances"] = votes.nodes.int(), votes.squares
         else:
             for name in ("clusters", "confidence"):
                 client.state[name] = payload[name][client.state["micro_clusters"]]
@@ -198,31 +199,70 @@ def _components(space: Mapping[str, Any], batches: Iterable[Tensor]) -> Tensor:
     return torch.cat([directions.new_zeros(0, directions.shape[1]), *((rows - mean) @ directions for rows in batches)])
 
 
-def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Cluster of each point by a vote of its five nearest nodes, int64 ``(n,)``; votes are inverse squared distances.
+class Votes(NamedTuple):
+    """The nodes nearest to points: int64 and float32 ``(n, 5)``, their positions and squared distances."""
 
-    The nearest node outvotes four others that are more than twice as far away, so that a cluster of one node is kept.
+    nodes: Tensor
+    squares: Tensor
+
+
+def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
+    """The five nodes nearest to each point, or all if they are fewer."""
+    voters = min(_VOTERS, len(centroids))
+    nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
+    for part in points.split(max(1, _PAIRS // len(centroids))):
+        distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
+        nodes.append(nearest)
+        squares.append(distances.square().clamp_min(_ZERO_DISTANCE))
+    return Votes(torch.cat(nodes), torch.cat(squares))
+
+
+def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """The cluster of each point, int64 ``(n,)``, and its share of the votes, float32 ``(n,)`` in [0, 1].
+
+    Votes for the cluster are inverse squared distances: the nearest node outvotes four others that are more than twice
+    as far away, so that a cluster of one node is kept. For the share, squared distances are taken together with their
+    mean, so that a point close to one node has not its vote alone: it counts no more than twice as much as a node at
+    mean distance.
     """
-    return _voted(result, points)[0]
+    clusters = result["clusters"][votes.nodes]
+    found = neighbours_vote(clusters, 1 / votes.squares, result["n_clusters"])
+    even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
+    own = clusters == found[:, None]
+    return found, ((even * own).sum(1) / even.sum(1)).clamp(0, 1).float()
+
+
+def nodes_of_samples(client: Client, own: Tensor) -> Votes:
+    """The nodes that decide on the clusters of a client's samples, as it remembers them after the last step.
+
+    Parameters
+    ----------
+    client : Client
+    own : Tensor
+        int64 ``(p, 3)``, client, node and samples of clients' own micro-clusters.
+
+    Returns
+    -------
+    Votes
+        ``(n, 5)``; ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive
+        the nodes.
+    """
+    if "nearest_nodes" in client.state:
+        return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
+    nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
+    return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
+
+
+def clusters_again(votes: Votes, result: Mapping[str, Any]) -> Tensor:
+    """The cluster of each sample, int64 ``(n,)``, by what `nodes_of_samples` has kept."""
+    return counted(Votes(votes.nodes.long(), votes.squares), result)[0]
+
+
+def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
+    """Cluster of each point by a vote of its nearest nodes, int64 ``(n,)``; see `counted`."""
+    return counted(nearest_nodes(result["centroids"], points), result)[0]
 
 
 def vote_share(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Share of the five nearest nodes' votes that each point's cluster has, float32 ``(n,)`` in [0, 1].
-
-    Squared distances are taken together with their mean, so that a point close to one node has not its vote alone: it
-    counts no more than twice as much as a node at mean distance.
-    """
-    return _voted(result, points)[1]
-
-
-def _voted(result: Mapping[str, Any], points: Tensor) -> tuple[Tensor, Tensor]:
-    centroids, clusters = result["centroids"], result["clusters"]
-    found, shares = [clusters.new_zeros(0)], [torch.zeros(0)]
-    for part in points.split(max(1, _PAIRS // len(centroids))):
-        distances, nearest = torch.cdist(part, centroids).topk(min(_VOTERS, len(centroids)), largest=False)
-        squares = distances.square().clamp_min(_ZERO_DISTANCE)
-        found.append(neighbours_vote(clusters[nearest], 1 / squares, result["n_clusters"]))
-        even = 1 / (squares + squares.mean(1, keepdim=True))
-        own = clusters[nearest] == found[-1][:, None]
-        shares.append(((even * own).sum(1) / even.sum(1)).clamp(0, 1).float())
-    return torch.cat(found), torch.cat(shares)
+    """Share of the nearest nodes' votes that each point's cluster has, float32 ``(n,)``; see `counted`."""
+    return counted(nearest_nodes(result["centroids"], points), result)[1]

@@ -1,0 +1,111 @@
+"""Cutting the clusters of a finished run again, coarser or finer, into a folder of their own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+
+from fedkin.core import FedkinError
+from fedkin.core.files import LOCK, write_atomically
+from fedkin.core.progress import Callback, Progress
+from fedkin.core.trees import owned, save_tree
+from fedkin.experiment.checkpoint import load_checkpoint, restore
+from fedkin.experiment.config import Config
+from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
+from fedkin.experiment.run import resume
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, REPORT, is_finished, run_config
+from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.tracking import NOTES
+
+_RESULTS = (RESULT, MODELS, ENCODER, REPORT, "labels", "clients.csv", NOTES, LOCK, "*.partial")
+"""What a cut does not take over from a run: its results, and what tracking tools know of it."""
+
+
+def cut(
+    folder: Path,
+    out: Path,
+    n_clusters: int | None = None,
+    resolution: float | None = None,
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> RunOutcome | None:
+    """Cut the clusters of the run in `folder` again, and write them to `out` as a run of its own.
+
+    Clients are sent their new clusters and asked for nothing. With the same number of clusters, `out` holds the labels
+    of a run that was given it from the start. `folder` stays as it is.
+
+    Parameters
+    ----------
+    folder : Path
+        A finished run of a method that cuts again, see `fedkin.core.Method`.
+    out : Path
+        Empty or absent.
+    n_clusters : int, optional
+        Clusters to find, at least 1.
+    resolution : float, optional
+        Resolution of the clusters instead of their number, greater than 0.
+    progress : Progress, optional
+        Shows how far it is.
+    callbacks : sequence of Callback, optional
+        Follow the last step, too.
+
+    Returns
+    -------
+    RunOutcome or None
+        ``None`` of a real federation: its server sends the clusters when it runs the experiment, with the same
+        `n_clusters` or `resolution`, into `out`.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds no finished run of such a method, not one of both numbers is given, or `out` is not empty.
+    """
+    config = _changed(folder, n_clusters, resolution)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FedkinError(f"{out} is not an empty folder; give another --out.")
+    _copy(folder, out, config)
+    if (out / LEDGER).is_file():
+        return None
+    try:
+        return resume(out, progress, callbacks)
+    except FedkinError:
+        shutil.rmtree(out)
+        raise
+
+
+def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> Config:
+    """The experiment of the run, with the number or the resolution given."""
+    if (n_clusters is None) == (resolution is None):
+        raise FedkinError("Give either a number of clusters or a resolution.")
+    method = run_config(folder).method
+    if not type(method).recuts:
+        raise FedkinError(
+            f"{folder} cannot be cut again: its method keeps no clusters of clusters. Run it with another number of "
+            "clusters instead."
+        )
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    number = '"auto"' if n_clusters is None else n_clusters
+    height = '"auto"' if resolution is None else resolution
+    return run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
+
+
+def _copy(folder: Path, out: Path, config: Config) -> None:
+    """Make `out` a copy of the run as it was before its last step; all of it, or nothing."""
+    checkpoint = load_checkpoint(folder / CHECKPOINT)
+    if checkpoint is None:
+        raise FedkinError(f"{folder} is damaged: {CHECKPOINT} is absent.")
+    method = config.method
+    state = method.uncut(restore(method.state_type, checkpoint["state"]))  # type: ignore[attr-defined]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
+    try:
+        shutil.copytree(folder, partial, ignore=shutil.ignore_patterns(*_RESULTS), dirs_exist_ok=True)
+        write_atomically(partial / CONFIG, config.to_toml())
+        save_tree(partial / CHECKPOINT, owned({**checkpoint, "state": state.tree()}))
+        partial.replace(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise

@@ -1,0 +1,94 @@
+"""Coarser and finer clusters of the same samples as rows of an inline SVG, each below the one that it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from fedkin.report.markup import cluster_class, drawing, element, folded, sheet, table, text
+from fedkin.report.numbers import pluralize, shown
+from fedkin.report.scale_view import Scale, ScaleTree
+
+WIDTH, TOP, ROW, HEIGHT = 400.0, 18.0, 22.0, 18.0
+LEFT, RIGHT = 30.0, 36.0
+GAP, NAMED = 1.0, 15.0
+"""Between blocks, and the least width of one with its name in it."""
+
+
+def scale_tree(tree: ScaleTree) -> str:
+    """A figure with a row for each scale and a block for each cluster, as wide as it has samples."""
+    heading = element("figcaption", element("h3", text(tree.title)), element("p", text(tree.caption)))
+    return element("figure", heading, _drawing(tree), _numbers(tree), class_="card")
+
+
+def _drawing(tree: ScaleTree) -> str:
+    heads = [("clusters", 0.0, "head"), ("stability", WIDTH, "end head")]
+    parts = [element("text", text(name), x=x, y=TOP - 6, class_=look) for name, x, look in heads]
+    places: list[int] = []
+    for row, (scale, colours) in enumerate(zip(tree.scales, _colours(tree.scales), strict=True)):
+        above = [places[parent] for parent in scale.parents] or [0] * len(scale.samples)
+        order = [at for _, at in sorted(zip(above, range(len(above)), strict=True))]
+        places = [order.index(at) for at in range(len(order))]
+        parts.append(_row(scale, order, colours, TOP + ROW * row))
+    words = "; ".join(_in_words(scale) for scale in tree.scales)
+    return drawing("scales", TOP + ROW * len(tree.scales) + 4, f"{tree.title}: {words}.", *parts)
+
+
+def _row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> str:
+    base = top + HEIGHT / 2 + 4
+    look = "name chosen" if scale.chosen else "name"
+    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=f"end {look}")]
+    if scale.stability is not None:
+        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=f"end {look}"))
+    unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
+    ends = [LEFT + unit * end for end in accumulate((scale.samples[at] for at in order), initial=0)]
+    for at, (left, right) in zip(order, pairwise(ends), strict=True):
+        width = max(right - left - GAP, 0.4)
+        parts.append(
+            element(
+                "rect",
+                x=left,
+                y=top,
+                width=width,
+                height=HEIGHT,
+                data_tip=_tip(scale, at),
+                class_=f"block {cluster_class(colours[at])}{' chosen' if scale.chosen else ''}",
+            )
+        )
+        if scale.chosen and width >= NAMED:
+            parts.append(element("text", text(at), x=left + width / 2, y=base, class_="middle in"))
+    return "".join(parts)
+
+
+def _colours(scales: Sequence[Scale]) -> list[list[int | None]]:
+    """The cluster found that each cluster of each scale is part of; none of those that are coarser."""
+    colours: list[list[int | None]] = []
+    for scale in scales:
+        if scale.chosen:
+            colours.append(list(range(len(scale.samples))))
+        else:
+            colours.append([colours[-1][parent] for parent in scale.parents] or [None] * len(scale.samples))
+    return colours
+
+
+def _tip(scale: Scale, at: int) -> str:
+    part = "" if not scale.parents else f"\npart of cluster {scale.parents[at]} of the row above"
+    return f"{_in_words(scale)}\ncluster {at}: {pluralize(scale.samples[at], 'sample')}{part}"
+
+
+def _in_words(scale: Scale) -> str:
+    stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
+    return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
+
+
+def _numbers(tree: ScaleTree) -> str:
+    rows = [
+        (
+            len(scale.samples),
+            "–" if scale.stability is None else shown(scale.stability, "number"),
+            "found" if scale.chosen else "",
+        )
+        for scale in tree.scales
+    ]
+    heads = ["clusters", "stability", ""]
+    return folded("The numbers", sheet(table(heads, rows), f"{tree.title}: the numbers"))

@@ -1,0 +1,61 @@
+"""Coarser and finer clusters of the same samples, in plain Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedkin.core.errors import FedkinError
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One partition of the samples.
+
+    Attributes
+    ----------
+    samples : sequence of int
+        Samples of each cluster.
+    parents : sequence of int
+        For each cluster, the one of the scale before that it is part of; empty in the first scale.
+    stability : float or None
+        How little it changes without some of the micro-clusters, at most 1.
+    chosen : bool
+        Whether these are the clusters found; exactly one scale of a tree.
+    """
+
+    samples: Sequence[int]
+    parents: Sequence[int]
+    stability: float | None
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class ScaleTree:
+    """Scales from coarse to fine.
+
+    Attributes
+    ----------
+    title, caption : str
+        The caption says what to see.
+    scales : sequence of Scale
+        Those with fewest clusters first; all of the same samples.
+
+    Raises
+    ------
+    FedkinError
+        If parents are not clusters of the scale before, or not one scale is chosen.
+    """
+
+    title: str
+    caption: str
+    scales: Sequence[Scale]
+
+    def __post_init__(self) -> None:
+        for at, scale in enumerate(self.scales):
+            before = len(self.scales[at - 1].samples) if at else 0
+            right = len(scale.parents) == (len(scale.samples) if at else 0)
+            if not right or not all(0 <= parent < before for parent in scale.parents):
+                raise FedkinError(f"Parents of scale {at} of '{self.title}' are not clusters of the scale before.")
+        if sum(scale.chosen for scale in self.scales) != 1:
+            raise FedkinError(f"Not one scale of '{self.title}' is chosen.")
