@@ -337,3 +337,23 @@ def test_control_c_reaches_a_run(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert complaint == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
     assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "scenario.fraction=0.3", "--out", "run"]
+    assert fedkin("run", "kin-graph", *small) == 0
+    assert fedkin("cut", "run", "--clusters", "4") == 0
+    assert "Clusters found" in capsys.readouterr().out
+    assert Path("run-4-clusters/report.html").is_file()
+    assert fedkin("cut", "run", "--resolution", "1.5", "--out", "fine") == 0
+    assert Path("fine/labels").is_dir()
+    capsys.readouterr()
+    for arguments, sentence in (
+        (["run"], "Give either a number of clusters or a resolution."),
+        (["run", "--clusters", "4"], "run-4-clusters is not an empty folder; give another --out."),
+        (["run", "--clusters", "0"], "'method.n_clusters' is 0 on the command line"),
+        (["nowhere", "--clusters", "2"], "nowhere holds no run"),
+    ):
+        assert fedkin("cut", *arguments) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
+    assert sorted(path.name for path in Path().iterdir()) == ["fine", "run", "run-4-clusters"]

@@ -21,6 +21,7 @@ from fedkin.deploy.site_file import read_site
 from fedkin.engines.flower.wire import HELLO, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.cut import cut
 from fedkin.experiment.outputs import predict
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER
@@ -85,6 +86,17 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
         assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
         assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
     assert not (tmp_path / "out" / "labels").exists()
+
+
+def test_sites_get_the_clusters_of_another_cut(data: Path, tmp_path: Path) -> None:
+    serve(grid(data, tmp_path), config("kin-graph"), tmp_path / "out")
+    assert cut(tmp_path / "out", tmp_path / "cut", 7) is None, "no site can be reached from here"
+    serve(grid(data, tmp_path), config("kin-graph", "method.n_clusters=7"), tmp_path / "cut")
+    local = [f"data.source={data}", "scenario.name=files", "method.n_clusters=7"]
+    here = execute(load_config("kin-graph", local), tmp_path / "here").folder
+    for site in range(4):
+        text = (here / "labels" / f"site-{site}.csv").read_text()
+        assert (kept(tmp_path, site) / "labels.csv").read_text() == text
 
 
 def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:

@@ -140,3 +140,47 @@ def test_other_features_are_refused():
         KinGraph(features=3).fit(SITES)
     with pytest.raises(FedkinError, match="Unknown features 'gradient'; did you mean 'gradients'"):
         KinGraph(features="gradient").fit(SITES)
+
+
+@pytest.mark.parametrize("options", [{}, {"broadcast_nodes": False}, {"features": twice}])
+def test_a_cut_has_the_labels_of_a_fit_that_was_given_the_number(options):
+    model = KinGraph(random_state=0, **options).fit(SITES)
+    before = [labels.copy() for labels in model.labels_]
+    for n_clusters in (1, 2, 5):
+        cut = pickle.loads(pickle.dumps(model)).cut(n_clusters)
+        given = KinGraph(random_state=0, n_clusters=n_clusters, **options).fit(SITES)
+        assert cut.n_clusters_ == given.n_clusters_ == n_clusters
+        assert all(map(np.array_equal, cut.labels_, given.labels_))
+        assert np.array_equal(cut.predict(X), given.predict(X))
+        assert cut.scales_ == given.scales_
+        assert cut.get_params()["n_clusters"] == n_clusters
+        assert cut.history_[-1]["clusters"] == n_clusters
+    assert model.n_clusters_ == 3
+    assert model.n_clusters == "auto"
+    assert all(map(np.array_equal, model.labels_, before))
+    assert model.cut(2).cut(3).labels_[0].tolist() == before[0].tolist()
+
+
+def test_a_cut_may_be_by_resolution_and_scales_show_what_there_is():
+    model = KinGraph(random_state=0).fit(SITES)
+    fine = model.cut(resolution=8.0)
+    assert fine.n_clusters_ > 3
+    (chosen,) = [scale for scale in model.scales_ if scale["chosen"]]
+    assert chosen["n_clusters"] == 3
+    assert chosen["samples"] == np.bincount(np.concatenate(model.labels_)).tolist()
+
+
+@pytest.mark.parametrize("given", [{}, {"n_clusters": 2, "resolution": 1.0}, {"n_clusters": 0}, {"resolution": -1.0}])
+def test_a_cut_needs_one_number(given):
+    model = KinGraph(random_state=0).fit(SITES)
+    with pytest.raises(FedkinError):
+        model.cut(**given)
+    assert model.n_clusters_ == 3
+
+
+def test_a_cut_does_not_describe_what_clients_have_not_described():
+    pandas = pytest.importorskip("pandas")
+    model = KinGraph(random_state=0).fit([pandas.DataFrame(x, columns=list("abcdefgh")) for x in SITES])
+    assert len(model.describe()) == 3
+    with pytest.raises(FedkinError, match="cannot be described"):
+        model.cut(2).describe()

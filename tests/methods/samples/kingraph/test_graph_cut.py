@@ -171,3 +171,41 @@ def test_how_much_of_its_cluster_the_largest_client_holds():
     assert largest_client_share(clusters, sites, counts) == (6 + 8) / 20
     assert largest_client_share(clusters, clusters, counts) == 1.0
     assert largest_client_share(clusters, sites * 0, counts) == 1.0
+
+
+def test_a_resolution_is_taken_as_given():
+    points, counts, _ = blobs(6, spread=1.5)
+    graph = neighbour_graph(points, counts, 15)
+    found = {}
+    for resolution in (0.05, 1.0, 6.0):
+        clusters, evidence = communities(graph, counts, None, derive_generator(0), flat=True, resolution=resolution)
+        assert evidence["resolution"] == resolution
+        assert resolution in evidence["resolutions"]
+        found[resolution] = int(clusters.max()) + 1
+        (chosen,) = [scale for scale in evidence["scales"] if scale["chosen"]]
+        assert chosen["n_clusters"] == found[resolution]
+        assert chosen["resolutions"][0] <= resolution <= chosen["resolutions"][1]
+    assert found[0.05] <= found[1.0] < found[6.0]
+
+
+@pytest.mark.parametrize(("n_clusters", "resolution"), [(None, 0.0), (None, -1.0), (None, float("nan")), (3, 1.0)])
+def test_a_resolution_that_is_none_is_refused(n_clusters, resolution):
+    points, counts, _ = blobs(2)
+    graph = neighbour_graph(points, counts, 15)
+    with pytest.raises(FedkinError, match=r"resolution is .*; it must be greater than 0, and n_clusters None"):
+        communities(graph, counts, n_clusters, derive_generator(0), resolution=resolution)
+
+
+def test_scales_of_clouds_of_clouds_hold_both():
+    rng = np.random.default_rng(0)
+    outer = 60 * rng.normal(size=(3, 8))
+    centres = (outer[:, None] + 9 * rng.normal(size=(3, 3, 8))).reshape(9, 8)
+    truth = np.repeat(np.arange(9), 40)
+    points = torch.from_numpy(centres[truth] + rng.normal(size=(360, 8))).float()
+    found, evidence = communities(
+        neighbour_graph(points, torch.ones(360).long(), 60), torch.ones(360).long(), None, derive_generator(0)
+    )
+    scales = evidence["scales"]
+    assert any(scale["n_clusters"] == 9 and scale["samples"] == [40] * 9 for scale in scales)
+    (chosen,) = [scale for scale in scales if scale["chosen"]]
+    assert chosen["samples"] == torch.bincount(found).tolist()

@@ -257,3 +257,31 @@ def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocate
     payload = {"smoothing": 0, "rounds": 0, "result": {**method.result(state), "n_clusters": 2**40}}
     with pytest.raises(FedkinError, match=f"names {2**40} clusters of"):
         kingraph_tasks.receive_clusters.run(clients[:1], [payload])
+
+
+@pytest.mark.parametrize("options", [{}, {"broadcast_nodes": False}, {"common_micro_clusters": True}])
+def test_a_finished_state_can_be_cut_again_and_clients_are_asked_for_nothing(options: dict[str, Any]):
+    clients, _ = planted()
+    fed, state, records = run(KinGraphMethod(**options), clients)
+    labels = [client.state["clusters"].clone() for client in clients]
+    again, record = KinGraphMethod(**options).step(fed, KinGraphMethod(**options).uncut(state))
+    assert again.tree().keys() == state.tree().keys()
+    assert all(torch.equal(a, client.state["clusters"]) for a, client in zip(labels, clients, strict=True))
+    assert record.values.items() <= records[-1].values.items()
+    received = fed.traffic.received
+    coarse = KinGraphMethod(**options, n_clusters=2)
+    after, record = coarse.step(fed, coarse.uncut(state))
+    assert fed.traffic.received - received <= 2 * len(clients), "nothing but that they have received it"
+    assert after.steps == state.steps
+    assert record.answered == [client.id for client in clients]
+    assert record.values["clusters"] == 2
+    fresh, _ = planted()
+    run(coarse, fresh)
+    for ours, theirs in zip(clients, fresh, strict=True):
+        assert torch.equal(ours.state["clusters"], theirs.state["clusters"])
+        assert torch.equal(ours.state["confidence"], theirs.state["confidence"])
+
+
+def test_a_number_and_a_resolution_are_too_much():
+    with pytest.raises(FedkinError, match="n_clusters and resolution were both given"):
+        KinGraphMethod(n_clusters=3, resolution=1.0)

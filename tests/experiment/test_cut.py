@@ -1,0 +1,113 @@
+"""Cutting a finished run again: the labels of a run that was given the number, and nothing half-written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.experiment.config import load_config
+from fedkin.experiment.cut import cut
+from fedkin.experiment.outputs import load_found, predict
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_folder import is_finished
+
+OPTIONS = ["scenario.fraction=0.3"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def labels(folder: Path) -> dict[str, bytes]:
+    return contents(folder / "labels")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cut") / "run"
+    execute(load_config("kin-graph", OPTIONS), folder)
+    return folder
+
+
+def test_a_cut_is_a_run_that_was_given_the_number(run: Path, tmp_path: Path) -> None:
+    before = contents(run)
+    outcome = cut(run, tmp_path / "cut", 5)
+    assert outcome is not None
+    given = execute(load_config("kin-graph", [*OPTIONS, "method.n_clusters=5"]), tmp_path / "given")
+    assert contents(run) == before
+    assert labels(outcome.folder) == labels(given.folder) != labels(run)
+    assert outcome.config == given.config
+    for ours, theirs in zip(outcome.records, given.records, strict=True):
+        assert ours["values"].items() <= theirs["values"].items()
+        assert ours["metrics"] == theirs["metrics"]
+        assert ours["answered"] == theirs["answered"]
+    received = outcome.records[-1]["received"] - given.records[-1]["received"]
+    assert 0 <= received <= 20, "clients were asked for nothing, and answered so"
+    assert outcome.records[-1]["sent"] > given.records[-1]["sent"], "they were sent their clusters twice"
+    assert load_found(outcome.folder).result["n_clusters"] == 5
+
+
+def test_a_cut_is_a_run_in_all_that_can_be_done_with_it(run: Path, tmp_path: Path) -> None:
+    assert cut(run, tmp_path / "deep" / "cut", resolution=1.5) is not None
+    folder = tmp_path / "deep" / "cut"
+    assert is_finished(folder)
+    found = contents(folder)
+    assert report(folder).read_bytes() == found["report.html"]
+    resume(folder)
+    assert {name: text for name, text in contents(folder).items() if name != "timing.jsonl"} == {
+        name: text for name, text in found.items() if name != "timing.jsonl"
+    }
+    assert b"Coarser and finer clusters" in found["report.html"]
+    assert predict(folder, "digits").startswith("row,cluster,confidence\n0,")
+    assert cut(folder, tmp_path / "again", 3) is not None, "a cut can be cut"
+    assert labels(tmp_path / "again") == labels(cut(run, tmp_path / "three", 3).folder)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "Give either a number of clusters or a resolution"),
+        ({"n_clusters": 2, "resolution": 1.0}, "Give either a number of clusters or a resolution"),
+        ({"n_clusters": 0}, "'method.n_clusters' is 0"),
+        ({"resolution": -1.0}, r"'method.resolution' is -1\.0"),
+        ({"resolution": float("nan")}, "'method.resolution' is nan"),
+    ],
+)
+def test_what_is_no_number_is_refused(run: Path, tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedkinError, match=sentence):
+        cut(run, tmp_path / "cut", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "kfed"
+    execute(load_config("kfed", OPTIONS), other)
+    with pytest.raises(FedkinError, match="cannot be cut again: its method keeps no clusters of clusters"):
+        cut(other, tmp_path / "cut", 2)
+    with pytest.raises(FedkinError, match="holds no run"):
+        cut(tmp_path / "nowhere", tmp_path / "cut", 2)
+    with pytest.raises(FedkinError, match="is not an empty folder"):
+        cut(run, other, 2)
+    half = tmp_path / "half"
+    half.mkdir()
+    for name in ("config.toml", "records.jsonl", "checkpoint.safetensors", "timing.jsonl"):
+        (half / name).write_bytes((run / name).read_bytes())
+    with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
+        cut(half, tmp_path / "cut", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["half", "kfed"]
+
+
+def test_where_the_data_have_gone_there_is_no_cut(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for name, low in (("north", 0), ("south", 1)):
+        rows = [f"{(i * 7) % 11 + low},{(i * 5) % 13 + 30 * (i % 2)}" for i in range(40)]
+        (folder / f"{name}.csv").write_text("\n".join(["a,b", *rows]) + "\n")
+    options = [f"data.source={str(folder)!r}", "scenario.name='files'", "method.min_members=2"]
+    execute(load_config("kin-graph", options), tmp_path / "run")
+    (folder / "south.csv").unlink()
+    (folder / "north.csv").unlink()
+    with pytest.raises(FedkinError):
+        cut(tmp_path / "run", tmp_path / "cut", 2)
+    assert not (tmp_path / "cut").exists()
