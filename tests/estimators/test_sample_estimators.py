@@ -1,4 +1,5 @@
 import doctest
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from sklearn.datasets import make_blobs
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.estimators import DEC, UIFCA, sample_estimators
+from fedkin.estimators import DEC, UIFCA, baseline_estimators, kingraph_estimator, sample_estimators
 
 
 @pytest.fixture
@@ -39,7 +40,8 @@ def test_clients_alone_share_no_cluster_and_have_none_for_others(blobs):
         model.predict(sites[0])
 
 
-def test_the_documented_examples_are_true() -> None:
-    outcome = doctest.testmod(sample_estimators)
+@pytest.mark.parametrize("module", [sample_estimators, kingraph_estimator, baseline_estimators])
+def test_the_documented_examples_are_true(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0

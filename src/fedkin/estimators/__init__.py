@@ -19,8 +19,9 @@ from fedkin.estimators.client_estimators import (
     Local,
     Sattler,
 )
+from fedkin.estimators.kingraph_estimator import KinGraph
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.estimators.sample_estimators import CCFC, FFCM, PPFCGAN, SCFC, SDAFC, UIFCA, FedCRef, KFed, KinGraph
+from fedkin.estimators.sample_estimators import CCFC, FFCM, PPFCGAN, SCFC, SDAFC, UIFCA, FedCRef, KFed
 
 __all__ = [
     "CCFC",
