@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.core.files import LOCK, append, file_lock, folder_lock, write_atomically
+from fedkin.core.files import LOCK, append, file_lock, folder_lock, read_tables, similar_path, write_atomically
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])
@@ -95,3 +95,15 @@ def test_a_folder_that_cannot_be_locked_is_one_sentence(tmp_path: Path) -> None:
         folder_lock(tmp_path / "taken" / "run"),
     ):
         pass
+
+
+def test_the_nearest_path_is_named_where_one_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "heart").mkdir(parents=True)
+    (tmp_path / "mine.toml").write_text("seed = 1")
+    assert similar_path(Path("runs/haert")) == "did you mean 'runs/heart'?"
+    assert similar_path(Path("run/heart")) == "did you mean 'runs'?"
+    assert similar_path(Path("runs/other")) == ""
+    assert similar_path(Path("wien"), {"wine": "wine"}) == "did you mean 'wine'?"
+    with pytest.raises(FedkinError, match=r"^Cannot read min.toml: No such file.*; did you mean .mine.toml.\?$"):
+        read_tables(Path("min.toml"))

@@ -275,7 +275,8 @@ def test_unfitted_it_predicts_nothing() -> None:
         quick().predict(X)
 
 
-SINGLE = "fit takes a list with one array per client, each (n, features) or images; got a single table."
+SINGLE = "fit takes one table, file or array per client, in a list or by name, or a folder with such files; "
+SINGLE += "got a single table."
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
+from fedkin.core import FedkinError
 from fedkin.experiment import run_loop
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_profile, predict
@@ -104,3 +105,25 @@ def test_secure_sums_give_the_same_sentences(tables, tmp_path):
     assert profile is not None
     assert profile.members == {}
     assert int(profile.samples.sum()) > 150
+
+
+def test_new_rows_that_lack_columns_are_told_of_all_and_runs_of_the_nearest(tables, tmp_path):
+    folder = ran(config(tables), tmp_path / "wines-run").folder
+    (tmp_path / "new.csv").write_text("town,alcohol\nBonn,1\n")
+    with pytest.raises(FedkinError) as error:
+        predict(folder, str(tmp_path / "new.csv"))
+    lines = str(error.value).splitlines()
+    assert len(lines) == 12
+    assert lines[0] == f"'{tmp_path / 'new.csv'}' has no column 'malic_acid', which the others have."
+    frame = pd.read_csv(tables / "north.csv").drop(columns=["hue", "town"]).assign(alcohol=["a", "b"] * 29)
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(FedkinError) as error:
+        predict(folder, str(tmp_path / "new.csv"))
+    assert [line.split(" of ")[0].split(",")[0] for line in str(error.value).splitlines()] == [
+        f"'{tmp_path / 'new.csv'}' has no column 'hue'",
+        f"'{tmp_path / 'new.csv'}' has no column 'town'",
+        "Column 'alcohol'",
+    ]
+    for ask in (lambda path: predict(path, "wine"), report, resume):
+        with pytest.raises(FedkinError, match=r"did you mean '.*wines-run'\?$"):
+            ask(tmp_path / "wine-run")

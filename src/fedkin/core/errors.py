@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 _NAMES, _PROBLEMS = 20, 50
 """Names and lines that a sentence lists at most."""
@@ -58,6 +59,15 @@ def all_problems(problems: Sequence[str]) -> FedkinError:
     """One error for several problems, a line for each, of which the first fifty are shown."""
     more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
     return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))
+
+
+def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
+    """A sentence for each problem that a check finds with what it is given; none if it raises nothing."""
+    try:
+        check(*given)
+    except FedkinError as error:
+        return str(error).splitlines()
+    return []
 
 
 def mid_sentence(where: str) -> str:

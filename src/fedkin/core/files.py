@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,33 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
+    """A question for the path nearest to one that does not exist, such as ``did you mean 'north.csv'?``, or nothing.
+
+    Parameters
+    ----------
+    path : Path
+    others : mapping of str to str, optional
+        Further names that may be meant in place of the last part of the path, with what each stands for.
+    """
+    parent, unknown = path, path.name
+    while not parent.is_dir() and parent != parent.parent:
+        unknown, parent = parent.name, parent.parent
+    meant = {name: str(parent / name) for name in shown_in(parent)}
+    if parent == path.parent:
+        meant |= others or {}
+    near = difflib.get_close_matches(unknown, meant, n=1, cutoff=0.7)
+    return f"did you mean '{meant[near[0]]}'?" if near else ""
+
+
+def shown_in(folder: Path) -> list[str]:
+    """Names of what a folder holds, without hidden ones; none if it cannot be listed."""
+    try:
+        return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError:
+        return []
+
+
 def read_tables(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file, unchecked.
 
@@ -173,6 +201,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+        meant = "" if path.exists() else similar_path(path)
+        raise FedkinError(f"Cannot read {path}: {error.strerror}{f'; {meant}' if meant else '.'}") from error
     except ValueError as error:
         raise FedkinError(f"{path} is not a TOML file: {error}.") from error

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.reading.client_files import collected, load_clients
+from fedkin.core.errors import all_problems, raised_by
+from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.reading.client_files import collected
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of
 
@@ -82,12 +84,16 @@ def clients_of(
         If a client's samples or labels cannot be used, or clients differ in the shape of a sample.
     """
     samples = [x for x, _ in pairs]
-    read = load_clients(dict(zip(names, samples, strict=True)) if names else samples, options=options)
+    read = load_agreeing_clients(dict(zip(names, samples, strict=True)) if names else samples, options=options)
     called = [data.name for data in read]
     clients = [client_of(i, data) for i, data in enumerate(read)]
     if all(y is None for _, y in pairs):
         return clients, np.array([], dtype=np.int64), called
-    labels = [read_labels(y, len(data), data.name) for (_, y), data in zip(pairs, read, strict=True)]
+    given = [(y, len(data), data.name) for (_, y), data in zip(pairs, read, strict=True)]
+    problems = [line for own in given for line in raised_by(read_labels, *own)]
+    if problems:
+        raise all_problems(problems)
+    labels = [read_labels(*own) for own in given]
     classes = classes_of(labels)
     for client, own, data in zip(clients, labels, read, strict=True):
         client.y = encoded(own, classes, data.name)

@@ -57,10 +57,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : sequence or mapping of array-like
-            One DataFrame, file, array or tensor per client, in a list or by the client's name; rows are samples. Arrays
-            are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, all finite.
-            Tables may hold numbers, text, categories, booleans and dates, and empty cells; columns are matched by name.
+        X : sequence or mapping of array-like, str or Path
+            One DataFrame, file, array or tensor per client, in a list or by the client's name, or a folder with one
+            file per client; rows are samples. Arrays are ``(n, features)`` or images ``(n, height, width)`` or
+            ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories, booleans and
+            dates, and empty cells; columns are matched by name.
         y : ignored
 
         Returns
@@ -229,13 +230,15 @@ class LatentClusterer(SampleClusterer):
         return latents
 
 
-def _listed(data: Any) -> list[Any] | dict[str, Any]:
-    """`data` as one array per client, in a list or by name; for a single table there is a sentence of its own."""
+def _listed(data: Any) -> str | Path | list[Any] | dict[str, Any]:
+    """`data` as one array per client, in a list or by name, or the folder of them; a single table is refused."""
     data = collected(data)
+    if isinstance(data, str | Path):
+        return data
     if isinstance(data, Mapping):
         return dict(data)
     is_list = isinstance(data, list | tuple)
-    wanted = "fit takes a list with one array per client, each (n, features) or images"
+    wanted = "fit takes one table, file or array per client, in a list or by name, or a folder with such files"
     if not is_list and _dimensions(data) == 0:
         raise FedkinError(f"{wanted}; got {type(data).__name__}.")
     if (not is_list and _dimensions(data) <= 2) or any(_is_row(x) for x in data):

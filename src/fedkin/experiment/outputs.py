@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import listing
-from fedkin.core.files import read_tables, write_atomically
+from fedkin.core.files import read_tables, similar_path, write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.core.seeds import derive_generator
 from fedkin.core.trees import owned
@@ -106,7 +106,7 @@ class SavedResult:
         if decimal is None:
             path = self.folder / "config.toml"  # of a run; a client's share has none
             decimal = read_tables(path).get("data", {}).get("decimal", ".") if path.is_file() else "."
-        return load(source, label, options=replace(self.preparation.reading, decimal=decimal))
+        return load(source, label, options=replace(self.preparation.reading, decimal=decimal), must_have=False)
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """New samples, read from `source`, as the method sees them."""
@@ -128,7 +128,8 @@ def load_found(folder: Path) -> SavedResult:
         clients, preparation = list(tree["clients"]), Preparation.from_tree(prepared)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not folder.exists():
-            raise FedkinError(f"'{folder}' does not exist; give the folder of a finished run.") from error
+            meant = similar_path(folder) or "give the folder of a finished run."
+            raise FedkinError(f"'{folder}' does not exist; {meant}") from error
         raise FedkinError(f"{folder} holds no result to predict with; `fedkin resume` may finish it.") from error
     check_format(folder, tree)
     method = registry.resolve("method", name)

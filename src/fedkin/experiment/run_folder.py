@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import append, read_tables, write_atomically
+from fedkin.core.files import append, read_tables, similar_path, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.trees import save_tree
 from fedkin.experiment.config import Config, load_config
@@ -160,7 +160,8 @@ def is_finished(folder: Path) -> bool:
 
 def no_run(folder: Path) -> FedkinError:
     """The error that `folder` holds no run."""
-    return FedkinError(f"{folder} holds no run: {CONFIG} is absent.")
+    meant = "" if folder.exists() else similar_path(folder)
+    return FedkinError(f"{folder} holds no run: {CONFIG} is absent{f'; {meant}' if meant else '.'}")
 
 
 def _cut(path: Path, last: int) -> None:

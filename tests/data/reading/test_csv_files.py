@@ -53,7 +53,7 @@ def test_decimal_commas(tmp_path):
     assert read.x.nan_to_num(-1).tolist() == [[1.5, 0, -0.25], [-1, 1, 1]]
     with pytest.raises(FedkinError) as error:
         read_table(path)
-    assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Column 'a'", "Column 'c'"]
+    assert [line.partition(" of ")[0] for line in str(error.value).splitlines()] == ["Columns 'a', 'c'"]
 
 
 @pytest.mark.parametrize("word", ["?", "-", ".", "–", "NA", "n/a", "N/A", "null", "NULL", "nan", "NaN", "#N/A", "None"])

@@ -7,7 +7,7 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.client_files import ignored_in, load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -190,13 +190,15 @@ def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
     with pytest.raises(FedkinError) as error:
         load_clients(str(tmp_path), "kind")
     lines = str(error.value).splitlines()
-    assert lines[:3] == [
+    assert lines[:5] == [
         f"Unknown label column of '{tmp_path}/a.csv' 'kind'; allowed: a, b.",
+        f"Column 'b' of '{tmp_path}/a.csv' has 1 infinite values in 1 rows.",
+        f"Unknown label column of '{tmp_path}/b.csv' 'kind'; allowed: a, a.",
         f"'{tmp_path}/b.csv' has more than one column 'a'; each needs a name of its own.",
         f"Column 'a' of '{tmp_path}/c.csv' has 2 infinite values in 2 rows.",
     ]
-    assert lines[3].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
-    assert len(lines) == 4
+    assert lines[5].startswith(f"'{tmp_path}/d.parquet' cannot be read as .parquet (")
+    assert len(lines) == 6
 
 
 def test_clients_are_files_frames_or_arrays_with_names(tmp_path):
@@ -242,3 +244,14 @@ def test_folders_without_clients_are_refused(tmp_path):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
         load_clients("none")
+
+
+def test_a_file_is_no_folder_and_folders_of_tables_are_noticed(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FedkinError, match=r"a\.csv' is a file and not a folder; give one with a file"):
+        load_clients(str(tmp_path / "a.csv"))
+    (tmp_path / "whole.parquet").mkdir()
+    assert ignored_in(tmp_path) == ["whole.parquet"]
+    (tmp_path / "b.csv").write_text("c\nx\n")
+    with pytest.raises(FedkinError, match=r"reads it as such; else give one file, such as '.*a\.csv'\.$"):
+        load(str(tmp_path))

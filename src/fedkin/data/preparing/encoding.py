@@ -129,9 +129,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
     problems = [
         f"{where} has no column '{column.name}', which the others have." for column in columns if column.name not in at
     ]
-    if problems and not imputes:
-        raise all_problems(problems)
-    problems = []
+    problems = [] if imputes else problems
     padded = torch.cat([table.values, torch.full((len(table), 1), torch.nan, dtype=torch.float64)], 1)
     values = padded[:, [at.get(column.name, -1) for column in columns]]
     for position, column in enumerate(columns):

@@ -82,6 +82,29 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
         If a column holds something else at one client than at another, the named id does not exist, or no column is
         left; one line for each problem.
     """
+    schema, problems = _agreed(reports, id_column, lacking, client_names)
+    notes = schema.notes
+    if not schema.columns and not problems:
+        bare = [client for client, own in reports.items() if not any(report.filled for report in own.values())]
+        if 0 < len(bare) < len(reports):
+            raise FedkinError(
+                f"All cells of {_listed(bare, client_names)} are empty; leave {'it' if len(bare) == 1 else 'them'} out."
+            )
+        problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
+    if problems:
+        raise all_problems(problems)
+    return schema
+
+
+def disagreements(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> list[str]:
+    """A sentence for each column that clients hold different things in, as `agree` has it with every column kept."""
+    return _agreed(reports, id_column, "impute", client_names)[1]
+
+
+def _agreed(
+    reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]
+) -> tuple[Schema, list[str]]:
+    """The schema, which may have no columns, and a sentence for each problem."""
     names = list(dict.fromkeys(name for own in reports.values() for name in own))
     columns: list[SchemaColumn] = []
     notes: list[str] = []
@@ -113,17 +136,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 notes.append(f"Column '{name}' has no value that is frequent enough at any client, so it is left out.")
             else:
                 columns.append(column)
-    notes += _alike(names)
-    if not columns and not problems:
-        bare = [client for client, own in reports.items() if not any(report.filled for report in own.values())]
-        if 0 < len(bare) < len(reports):
-            raise FedkinError(
-                f"All cells of {_listed(bare, client_names)} are empty; leave {'it' if len(bare) == 1 else 'them'} out."
-            )
-        problems.append("No column is left to compare samples by: " + " ".join(shortened(notes)))
-    if problems:
-        raise all_problems(problems)
-    return Schema(tuple(columns), found, notes)
+    return Schema(tuple(columns), found, [*notes, *_alike(names)]), problems
 
 
 def _alike(names: Sequence[str]) -> list[str]:

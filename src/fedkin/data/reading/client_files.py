@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +11,12 @@ from typing import Any
 
 import torch
 
-from fedkin.core.errors import FedkinError, all_problems
+from fedkin.core.errors import FedkinError, raised_by
+from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
 from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table
 
@@ -53,21 +54,45 @@ def load_clients(
         shape, or some clients have tables and others arrays; or if no client has a column that `options` name.
     """
     options = options or TableOptions()
-    source, clients, problems = collected(source), [], []
+    clients: list[Dataset] = []
+    problems: list[str] = []
+    read: dict[str, ReadSoFar] = {}
+    source, complete = collected(source), True
     for name, where, given in _listed(source):
         try:
             if isinstance(given, str | Path):
                 clients.append(replace(read_file(expanded(str(given)), label, None, options), name=name))
             else:
                 clients.append(as_dataset(given, name, where, label, options))
+            if clients[-1].table is not None:
+                read[name] = ReadSoFar(clients[-1].table, left_out=clients[-1].left_out)
+        except TableError as error:
+            problems += error.problems
+            read[name] = error.read
         except FedkinError as error:
-            problems += str(error).splitlines()
+            problems += problems_of(error)
+            complete = False
+    problems += _at_odds(clients, read, options, label, complete)
     if problems:
-        raise all_problems(problems)
-    _check_one_kind(clients)
-    check_same_shape({_called(one): tuple(one.x.shape[1:]) for one in clients if one.table is None})
-    check_named(clients, options, [label])
+        raise ClientsError(problems, read)
     return _with_common_classes(clients)
+
+
+def _at_odds(
+    clients: Sequence[Dataset],
+    read: Mapping[str, ReadSoFar],
+    options: TableOptions,
+    label: str | None,
+    complete: bool,
+) -> list[str]:
+    """A sentence for each thing that clients, or tables and options, have against each other.
+
+    What options name is looked for only where the names of all columns are known.
+    """
+    arrays = {_called(one.name): tuple(one.x.shape[1:]) for one in clients if one.table is None}
+    problems = _mixed(list(read), list(arrays)) + raised_by(check_same_shape, arrays)
+    names = {name for one in read.values() for name in one.names}
+    return problems + (options.unknown({*names, *([label] if label is not None else [])}) if complete else [])
 
 
 def collected(clients: Any) -> Any:
@@ -101,10 +126,9 @@ def _named(at: int, given: Any, files: Counter[str]) -> tuple[str, str, Any]:
 def _files_in(source: str) -> list[Path]:
     folder = expanded(source)
     if not folder.is_dir():
-        raise FedkinError(
-            f"'{source}' is not a folder; "
-            + (_meant(folder, {}) or f"give one with a file ({', '.join(READERS)}) per client.")
-        )
+        wanted = f"give one with a file ({', '.join(READERS)}) per client."
+        meant = "" if folder.exists() else similar_path(folder)
+        raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or wanted}")
     try:
         shown = [path for path in folder.iterdir() if not path.name.startswith(".")]  # as of other systems' copies
         paths = sorted(path for path in shown if path.suffix.lower() in READERS and path.is_file())
@@ -117,7 +141,7 @@ def _files_in(source: str) -> list[Path]:
 
 def _others(folder: Path) -> str:
     """What a folder without any file of data holds instead, for the end of a sentence."""
-    there = sorted(_inside(folder))
+    there = sorted(shown_in(folder))
     if not there:
         return ", and it is empty"
     more = f" and {len(there) - 3} more" if len(there) > 3 else ""
@@ -128,7 +152,16 @@ def ignored_in(source: object) -> list[str]:
     """Files beside those of the clients, in a folder of these, that could be a client's but cannot be read."""
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
-    return sorted(name for name in _inside(folder) if name.lower().endswith(_OTHER_TABLES))
+    names = shown_in(folder)
+    folders = [name for name in names if name.lower().endswith(tuple(READERS)) and not (folder / name).is_file()]
+    return sorted([*folders, *(name for name in names if name.lower().endswith(_OTHER_TABLES))])
+
+
+def holds_clients(source: str) -> list[str]:
+    """Names of the files that a folder holds directly, and that may be one client's each; empty for anything else."""
+    folder = expanded(source)
+    names = shown_in(folder) if folder.is_dir() else []
+    return sorted(name for name in names if Path(name).suffix.lower() in READERS and (folder / name).is_file())
 
 
 def read_file(
@@ -151,21 +184,6 @@ def read_file(
     return READERS[path.suffix.lower()](path, label, cluster, options)
 
 
-def check_named(clients: Sequence[Dataset], options: TableOptions | None, labels: Sequence[str | None]) -> None:
-    """Refuse options that name a column which none of the tables has.
-
-    Raises
-    ------
-    FedkinError
-        With a line for each such column.
-    """
-    if options is None or not options.named:
-        return
-    columns = {name for client in clients for name in (*client.features, *client.left_out)}
-    if unknown := options.unknown({*columns, *(label for label in labels if label is not None)}):
-        raise all_problems(unknown)
-
-
 def expanded(source: str) -> Path:
     """The path, ``~`` being a home.
 
@@ -183,7 +201,7 @@ def expanded(source: str) -> Path:
 def missing(source: str, path: Path) -> FedkinError:
     """An error for a name or path that is nowhere, with the nearest one there is."""
     root = os.environ.get("FEDKIN_DATA")
-    near = _meant(path, {name: name for name in (*EMBEDDED, *(_inside(expanded(root)) if root else ()))})
+    near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
     if path.suffix.lower() in READERS or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         wanted = near or "give a file, a directory or the name of a data set."
         return FedkinError(f"'{source}' does not exist; {wanted}")
@@ -192,37 +210,17 @@ def missing(source: str, path: Path) -> FedkinError:
     return FedkinError(f"'{source}' is {places}; {f'{near} A {hub}' if near else f'a {hub}'}")
 
 
-def _meant(path: Path, names: Mapping[str, str]) -> str:
-    """A question for the nearest path or other name that exists, or nothing."""
-    parent, unknown = path, path.name
-    while not parent.is_dir() and parent != parent.parent:
-        unknown, parent = parent.name, parent.parent
-    meant = {name: str(parent / name) for name in _inside(parent)}
-    if parent == path.parent:
-        meant |= names
-    near = difflib.get_close_matches(unknown, meant, n=1, cutoff=0.7)
-    return f"did you mean '{meant[near[0]]}'?" if near else ""
+def _called(client: str) -> str:
+    return client if client.startswith("Client ") else f"'{client}'"
 
 
-def _inside(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    except OSError:
+def _mixed(tables: Sequence[str], arrays: Sequence[str]) -> list[str]:
+    if not tables or not arrays:
         return []
-
-
-def _called(client: Dataset) -> str:
-    return client.name if client.name.startswith("Client ") else f"'{client.name}'"
-
-
-def _check_one_kind(clients: Sequence[Dataset]) -> None:
-    tables = [client.table is not None for client in clients]
-    if len(set(tables)) > 1:
-        table, array = clients[tables.index(True)], clients[tables.index(False)]
-        raise FedkinError(
-            f"{_called(table)} is a table and {_called(array)} is an array without names of columns; all clients need "
-            "tables, or all arrays."
-        )
+    return [
+        f"{_called(tables[0])} is a table and {arrays[0]} is an array without names of columns; all clients need "
+        "tables, or all arrays."
+    ]
 
 
 def _with_common_classes(clients: list[Dataset]) -> list[Dataset]:

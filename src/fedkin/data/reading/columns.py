@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.reading.dataset import in_order
+from fedkin.data.reading.table_errors import DecimalCommaError
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.text_values import EXACT, LEADING_ZERO, NUMBER, Ambiguous, as_dates, as_numbers, with_unit
 
@@ -53,7 +54,8 @@ def read_column(cells: pd.Series, name: str, where: str, options: TableOptions) 
     Raises
     ------
     FedkinError
-        If it holds anything else, a few texts among numbers, or a level that `options` does not name.
+        If it holds anything else, a few texts among numbers, or a level that `options` does not name; a
+        `DecimalCommaError` if numbers have a comma where `options` say a point.
     """
     from pandas import CategoricalDtype
     from pandas.api import types
@@ -151,10 +153,7 @@ def _check_no_numbers(words: npt.NDArray[np.object_], codes: npt.NDArray[np.int6
     if decimal == "." and all(NUMBER.fullmatch(word) or _COMMA_NUMBER.fullmatch(word) for word in words):
         example = next((word for word in words if "," in word), None)
         if example is not None:
-            raise FedkinError(
-                f"{here} holds numbers with a decimal comma, such as '{example}'; say decimal = ',', or write them "
-                "without commas if these part thousands, or name the column in categorical."
-            )
+            raise DecimalCommaError(here, example)
     if len(words) > _SOME and not any(map(LEADING_ZERO.match, words)):
         _check_mostly_numbers(words, codes, here)
     if (example := with_unit(words, int((codes >= 0).sum()))) is not None:

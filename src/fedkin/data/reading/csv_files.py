@@ -36,7 +36,7 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     ------
     FedkinError
         If it is no UTF-8, or UTF-16 with a byte order mark; if it has no header, or rows longer than that; or if a
-        column has no name, or one of another's.
+        column has no name. Names may be there twice.
     """
     import pandas as pd
 
@@ -87,7 +87,11 @@ def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.D
         gone.append(0)
     if kept := [at for at in nameless if at not in gone and header != [""]]:
         raise FedkinError(f"Column {kept[0] + 1} of {where} has no name; the first line must name the columns.")
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    own = [str(name).strip() for name in frame.columns]
+    named = [name for name in header if not _is_nameless(name)]
+    if len(set(named)) < len(named):  # pandas numbers them
+        own = [name if name in named else mangled for name, mangled in zip(header, own, strict=True)]
+    frame.columns = pd.Index(own)
     if gone and len(gone) < len(header):
         frame = frame.iloc[:, [at for at in range(len(header)) if at not in gone]]
     return frame
@@ -169,10 +173,6 @@ def _rows(text: str, separator: str) -> list[list[str]]:
 
 
 def _check_header(names: list[str], where: str) -> None:
-    named = [name for name in names if not _is_nameless(name)]
-    if len(set(named)) < len(named):
-        twice = next(name for position, name in enumerate(named) if name in named[:position])
-        raise FedkinError(f"{where} has more than one column '{twice}'; each needs a name of its own.")
     counted = [str(position) for position in range(len(names))]
     if names and names != counted and all(re.fullmatch(r"[-+.,\deE]*\d[-+.,\deE]*", name) for name in names):
         raise FedkinError(

@@ -87,7 +87,7 @@ def read_huggingface(
     for column, kind in others.items():
         if isinstance(kind, datasets.ClassLabel):
             frame[column] = frame[column].map(dict(enumerate(kind.names)))
-    columns = frame_to_table(frame, where, options)
+    columns = frame_to_table(frame, where, options, left_out=tuple(dropped))
     return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
 
 

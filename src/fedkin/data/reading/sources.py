@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.data.reading.client_files import READERS, check_named, expanded, missing, read_file
+from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.data.reading.client_files import READERS, expanded, holds_clients, missing, read_file
 from fedkin.data.reading.dataset import Dataset, SplitError
 from fedkin.data.reading.embedded import embedded
 from fedkin.data.reading.hub import HUB, read_huggingface
 from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import TableOptions
 
 _KEPT: OrderedDict[tuple[str, str | None, str, str | None, str], Dataset] | None = None
@@ -34,6 +36,7 @@ def load(
     split: str = "train",
     cluster: str | None = None,
     options: TableOptions | None = None,
+    must_have: bool = True,
 ) -> Dataset:
     """A data set by name or path.
 
@@ -52,15 +55,29 @@ def load(
         A column or array for `Dataset.clusters`, which is then neither a feature nor taken for labels.
     options : TableOptions, optional
         How a table's columns are read.
+    must_have : bool
+        Whether a table must have the columns that `options` name.
 
     Raises
     ------
     FedkinError
         If there is no such data set, it cannot be used, or it has no column that `options` name.
     """
-    read = _load(source, label, split, cluster, options or TableOptions())
-    check_named([read], options, [label, cluster])
+    try:
+        read = _load(source, label, split, cluster, options or TableOptions())
+    except TableError as error:
+        named = _unknown(error.read, options, (label, cluster)) if must_have else []
+        raise TableError([*error.problems, *named], error.read) from error
+    if must_have and read.table is not None:
+        so_far = ReadSoFar(read.table, left_out=read.left_out)
+        if named := _unknown(so_far, options, (label, cluster)):
+            raise all_problems(named)
     return read
+
+
+def _unknown(read: ReadSoFar, options: TableOptions | None, labels: Sequence[str | None]) -> list[str]:
+    """A sentence for each column that options name and a table lacks."""
+    return [] if options is None else options.unknown({*read.names, *(name for name in labels if name is not None)})
 
 
 def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:
@@ -76,7 +93,12 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         return _read_kept(str(_below_fedkin_data(name) or name), source, label, split, cluster, options)
     path = expanded(source)
     if path.is_dir():
-        return _read_kept(str(path), source, label, split, cluster, options)
+        try:
+            return _read_kept(str(path), source, label, split, cluster, options)
+        except TableError:
+            raise
+        except FedkinError as error:
+            raise type(error)(f"{error}{_of_clients(source)}") from error
     if path.suffix.lower() in READERS:
         _only_train(source, split)
         return read_file(path, label, cluster, options)
@@ -87,6 +109,15 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
     if mirrored is not None:
         return _read_kept(str(mirrored), source, label, split, cluster, options)
     raise missing(source, path)
+
+
+def _of_clients(source: str) -> str:
+    """What to do with a folder that may have one file per client, for the end of an error."""
+    names = holds_clients(source)
+    if not names:
+        return ""
+    one = expanded(source) / names[0]
+    return f" If it has one file per client, scenario 'files' reads it as such; else give one file, such as '{one}'."
 
 
 def _read_kept(

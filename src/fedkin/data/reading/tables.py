@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.reading.columns import read_column
 from fedkin.data.reading.csv_files import read_csv
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, encode_labels
+from fedkin.data.reading.table_errors import DecimalCommaError, ReadSoFar, TableError, decimal_commas
 from fedkin.data.reading.table_options import TableOptions
 
 if TYPE_CHECKING:
@@ -73,32 +75,41 @@ def frame_to_dataset(
     ------
     FedkinError
         If there is no such column, it has no rows or columns, or a column cannot be used; a line for each such column.
+        It is a `TableError` with what could be read.
     """
     options = options or TableOptions()
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    dropped = [column for column in frame.columns if column in options.drop]
+    dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=dropped)
-    for kind, wanted in ((f"label column of {where}", label), (f"column of {where}", cluster)):
-        if wanted is not None and wanted not in frame.columns:
-            raise unknown_name(kind, wanted, frame.columns)
-    coded, problems = {}, []
-    named = dict.fromkeys(column for column in (label, cluster) if column is not None)
+    coded, problems = (
+        {},
+        [
+            str(unknown_name(kind, wanted, frame.columns))
+            for kind, wanted in ((f"label column of {where}", label), (f"column of {where}", cluster))
+            if wanted is not None and wanted not in frame.columns
+        ],
+    )
+    named = dict.fromkeys(column for column in (label, cluster) if list(frame.columns).count(column) == 1)
     for column in named:
         try:
             coded[column] = encode_labels(frame[column].to_numpy(), f"Column '{column}' of {where}")
         except FedkinError as error:
             problems.append(str(error))
     rest = frame.drop(columns=list(named))
-    table = frame_to_table(rest, where, options, problems)
+    table = frame_to_table(rest, where, options, problems, tuple(dropped))
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
     return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped), label)
 
 
 def frame_to_table(
-    frame: pd.DataFrame, where: str, options: TableOptions | None = None, problems: Sequence[str] = ()
+    frame: pd.DataFrame,
+    where: str,
+    options: TableOptions | None = None,
+    problems: Sequence[str] = (),
+    left_out: tuple[str, ...] = (),
 ) -> Table:
-    """The columns of a DataFrame, by what they hold.
+    """The columns of a DataFrame, by what they hold; errors know of `left_out`, the columns that were dropped.
 
     Columns of numbers are read all at once.
 
@@ -106,42 +117,65 @@ def frame_to_table(
     ------
     FedkinError
         If it is empty, columns have no name or one name, or any cannot be used: a line for each, after `problems`.
+        Where columns have names, it is a `TableError` with what could be read.
     """
     options, found = options or TableOptions(), list(problems)
     names = [str(name) for name in frame.columns]
     rows = len(frame)
-    if rows == 0 or not names:
-        raise all_problems([*found, f"{where} is empty ({rows} rows, {len(names)} columns of features)."])
-    nameless = [at for at, name in enumerate(names) if name.strip() in _NAMELESS]
-    if nameless:
+    if nameless := [at for at, name in enumerate(names) if name.strip() in _NAMELESS]:
         raise all_problems([*found, *(f"Column {at + 1} of {mid_sentence(where)} has no name." for at in nameless)])
-    if len(set(names)) < len(names):
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise all_problems([*found, f"{where} has more than one column '{twice}'; each needs a name of its own."])
-    values = np.empty((rows, len(names)))
-    columns = [Column(name) for name in names]
-    plain = _plain_numbers(frame, options)
-    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    for at, (_, cells) in enumerate(frame.items()):
-        if plain[at]:
-            continue
-        try:
-            columns[at], values[:, at] = read_column(cells, names[at], where, options)
-        except FedkinError as error:
-            found.append(str(error))
-            values[:, at] = np.nan
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    found += [f"{where} has more than one column '{name}'; each needs a name of its own." for name in twice]
+    frame = frame.iloc[:, [at for at, name in enumerate(names) if name not in twice]]
+    if rows == 0 or not names:
+        found.append(f"{where} is empty ({rows} rows, {len(names)} columns of features).")
+        raise TableError(
+            found, ReadSoFar(Table((), torch.zeros(0, 0, dtype=torch.float64)), frozenset(names), left_out)
+        )
+    columns, values, unread = _read(frame, where, options, found)
     for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
-        found.append(f"Column '{names[at]}' of {mid_sentence(where)} has {infinite} infinite values in {rows} rows.")
+        found.append(f"{_column(columns[at], where)} has {infinite} infinite values in {rows} rows.")
     for at in np.flatnonzero(_too_large(values)).tolist():
         largest = np.nanmax(np.abs(values[:, at]))
         found.append(
-            f"Column '{names[at]}' of {mid_sentence(where)} has numbers as large as {largest:.0e}, too large to "
+            f"{_column(columns[at], where)} has numbers as large as {largest:.0e}, too large to "
             "add up their squares; write them in another unit, or name the column in drop."
         )
     if found:
-        raise all_problems(found)
+        kept = [at for at, column in enumerate(columns) if column.name not in unread]
+        read = Table(tuple(columns[at] for at in kept), torch.from_numpy(values[:, kept]), options.id)
+        raise TableError(found, ReadSoFar(read, frozenset({*unread, *twice}), left_out))
     return Table(tuple(columns), torch.from_numpy(values), options.id)
+
+
+def _column(column: Column, where: str) -> str:
+    return f"Column '{column.name}' of {mid_sentence(where)}"
+
+
+def _read(
+    frame: pd.DataFrame, where: str, options: TableOptions, found: list[str]
+) -> tuple[list[Column], npt.NDArray[np.float64], list[str]]:
+    """What the columns of a DataFrame hold, their values, and those that cannot be read, with sentences in `found`."""
+    values = np.empty(frame.shape)
+    columns = [Column(str(name)) for name in frame.columns]
+    plain = _plain_numbers(frame, options)
+    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
+    unread, commas = [], {}
+    for at in np.flatnonzero(~plain).tolist():
+        name = columns[at].name
+        try:
+            columns[at], values[:, at] = read_column(frame.iloc[:, at], name, where, options)
+        except FedkinError as error:
+            unread.append(name)
+            values[:, at] = np.nan
+            if isinstance(error, DecimalCommaError):
+                commas[name] = error
+            else:
+                found.append(str(error))
+    if commas:
+        found.append(decimal_commas(commas, mid_sentence(where)))
+    return columns, values, unread
 
 
 def _too_large(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,8 @@ from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import ignored_in, load_clients
+from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -152,7 +153,7 @@ class ClientFiles:
             If there is no client, or any client's data cannot be used, with a line for each problem; if arrays differ
             in shape, or tests are wanted of data without labels.
         """
-        sites = load_clients(self.data, self.label, self.table)
+        sites = load_agreeing_clients(self.data, self.label, self.table)
         labelled = all(site.y is not None for site in sites)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(

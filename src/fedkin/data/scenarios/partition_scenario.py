@@ -16,6 +16,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.reading.arrays import check_same_shape
+from fedkin.data.reading.client_files import holds_clients
 from fedkin.data.reading.dataset import Dataset, SplitError, in_order
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -139,9 +140,10 @@ def client_of(number: int, data: Dataset | Labelled, rows: Tensor | None = None)
 def labels_of(dataset: Dataset) -> Tensor:
     """The labels, or a sentence that there are none."""
     if dataset.y is None:
+        or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
-            "'data.label'."
+            f"'data.label'{or_files}."
         )
     return dataset.y
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.data.reading.client_files import collected, load_clients
+from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.reading.client_files import collected
 from fedkin.data.reading.dataset import LABEL_NAMES, encode_labels
 from fedkin.data.reading.tables import as_frame
 from fedkin.studies.compare.compare import PLAN, Options, compared
@@ -135,7 +136,7 @@ def _files(
         raise FedkinError("clients holds paths; give the folder with one file per client, or their data.")
     width = len(str(len(clients)))
     files: dict[str, dict[str, Any] | pd.DataFrame] = {}
-    for key, read in zip(keys, load_clients(clients), strict=True):
+    for key, read in zip(keys, load_agreeing_clients(clients), strict=True):
         where = f"Client {key}"
         y = None if labels is None else _plain(labels[key], where)
         if y is not None and y.shape != (len(read),):

@@ -12,7 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.options import options_of
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import expanded
+from fedkin.data.reading.client_files import holds_clients
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
@@ -21,7 +21,6 @@ from fedkin.studies.compare.candidates import Candidate, Family
 _SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
 _NOT_INHERITED = ("method", "target")
 """Sections that are not taken from an experiment."""
-_SITE_FILES = (".csv", ".tsv", ".npz", ".parquet")
 _HELD_OUT = 0.2
 """Of every client's samples, where clients come without tests and clients are to be clustered."""
 
@@ -191,7 +190,7 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
 def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """The scenario, and what is to be clustered."""
     scenario = dict(tables.get("scenario", {}))
-    if "name" not in scenario and _is_folder_of_clients(str(tables["data"].get("source", "digits"))):
+    if "name" not in scenario and holds_clients(str(tables["data"].get("source", "digits"))):
         scenario["name"] = "files"
     named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
@@ -220,9 +219,3 @@ def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
             hint = "--clusters says how many clusters there are" if key == "n_clusters" else "no method has this key"
             raise FedkinError(f"--set method.{key} cannot be applied to the methods compared; {hint}.")
     return settings
-
-
-def _is_folder_of_clients(source: str) -> bool:
-    folder = expanded(source)
-    shown = folder.glob("[!.]*") if folder.is_dir() else ()
-    return any(path.suffix.lower() in _SITE_FILES for path in shown)

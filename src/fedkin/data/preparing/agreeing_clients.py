@@ -1,0 +1,57 @@
+"""Clients' data, read so that what tables have against each other is told with what is wrong in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedkin.data.preparing.column_reports import MIN_MEMBERS, ColumnReport, reports_of
+from fedkin.data.preparing.schema import AUTO, disagreements, reports_by_name
+from fedkin.data.reading.client_files import load_clients
+from fedkin.data.reading.dataset import Dataset
+from fedkin.data.reading.table_errors import ClientsError, ReadSoFar
+from fedkin.data.reading.table_options import TableOptions
+
+
+def load_agreeing_clients(
+    source: str | Path | Sequence[Any] | Mapping[str, Any],
+    label: str | None = None,
+    options: TableOptions | None = None,
+) -> list[Dataset]:
+    """`fedkin.data.reading.client_files.load_clients`, for clients whose tables are to have one schema.
+
+    Where data are refused, columns that hold something else at one client than at another are in the same error.
+    Where they are not, `fedkin.data.preparing.prepare.prepare` tells of these.
+
+    Raises
+    ------
+    FedkinError
+        As `load_clients` does.
+    """
+    try:
+        return load_clients(source, label, options)
+    except ClientsError as error:
+        identity = AUTO if options is None else options.id
+        raise ClientsError([*error.problems, *_disagreements(error.read, identity)], error.read) from error
+
+
+def _disagreements(read: Mapping[str, ReadSoFar], identity: str) -> list[str]:
+    """A sentence for each column that clients with any rows hold different things in, of those that all have."""
+    read = {client: one for client, one in read.items() if len(one.table)}
+    if len(read) < 2:
+        return []
+    common = set.intersection(*(one.names for one in read.values()))
+    reports = {client: _reports(one, common) for client, one in enumerate(read.values())}
+    known = any(identity in own for own in reports.values())
+    return disagreements(reports, identity if known else AUTO, dict(enumerate(read)))
+
+
+def _reports(read: ReadSoFar, names: set[str]) -> dict[str, ColumnReport]:
+    table = read.table
+    at = [position for position, name in enumerate(table.names) if name in names]
+    columns, values = tuple(table.columns[position] for position in at), table.values[:, torch.tensor(at).long()]
+    return reports_by_name(reports_of(replace(table, columns=columns, values=values), MIN_MEMBERS))

@@ -1,0 +1,93 @@
+"""Errors about tables, with what could be read of them all the same, so that all problems can be told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fedkin.core.errors import FedkinError, all_problems, listing
+from fedkin.core.table import Table
+
+
+@dataclass(frozen=True)
+class ReadSoFar:
+    """A table some of whose columns could not be read.
+
+    Attributes
+    ----------
+    table : Table
+        The columns that could, of any values.
+    unread : frozenset of str
+        Names of those that could not.
+    left_out : tuple of str
+        Names of those that were dropped.
+    """
+
+    table: Table
+    unread: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """Names of all columns but those of labels."""
+        return {*self.table.names, *self.unread, *self.left_out}
+
+
+class TableError(FedkinError):
+    """One table cannot be used.
+
+    Attributes
+    ----------
+    problems : list of str
+        A sentence for each problem.
+    read : ReadSoFar
+    """
+
+    def __init__(self, problems: Iterable[str], read: ReadSoFar) -> None:
+        self.problems, self.read = list(problems), read
+        super().__init__(str(all_problems(self.problems)))
+
+
+class ClientsError(FedkinError):
+    """Clients' data cannot be used.
+
+    Attributes
+    ----------
+    problems : list of str
+        A sentence for each problem.
+    read : dict of str to ReadSoFar
+        By client's name, the tables that could be read, at least in part.
+    """
+
+    def __init__(self, problems: Iterable[str], read: Mapping[str, ReadSoFar]) -> None:
+        self.problems, self.read = list(problems), dict(read)
+        super().__init__(str(all_problems(self.problems)))
+
+
+class DecimalCommaError(FedkinError):
+    """A column, `here`, holds numbers with a decimal comma, such as `example`, where a point was said."""
+
+    def __init__(self, here: str, example: str) -> None:
+        super().__init__(_decimal_comma(f"{here} holds", example, "the column"))
+        self.example = example
+
+
+def decimal_commas(errors: Mapping[str, DecimalCommaError], where: str) -> str:
+    """One sentence for several columns of one table, by name."""
+    first, *others = errors.values()
+    if not others:
+        return str(first)
+    named = listing([f"'{name}'" for name in errors])
+    return _decimal_comma(f"Columns {named} of {where} hold", first.example, "the columns")
+
+
+def _decimal_comma(hold: str, example: str, them: str) -> str:
+    return (
+        f"{hold} numbers with a decimal comma, such as '{example}'; say decimal = ',', or write them without commas if "
+        f"these part thousands, or name {them} in categorical."
+    )
+
+
+def problems_of(error: FedkinError) -> list[str]:
+    """A sentence for each problem of an error."""
+    return error.problems if isinstance(error, TableError | ClientsError) else str(error).splitlines()

@@ -1,0 +1,111 @@
+"""All problems of all clients' tables are told at once: of values, of columns between clients, and of options."""
+
+import pandas as pd
+import pytest
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
+from fedkin.data.reading.table_options import TableOptions
+
+
+def many(bad: object = None) -> list[object]:
+    """Thirty numbers, of which one may be something else."""
+    return [bad if bad is not None and at == 3 else at + 0.5 for at in range(30)]
+
+
+def problems(source: object, **options: object) -> list[str]:
+    with pytest.raises(FedkinError) as error:
+        load_agreeing_clients(source, options=TableOptions(**options))
+    return str(error.value).splitlines()
+
+
+def test_values_kinds_shapes_options_and_files_are_one_list(tmp_path):
+    def write(name, **columns):
+        pd.DataFrame(columns).to_csv(tmp_path / name, index=False)
+
+    write("a.csv", age=many("old"), sex=["f", "m"] * 15, dose=many(), seen=["u", "v", "w"] * 10)
+    write("b.csv", age=many(), sex=[1.5, 2.5] * 15, dose=many(float("inf")), seen=["2024-01-31"] * 30)
+    (tmp_path / "c.csv").write_text("sex,dose,dose,age,seen\n" + "f,1,2,31,u\n" * 30)
+    (tmp_path / "d.csv").write_text("")
+    (tmp_path / "e.csv").write_text("sex,age\n")
+    a, b, c, d, e = (f"'{tmp_path}/{name}.csv'" for name in "abcde")
+    assert problems(str(tmp_path)) == [
+        f"Column 'age' of {a} holds numbers, but 'old' in row 4; correct or empty it, or name the column in "
+        "categorical.",
+        f"Column 'dose' of {b} has 1 infinite values in 30 rows.",
+        f"{c} has more than one column 'dose'; each needs a name of its own.",
+        f"{d} cannot be read as .csv (the file is empty).",
+        f"{e} is empty (0 rows, 2 columns of features).",
+        "Column 'sex' differs in kind: category at clients a.csv, c.csv; number at client b.csv. Name it in "
+        "categorical, or in drop.",
+        "Column 'seen' differs in kind: category at clients a.csv, c.csv; date at client b.csv. Name it in "
+        "categorical, or in drop.",
+    ]
+
+
+def test_what_options_name_is_in_the_list_if_all_columns_are_known():
+    clients = {"n": pd.DataFrame({"age": many("old"), "b": many()}), "s": pd.DataFrame({"age": many()})}
+    wrong = "Column 'age' of Client 'n' holds numbers, but 'old' in row 4; correct or empty it, or name the column in "
+    found = problems(clients, drop=["b", "agee"], id="who")
+    assert found == [
+        f"{wrong}categorical.",
+        "Unknown column in drop 'agee'; did you mean 'age'?",
+        "Unknown column in id 'who'; allowed: age, b.",
+    ]
+    assert problems({**clients, "w": "nowhere.csv"}, drop=["agee"]) == [
+        f"{wrong}categorical.",
+        "'nowhere.csv' does not exist; give a file, a directory or the name of a data set.",
+    ]
+    mixed = problems({**clients, "w": [[1.0, 2.0]], "x": [[1.0]]})
+    assert [line.split(";")[0] for line in mixed[1:]] == [
+        "Client 'n' is a table and 'w' is an array without names of columns".replace("Client ", ""),
+        "'x' has 1 features where others have 2 features",
+    ]
+
+
+def test_columns_of_ids_and_of_some_clients_do_not_disagree():
+    """They would be left out, so nobody has to mend them."""
+    good = pd.DataFrame({"patient_id": [f"A{at}" for at in range(30)], "age": many(), "own": many()})
+    other = pd.DataFrame({"patient_id": range(30), "age": many("old"), "own": ["u", "v"] * 15})
+    third = pd.DataFrame({"patient_id": range(30), "age": many()})
+    assert len(problems([good, other, third])) == 1
+    assert len(problems([good, other])) == 2
+    assert len(problems([good, other], drop=["own"])) == 1
+    assert len(problems([good, other], categorical=["own"])) == 1
+
+
+def test_decimal_commas_of_one_table_are_one_problem():
+    numbers = [f"{at},5" for at in range(30)]
+    found = problems([pd.DataFrame({"a": numbers, "b": many(), "c": numbers}), pd.DataFrame({"a": numbers})])
+    assert [line.partition(" hold")[0] for line in found] == [
+        "Columns 'a', 'c' of Client 0",
+        "Column 'a' of Client 1",
+    ]
+    assert "say decimal = ','" in found[0]
+
+
+def test_every_door_lists_all_problems():
+    clients = [pd.DataFrame({"age": many("old"), "sex": ["f", "m"] * 15}), pd.DataFrame({"age": many(), "sex": many()})]
+    fit = fedkin.KFed(n_clusters=2, random_state=0).fit
+    learn = fedkin.FedAvg(rounds=1, random_state=0).fit
+    y = [0, 1] * 15
+    for call in (lambda: fit(clients), lambda: learn([(x, y) for x in clients]), lambda: fedkin.compare(clients)):
+        with pytest.raises(FedkinError) as error:
+            call()
+        assert len(str(error.value).splitlines()) == 2
+    with pytest.raises(FedkinError) as error:
+        learn([(x[["sex"]].astype(str), [0.5] * 30) for x in clients])
+    assert [line[:24] for line in str(error.value).splitlines()] == [
+        "Client 0 has the label 0",
+        "Client 1 has the label 0",
+    ]
+
+
+def test_fit_takes_a_folder(tmp_path):
+    for name in ("north", "south"):
+        pd.DataFrame({"age": many(), "dose": many()}).to_csv(tmp_path / f"{name}.csv", index=False)
+    model = fedkin.KFed(n_clusters=2, random_state=0).fit(tmp_path)
+    assert model.client_names_ == ["north.csv", "south.csv"]
+    with pytest.raises(FedkinError, match="did you mean"):
+        fedkin.KFed(n_clusters=2).fit(f"{tmp_path}x")
