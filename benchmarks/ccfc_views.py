@@ -7,8 +7,8 @@
 Views are ``affine``, one map with one interpolation, or ``pillow``, to the pixel those of the authors' code; starts are
 ``own``, a seed for every client, or ``common``, one seed for all. Every run is alike otherwise: all clients hold the
 same mixture (p = 0), the losses are those of the code, and the model-contrastive term, whose weight is 0.001 in the
-paper, is left out, which saves a quarter of the time. Runs are ordinary folders in RUNS, one thread each, all four of a
-seed before the next seed, and are resumed or skipped if they are there already.
+paper, is left out, which saves a quarter of the time. Runs are ordinary folders in RUNS, one thread each, all cells of
+a seed before the next seed, and are resumed or skipped if they are there already.
 
 ``measure`` prints what two views of 3,000 digits are like: their cosine, the mean absolute Laplacian of a view, and the
 fraction of the area that is kept.
@@ -42,12 +42,14 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "show", "measure"])
     parser.add_argument("runs", type=Path, nargs="?", default=Path("runs/ccfc-views"))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--views", nargs="+", choices=VIEWS, default=VIEWS)
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
     parser.add_argument("--fraction", type=float, default=0.03, help="part of MNIST's 70,000 images")
     parser.add_argument("--rounds", nargs=2, type=int, default=[40, 10], help="by views and by clusters")
     parser.add_argument("--batch", type=int, default=32)
     given = parser.parse_args()
     if given.what == "run":
-        for seed, views, start in product(given.seeds, VIEWS, STARTS):
+        for seed, views, start in product(given.seeds, given.views, given.starts):
             folder = given.runs / f"{views}-{start}-s{seed}"
             run(folder, "ccfc", settings(seed, views, start, given.fraction, given.rounds, given.batch))
     elif given.what == "show":

@@ -173,7 +173,7 @@ def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
         As `pixels`.
     """
     _, height, width = pixels.shape
-    columns, rows = (_stacked([_box(radius, side) for radius in radii.tolist()], side) for side in (width, height))
+    columns, rows = _boxes(radii, width), _boxes(radii, height)
     for _ in range(_PASSES):
         pixels = _rounded(pixels @ columns.mT, _BLUR_BITS)
     for _ in range(_PASSES):
@@ -224,21 +224,32 @@ def _turn(angle: float, height: int, width: int) -> tuple[int, ...]:
     return tuple(math.floor(place * 2.0**_TURN_BITS + 0.5) for place in places)
 
 
-def _box(radius: float, side: int) -> np.ndarray:
-    """Weights ``(side, side)`` of one of the passes that together blur by a Gaussian of this standard deviation.
+def _boxes(radii: Tensor, side: int) -> Tensor:
+    """Weights ``(n, side, side)`` of one of the passes that together blur by Gaussians of these standard deviations.
 
     A box of whole pixels with a fraction of one more on either side, in single precision, as Pillow computes it.
     """
-    one = np.float32
-    square = one(radius) * one(radius) / one(_PASSES)
-    length = one(math.sqrt(12.0 * float(square) + 1.0))
-    whole = one(math.floor((float(length) - 1.0) / 2.0))
+    square = radii.float().square() / _PASSES
+    length = (12 * square.double() + 1).sqrt().float()
+    whole = ((length - 1) / 2).floor()
     part = (2 * whole + 1) * (whole * (whole + 1) - 3 * square) / (6 * (square - (whole + 1) * (whole + 1)))
-    reach = int(whole + part)
-    inner = int(one(2**_BLUR_BITS) / ((whole + part) * 2 + 1))
-    outer = (2**_BLUR_BITS - (2 * reach + 1) * inner) // 2
-    made = np.zeros((side, side))
-    for offset in range(-reach - 1, reach + 2):
-        weight = inner if abs(offset) <= reach else outer
-        np.add.at(made, (np.arange(side), np.clip(np.arange(side) + offset, 0, side - 1)), weight)
-    return made
+    reach = (whole + part).floor()
+    inner = (2**_BLUR_BITS / ((whole + part) * 2 + 1)).floor().double()
+    outer = ((2**_BLUR_BITS - (2 * reach + 1) * inner) / 2).floor()
+    furthest = int(reach.max()) + 1 if len(radii) else 0
+    distance = torch.arange(-furthest, furthest + 1).abs()
+    near, far = distance <= reach[:, None], distance == reach[:, None] + 1
+    weights = inner[:, None] * near + outer[:, None] * far
+    boxes: Tensor = weights @ _shifts(furthest, side)
+    return boxes.view(-1, side, side)
+
+
+@lru_cache(maxsize=64)
+def _shifts(furthest: int, side: int) -> Tensor:
+    """Which pixel of a line is so far left or right of each, ``(2 furthest + 1, side * side)`` of 0 and 1.
+
+    Beyond an end it is the last.
+    """
+    at = torch.arange(side)
+    places = (at + torch.arange(-furthest, furthest + 1)[:, None]).clamp(0, side - 1)
+    return (places[:, :, None] == at).double().flatten(1)
