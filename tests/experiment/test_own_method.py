@@ -1,5 +1,6 @@
 """A method in a user's own module is named ``module:Class`` wherever a built-in one has a name."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -9,15 +10,21 @@ import pytest
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
+from fedkin.deploy.app_folder import init
+from fedkin.deploy.site_file import read_site
+from fedkin.engines.flower.grid import FlowerFederation
+from fedkin.estimators import SampleClusterer
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import predict
-from fedkin.experiment.run import execute, resume
+from fedkin.experiment.run import execute, report, resume
 from fedkin.studies.compare.candidates import Candidate, selection_of
+from nodes import federation, nodes_of
 
 SOURCE = '''
 from dataclasses import dataclass
 
+from fedkin.core import task
 from fedkin.methods.samples.kfed import KFedMethod
 
 
@@ -28,10 +35,21 @@ class Mine(KFedMethod):
     More.
     """
 
+    def init(self, fed):
+        fed.ask_until_all_reply(greet, {})
+        return super().init(fed)
+
+
+@task(takes={})
+def greet(clients, payloads):
+    """A task of my own."""
+    return [{} for _ in clients]
+
 
 number = 3
 '''
 NAME = "own_package.mine:Mine"
+SETTINGS = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +63,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
-    settings = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
-    config = load_config(NAME, settings)
+    config = load_config(NAME, SETTINGS)
     assert (config.method_name, config.tables["scenario"]["name"]) == (NAME, "own-class")
     outcome = execute(config, tmp_path / "run")
     assert "nmi" in outcome.records[-1]["metrics"]
@@ -55,11 +72,62 @@ def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
     assert predict(tmp_path / "run", str(tmp_path / "new.npz")).count("\n") == 3
 
 
+def test_its_report_is_written_again(tmp_path: Path) -> None:
+    execute(load_config(NAME, SETTINGS), tmp_path / "run")
+    page = tmp_path / "run" / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    assert report(tmp_path / "run").read_bytes() == before
+    assert b"Mine" in before
+
+
+def test_it_is_compared_with_others(tmp_path: Path) -> None:
+    command = ["compare", "iris", "--methods", f"{NAME},kfed", "--clusters", "3", "--seeds", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--budget", "300s", "--out", str(tmp_path / "out")])
+    assert not ended.value.code
+    lines = json.loads((tmp_path / "out" / "comparison.json").read_text())["lines"]
+    assert {(line["method"], line["runs"]) for line in lines} == {(NAME, 1), ("kfed", 1)}
+
+
+def test_an_estimator_of_it_is_a_line() -> None:
+    class MyKFed(SampleClusterer, method=importlib.import_module("own_package.mine").Mine):
+        """k-FED of my own."""
+
+    x = np.concatenate([np.zeros((20, 2)), np.ones((20, 2))]) + np.random.default_rng(0).normal(0, 0.01, (40, 2))
+    fitted = MyKFed(n_clusters=2, random_state=0).fit([x[0::2], x[1::2]])
+    assert len(set(fitted.labels_[0][:10])) == 1
+    assert fitted.labels_[0][0] != fitted.labels_[0][-1]
+    assert "local_clusters" in fitted.get_params()
+
+
+def test_real_sites_run_it_if_their_own_file_allows_its_package(tmp_path: Path) -> None:
+    def started(packages: list[str]) -> FlowerFederation:
+        folder = tmp_path / "-".join(packages)
+        sites = []
+        for name in ("a", "b"):
+            (folder / name).mkdir(parents=True)
+            np.savez(folder / name / "x.npz", x=np.random.default_rng(0).random((9, 2), dtype=np.float32))
+            text = f'name = "{name}"\ndata = "x.npz"\nfolder = "private"\npackages = {json.dumps(packages)}\n'
+            (folder / name / "site.toml").write_text(text)
+            sites.append(read_site(folder / name / "site.toml").site())
+        return federation(nodes_of(sites))
+
+    app = tmp_path / "app"
+    init(app, NAME, 2, ["method.n_clusters=2"], "127.0.0.1", 9092, insecure=True)
+    method = load_config(str(app / "experiment.toml")).method
+    assert type(method).__name__ == "Mine"
+    state = method.init(started(["fedkin", "own_package"]))
+    assert state is not None
+    with pytest.raises(FedkinError, match=r"'own_package.mine' is not from fedkin, so this client does not run it"):
+        method.init(started(["fedkin"]))
+
+
 @pytest.mark.parametrize("command", ["predict", "assign"])
 def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    execute(load_config(NAME, ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]), tmp_path / "run")
+    execute(load_config(NAME, SETTINGS), tmp_path / "run")
     np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
     for name in ("own_package", "own_package.mine"):
         del sys.modules[name]

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from fedkin.core.errors import FedkinError, in_short
+from fedkin.core.errors import FedkinError, RefusalError, in_short
 
 _WHY = "so this client does not run it"
 _why: ContextVar[str] = ContextVar("why", default=_WHY)
@@ -39,14 +39,14 @@ def named_module(name: str) -> ModuleType:
 
     Raises
     ------
-    FedkinError
-        If it is not of a package that is trusted here.
+    RefusalError
+        If it is not of a package that is trusted here, which asking again does not change.
     ImportError
         If there is none, and whatever else it raises itself.
     """
     packages = _packages.get()
     if packages is not None and name.split(".")[0] not in packages:
-        raise FedkinError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")
+        raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.")
     return import_module(name)
 
 
