@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from fedkin.cli import main
-from fedkin.experiment import registry
+from fedkin.experiment import registry, sections
 from fedkin.experiment.config import load_config
 
 ROOT = Path(__file__).parents[1]
@@ -172,6 +173,25 @@ def test_a_methods_page_has_its_options(name: str) -> None:
     """All of them and nothing else, as the method's class describes them; `make options` writes the table."""
     make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
     assert (METHODS / f"{name}.md").read_text() == make_options["filled"](name), "run `make options`"
+
+
+def test_the_page_of_the_scenarios_has_their_options() -> None:
+    """All of them and nothing else, as their classes describe them; `make options` writes the tables."""
+    make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
+    assert make_options["SCENARIOS"].read_text() == make_options["filled_scenarios"](), "run `make options`"
+
+
+@pytest.mark.parametrize(
+    "section", [one for one in vars(sections).values() if isinstance(one, type) and one.__module__ == sections.__name__]
+)
+def test_the_options_of_a_section_are_on_a_page(section: type[BaseModel]) -> None:
+    """Each is explained somewhere, in backticks; and no page names one that is not there."""
+    name = section.__name__.removesuffix("Section").lower()
+    text = "\n".join(page.read_text() for page in PAGES)
+    fields = set(section.model_fields)
+    explained = {field for field in fields if re.search(rf"`(\[?{name}\]?\.)?{field}\b", text)}
+    assert fields - explained == set()
+    assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - fields == set()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)

@@ -6,7 +6,7 @@ As a script, ``python toy.py ARGUMENTS`` is ``fedkin ARGUMENTS`` with both of th
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -80,6 +80,15 @@ class Toy(Method[ToyState]):
     @staticmethod
     def predict(result: dict[str, Any], x: Tensor) -> Tensor:
         return (x[:, 0] > result["mean"][0]).long()
+
+
+@dataclass(frozen=True)
+class Steady(Toy):
+    """The same, with a state that does not grow."""
+
+    def step(self, fed: Federation, state: ToyState) -> tuple[ToyState, Record]:
+        after, record = super().step(fed, state)
+        return replace(after, pair=()), record
 
 
 @dataclass(frozen=True)

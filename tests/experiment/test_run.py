@@ -12,7 +12,7 @@ import pytest
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock, write_atomically
-from fedkin.core.progress import Callback, Callbacks, Progress
+from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing
 from fedkin.core.trees import load_tree, save_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.opening import open_federation
@@ -400,3 +400,31 @@ def test_making_a_run_asks_no_client(tmp_path: Path) -> None:
         before = fed.exchange
         Run(config, tmp_path, population, fed, preparation, None, Callbacks([]), 0.0)
         assert before == fed.exchange > 0
+
+
+class Meter(Callback):
+    """Bytes that this process has written and read, after every step."""
+
+    def __init__(self) -> None:
+        self.bytes: list[tuple[int, int]] = []
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+        self.bytes.append((int(counts["wchar"]), int(counts["rchar"])))
+
+    def between(self, first: int, last: int) -> tuple[float, float]:
+        """Bytes written and read in one step, mean over some."""
+        (written, read), (more, further) = self.bytes[first], self.bytes[last]
+        return (more - written) / (last - first), (further - read) / (last - first)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="what a process writes is counted on Linux only")
+def test_a_step_costs_the_same_however_many_came_before(tmp_path: Path) -> None:
+    """Its record is some 250 bytes, of which 200 steps would be 50,000 if they were written or read again."""
+    meter = Meter()
+    config = load_config("toy:Steady", ["scenario.name=toy", "method.rounds=200", "engine.workers=1"])
+    execute(config, tmp_path / "run", callbacks=[meter])
+    early, late = meter.between(10, 60), meter.between(140, 190)
+    assert early[0] > 1000
+    assert abs(late[0] - early[0]) < 100
+    assert abs(late[1] - early[1]) < 100

@@ -114,9 +114,9 @@ class Population:
         late = [] if self.arrivals is None else (self.arrivals > step).nonzero()[:, 0].tolist()
         return {*self.absent, *late}
 
-    def without(self, share: float, seed: int) -> Population:
-        """The same population, of which a `share` of the clients, in [0, 1), never takes part; at least one does."""
-        count = min(len(self.clients) - 1, round(share * len(self.clients)))
+    def without(self, absent: float, seed: int) -> Population:
+        """The same population, of which a fraction `absent` in [0, 1) of the clients never takes part; at least one does."""
+        count = min(len(self.clients) - 1, round(absent * len(self.clients)))
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
         return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))
 

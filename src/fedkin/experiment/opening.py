@@ -13,7 +13,6 @@ from fedkin.core.progress import Callback
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config
-from fedkin.experiment.sections import EngineSection
 
 
 @contextmanager
@@ -43,7 +42,18 @@ def open_federation(
         progress.phase(f"Reading {config.data.source}")
         population = config.scenario.build(config.data_seed).without(engine.absent, config.data_seed)
         if engine.name != "flower":
-            yield population, _local(engine, config.seed, population, progress)
+            yield (
+                population,
+                LocalFederation(
+                    population.clients,
+                    seed=config.seed,
+                    chunk=None if engine.chunk == "auto" else engine.chunk,
+                    workers=None if engine.workers == "auto" else engine.workers,
+                    drop_rate=engine.drop_rate,
+                    failures=engine.failures,
+                    on_progress=progress.part,
+                ),
+            )
             return
         from fedkin.experiment.simulated_clients import simulated, unreachable
 
@@ -60,15 +70,3 @@ def forget_clients(folder: Path) -> None:
     from fedkin.experiment.simulated_clients import SITES
 
     shutil.rmtree(folder / SITES, ignore_errors=True)
-
-
-def _local(engine: EngineSection, seed: int, population: Population, progress: Callback) -> LocalFederation:
-    return LocalFederation(
-        population.clients,
-        seed=seed,
-        chunk=None if engine.chunk == "auto" else engine.chunk,
-        workers=None if engine.workers == "auto" else engine.workers,
-        drop_rate=engine.drop_rate,
-        failures=engine.failures,
-        on_progress=progress.part,
-    )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedkin.core import Federation, Method, Record, State
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, followed
 from fedkin.core.steps import do_step
@@ -167,7 +169,8 @@ class Run:
     method: Method[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.method = with_oracle(self.config.method, self.population, self.fed)
+        known = self.population.truth is not None
+        self.method = with_oracle(self.config.method, self._truth, self.fed) if known else self.config.method
 
     def finish(self) -> RunOutcome:
         """Step until the method has finished, then write what it found."""
@@ -250,7 +253,11 @@ class Run:
         """Bring the population to `step`: who has joined, and what data everyone has."""
         self.population = population_at(self.population, step)
         welcome(self.fed, self.population, step, self.preparation)
-        self.method = with_oracle(self.config.method, self.population, self.fed)
+
+    def _truth(self, client: int) -> Tensor:
+        """The true classes of a client's samples now: those of clients that drift change."""
+        assert self.population.truth is not None
+        return self.population.truth[client]
 
     def _line(self, state: State, record: Record) -> RecordLine:
         models_too = state.finished or state.steps % self.config.evaluation.every == 0

@@ -107,21 +107,20 @@ def test_methods_have_their_own_evaluation_or_none() -> None:
 def test_only_an_upper_bound_knows_the_truth() -> None:
     people, fed, _ = perfect()
     bound = FedCRefMethod(associations="perfect")
-    found = with_oracle(bound, people, fed)
+    truth = people.truth.__getitem__
+    found = with_oracle(bound, truth, fed)
     assert [found.oracle(client) for client in range(3)] == [[0, 1], [1, 2], [2, 3]]
     fed.clients[0].state["labels"] = torch.tensor([1, 1, 1, 0, 0, 0])
     assert found.oracle(0) == [1, 0]
-    assert with_oracle(METHOD, people, fed) is METHOD
-    assert with_oracle(Toy(), people, fed) == Toy()
+    assert with_oracle(METHOD, truth, fed) is METHOD
+    assert with_oracle(Toy(), truth, fed) == Toy()
 
 
 def test_without_a_truth_the_upper_bound_has_no_oracle() -> None:
     x = torch.from_numpy(np.random.default_rng(0).random((12, 3), dtype=np.float32))
     clients = [Client(i, x[6 * i : 6 * i + 6]) for i in range(2)]
     fed = LocalFederation(clients)
-    method = with_oracle(
-        FedCRefMethod(associations="perfect", local_epochs=1, min_steps=0), Population(clients, None, []), fed
-    )
+    method = FedCRefMethod(associations="perfect", local_epochs=1, min_steps=0)
     with pytest.raises(FedkinError, match="needs the true classes, which only a scenario has"):
         method.step(fed, method.init(fed))
 

@@ -49,13 +49,13 @@ class LabelClusters(PartitionScenario):
         Fraction of every client's samples that is held out; here in any case.
     clients : int
         At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15
-        clients and 7, 14 and 9 of 30; other numbers are shared out in the proportions 3 : 7 : 5.
+        clients and 7, 14 and 9 of 30; other numbers are allocated in the proportions 3 : 7 : 5.
     overlap : bool
-        Whether clusters have classes in common.
+        Whether clusters have classes in common: they hold classes 0-3 with 8-9, 4-9, and 0-5.
     balanced : bool
         Whether classes are as frequent as in the data, or weighted by one draw per cluster from Dirichlet(1).
     drawing : {"disjoint", "replacement"}
-        The authors' draw, by ``"replacement"``: every client draws as many samples as are its share of all, and keeps
+        The authors' draw, by ``"replacement"``: every client draws its fraction of all samples, and keeps
         the distinct ones, so clients of a cluster have some in common. ``"disjoint"`` gives them the same expected
         mixture of classes and no sample to two clients, and fewer samples where there are not enough.
     """
@@ -72,8 +72,7 @@ class LabelClusters(PartitionScenario):
         if len(data.classes) != 10:
             raise FedkinError(
                 f"'{data.name}' has {len(data.classes)} classes, but the clusters of 'label-clusters' are made of "
-                f"exactly "
-                "10."
+                "exactly 10."
             )
         clusters = self.hidden_clusters()
         weights = self._weights(seed)

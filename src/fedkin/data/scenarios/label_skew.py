@@ -44,10 +44,10 @@ class LabelSkew:
     samples_per_class : int or None
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
-        Share of a client's samples of a class that all its holders have, in [0, 1].
+        Fraction of a client's samples of a class that all its holders have, in [0, 1].
     initial : {"method", "true", "dirty"}
         Starting labels of each client's samples: whatever the method makes of them; the true classes; or those with a
-        share of `dirtiness` moved at random.
+        fraction of `dirtiness` moved at random.
     dirtiness : float
         In [0, 1].
     table : TableOptions or None

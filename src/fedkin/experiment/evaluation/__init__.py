@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from fedkin.core import Federation, Method
 from fedkin.data.population import Population
 from fedkin.experiment.evaluation.client_scores import evaluate_clusters
@@ -44,9 +46,15 @@ def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | N
     return None
 
 
-def with_oracle(method: Method[Any], population: Population, fed: Federation) -> Method[Any]:
-    """`method` with the true classes of local clusters, if it is an upper bound that asks for them; else as it is."""
-    if population.truth is None:
-        return method
-    truth = population.truth
-    return method.with_oracle(lambda client: classes_of(truth[client], fed.clients[client].state["labels"]))
+def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federation) -> Method[Any]:
+    """`method` with the true classes of local clusters, if it is an upper bound that asks for them; else as it is.
+
+    Parameters
+    ----------
+    method : Method
+    truth : callable
+        Given a client's id, the true classes of its samples as they are when it is asked, int64 ``(n,)``.
+    fed : Federation
+        Its clients' local clusters are those that the oracle judges.
+    """
+    return method.with_oracle(lambda client: classes_of(truth(client), fed.clients[client].state["labels"]))

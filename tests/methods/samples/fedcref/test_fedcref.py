@@ -24,7 +24,7 @@ def population(initial="dirty", clients=5, **options):
 
 def run(method, people, steps=99, **engine):
     fed = LocalFederation(people.clients, seed=0, **engine)
-    method = with_oracle(method, people, fed)
+    method = with_oracle(method, people.truth.__getitem__, fed)
     state, records = method.init(fed), []
     while not state.finished and state.steps < steps:
         state, record = method.step(fed, state)
