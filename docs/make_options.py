@@ -1,31 +1,45 @@
-"""Fills the tables of options, on every method's page and on that of the scenarios: ``python docs/make_options.py``."""
+"""Fills the tables of options on the pages of methods, scenarios and experiments: ``python docs/make_options.py``."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from fedkin.core.options import first_sentences, options_of
-from fedkin.experiment import registry
-from fedkin.experiment.option_models import FROM_DATA
+from fedkin.core.options import Option, first_sentences, options_of
+from fedkin.experiment import registry, sections
+from fedkin.experiment.option_models import FROM_DATA, options_of_section
 
 _DOCS = Path(__file__).parent
 _BETWEEN = re.compile(r"(?<=<!-- options -->\n).*?(?=<!-- /options -->)", re.DOTALL)
 
 SCENARIOS = _DOCS / "scenarios.md"
 """The page of all scenarios."""
+EXPERIMENTS = _DOCS / "experiments.md"
+"""The page of an experiment's other sections."""
 
 
 def filled(name: str) -> str:
     """The page of a method with its table of options as the method has them now."""
-    return _with_tables(page_of(name), _table(registry.resolve("method", name)))
+    return _with_tables(page_of(name), _table(options_of(registry.resolve("method", name))))
 
 
 def filled_scenarios() -> str:
     """The page of the scenarios with each one's options as it has them now."""
     made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
-    parts = [f"## {name}\n\n{_as_markdown(first_sentences(one))}\n\n{_table(one)}" for name, one in made.items()]
+    parts = [f"## {name}\n\n{_as_markdown(first_sentences(one))}\n\n{_table(_own(one))}" for name, one in made.items()]
     return _with_tables(SCENARIOS, "\n\n".join(parts))
+
+
+def filled_experiments() -> str:
+    """The page of experiments with the options of each section as it has them now."""
+    parts = []
+    for name in ("data", "engine", "federation", "evaluation", "target", "tracking"):
+        section = getattr(sections, f"{name.capitalize()}Section")
+        about = _as_markdown(first_sentences(section)).partition(": ")[2]
+        text = f"{about[0].upper()}{about[1:].partition(', see')[0].partition('; see')[0].rstrip('.')}."
+        parts.append(f"## {name}\n\n{text}\n\n{_table(options_of_section(section))}")
+    return _with_tables(EXPERIMENTS, "\n\n".join(parts))
 
 
 def page_of(name: str) -> Path:
@@ -40,18 +54,22 @@ def _with_tables(page: Path, tables: str) -> str:
     return text
 
 
-def _table(made: type) -> str:
-    """The options of a dataclass, less those that the section ``[data]`` gives."""
+def _table(options: Iterable[Option]) -> str:
+    """Options as a table."""
     rows = [
         ("option", "default", "allowed", "meaning"),
         ("---", "---", "---", "---"),
         *(
             (f"`{option.name}`", f"`{option.default_text}`", f"`{option.allowed}`", option.meaning)
-            for option in options_of(made)
-            if option.name not in FROM_DATA
+            for option in options
         ),
     ]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def _own(scenario: type) -> list[Option]:
+    """The options of a scenario, less those that the section ``[data]`` gives."""
+    return [option for option in options_of(scenario) if option.name not in FROM_DATA]
 
 
 def _as_markdown(text: str) -> str:
@@ -62,3 +80,4 @@ if __name__ == "__main__":
     for method in registry.METHODS:
         page_of(method).write_text(filled(method))
     SCENARIOS.write_text(filled_scenarios())
+    EXPERIMENTS.write_text(filled_experiments())

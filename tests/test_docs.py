@@ -17,8 +17,10 @@ import pytest
 from pydantic import BaseModel
 
 from fedkin.cli import main
+from fedkin.core.options import options_of
 from fedkin.experiment import registry, sections
 from fedkin.experiment.config import load_config
+from fedkin.experiment.option_models import options_of_section
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -29,6 +31,13 @@ OPTIONS = re.compile(r"^<!-- options -->.*^<!-- /options -->$", re.MULTILINE | r
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 NUMBERS = re.compile(r"# (?:array\()?(-?\d+(?:\.\d+)?|\[[^]]*\])\)?(?=$|[,;:] )")
 """A comment behind an expression that begins with the number, or the list of numbers, that it gives."""
+
+SECTIONS = [
+    one
+    for one in vars(sections).values()
+    if getattr(one, "__module__", "") == sections.__name__ and hasattr(one, "model_fields")
+]
+"""Sections of an experiment that are the same whatever the method."""
 
 FEW = ["method.rounds=2", "method.local_epochs=1"]
 QUICK = {
@@ -175,23 +184,28 @@ def test_a_methods_page_has_its_options(name: str) -> None:
     assert (METHODS / f"{name}.md").read_text() == make_options["filled"](name), "run `make options`"
 
 
-def test_the_page_of_the_scenarios_has_their_options() -> None:
+@pytest.mark.parametrize("page", ["scenarios", "experiments"])
+def test_the_pages_of_scenarios_and_of_experiments_have_their_options(page: str) -> None:
     """All of them and nothing else, as their classes describe them; `make options` writes the tables."""
     make_options = runpy.run_path(str(ROOT / "docs" / "make_options.py"))
-    assert make_options["SCENARIOS"].read_text() == make_options["filled_scenarios"](), "run `make options`"
+    assert make_options[page.upper()].read_text() == make_options[f"filled_{page}"](), "run `make options`"
 
 
-@pytest.mark.parametrize(
-    "section", [one for one in vars(sections).values() if isinstance(one, type) and one.__module__ == sections.__name__]
-)
-def test_the_options_of_a_section_are_on_a_page(section: type[BaseModel]) -> None:
-    """Each is explained somewhere, in backticks; and no page names one that is not there."""
+def test_every_option_has_a_meaning() -> None:
+    made = [registry.resolve("method", name) for name in registry.METHODS]
+    made += [registry.resolve("scenario", name) for name in registry.SCENARIOS]
+    options = {f"{one.__name__}.{option.name}": option.meaning for one in made for option in options_of(one)}
+    options |= {
+        f"{one.__name__}.{option.name}": option.meaning for one in SECTIONS for option in options_of_section(one)
+    }
+    assert [name for name, meaning in options.items() if not meaning] == []
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_page_names_an_option_of_a_section_that_is_not_there(section: type[BaseModel]) -> None:
     name = section.__name__.removesuffix("Section").lower()
     text = "\n".join(page.read_text() for page in PAGES)
-    fields = set(section.model_fields)
-    explained = {field for field in fields if re.search(rf"`(\[?{name}\]?\.)?{field}\b", text)}
-    assert fields - explained == set()
-    assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - fields == set()
+    assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - set(section.model_fields) == set()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)

@@ -58,7 +58,7 @@ def options_of(made: type[Any]) -> list[Option]:
 
     Fields that take a function are no options, as only Python can give them.
     """
-    kinds, meanings = get_type_hints(made, include_extras=True), _meanings(made)
+    kinds, meanings = get_type_hints(made, include_extras=True), meanings_of(made)
     return [
         Option(field.name, kinds[field.name], _default(field), meanings.get(field.name, ""))
         for field in dataclasses.fields(made)
@@ -112,8 +112,8 @@ def _ranged(name: str, bounds: Sequence[Any]) -> str:
     return f"{name} {' and '.join(sides)}" if sides else name
 
 
-def _meanings(made: type[Any]) -> dict[str, str]:
-    """What the ``Attributes`` sections of a class and its bases say, by name; the class itself goes first."""
+def meanings_of(made: type[Any]) -> dict[str, str]:
+    """What the ``Attributes`` sections of a class and its bases say by name, on one line; the class itself goes first."""
     found: dict[str, str] = {}
     for one in reversed(made.__mro__):
         found |= _section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes")

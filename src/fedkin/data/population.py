@@ -115,7 +115,7 @@ class Population:
         return {*self.absent, *late}
 
     def without(self, absent: float, seed: int) -> Population:
-        """The same population, of which a fraction `absent` in [0, 1) of the clients never takes part; at least one does."""
+        """The same population, of which a fraction `absent` in [0, 1) never takes part; at least one client does."""
         count = min(len(self.clients) - 1, round(absent * len(self.clients)))
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
         return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))

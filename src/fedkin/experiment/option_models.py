@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from fedkin.core import FedkinError
-from fedkin.core.options import is_function
+from fedkin.core.options import Option, is_function, meanings_of
 from fedkin.core.validation import validation_sentence
 from fedkin.experiment.sections import STRICT
 
@@ -73,3 +73,12 @@ def _allowed(model: type[BaseModel]) -> list[str]:
         inside = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
         allowed += [f"{name}.{key}" for key in inside] or [name]
     return allowed
+
+
+def options_of_section(section: type[BaseModel]) -> list[Option]:
+    """The options of a section that is the same whatever the method and the scenario, in the order of its fields."""
+    kinds, meanings = get_type_hints(section, include_extras=True), meanings_of(section)
+    return [
+        Option(name, kinds[name], field.get_default(call_default_factory=True), meanings.get(name, ""))
+        for name, field in section.model_fields.items()
+    ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
+from annotated_types import Ge, Gt, Interval, MinLen
+from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.preparing.prepare import PreparingOptions
@@ -14,17 +15,40 @@ from fedkin.secure.signatures import public_keys
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
-_Name = Annotated[str, Field(min_length=1)]
+_Name = Annotated[str, MinLen(1)]
 
 
 class DataSection(BaseModel):
     """Section ``[data]``: what is read, which column is the hidden label, and how values are prepared.
 
-    Of tables, columns in `drop` are left out, `id` names rows, `categorical` columns hold names even where they look
-    like numbers, and `ordinal` ones have levels, from the lowest; `decimal` is the decimal separator of numbers. For
-    `scaling`, `lacking`, `indicator` and `min_members` see `fedkin.data.preparing.prepare.PreparingOptions`. `seed`
-    decides how samples are partitioned and which clients are absent; by default it is the run's. Runs with the same
-    `seed` have the same clients, whatever seed the run has.
+    Attributes
+    ----------
+    source : str
+        A data set's name or path.
+    label : str or None
+        The column or array of labels, where it does not have a usual name.
+    scaling : {"auto", "standard", "none"}
+        How numbers are scaled: "standard" standardises each column; with "auto", columns in one unit have one
+        scale.
+    drop : list of str
+        Columns of tables that are left out.
+    id : str
+        The column that names rows; "auto" recognises it, "none" says that there is none.
+    categorical : list of str
+        Columns that hold names, even where they look like numbers.
+    ordinal : dict of str to list of str
+        Columns of levels, from the lowest.
+    decimal : {".", ","}
+        Decimal separator of numbers in text.
+    lacking : {"drop", "impute"}
+        What happens to columns that are absent or empty at a client.
+    indicator : bool
+        Whether empty cells get a column of their own.
+    min_members : int
+        Samples of one client that a category needs for its name to leave the client.
+    seed : int or None
+        Decides how samples are partitioned and which clients are absent; by default the run's. With the same one,
+        runs have the same clients, whatever their own seed.
     """
 
     model_config = STRICT
@@ -38,7 +62,7 @@ class DataSection(BaseModel):
     decimal: Literal[".", ","] = "."
     lacking: Literal["drop", "impute"] = "drop"
     indicator: bool = False
-    min_members: Annotated[int, Field(ge=5)] = 5
+    min_members: Annotated[int, Ge(5)] = 5
     seed: NonNegativeInt | None = None
 
     @property
@@ -55,12 +79,34 @@ class DataSection(BaseModel):
 class EngineSection(BaseModel):
     """Section ``[engine]``: how clients are reached; see `fedkin.engines.local` and `fedkin.engines.flower.grid`.
 
-    Networks compute on `device`: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one; a
-    real site's own file says which. A fraction `absent` of clients never takes part. On Flower, a client that has not
-    replied after `timeout` seconds is missing; a real federation begins when `sites` of them are connected, for which
-    it waits at most `patience` seconds. Where a step needs a reply of every client, a client without a usable one is
-    left out of the run, as long as at least `min_clients` others have replied. Only the local engine uses `chunk`,
-    `drop_rate` and `failures`. With `secure_sums`, the server learns sums over clients only, see `fedkin.secure.sums`.
+    Attributes
+    ----------
+    name : {"local", "flower"}
+        Whether clients run in this process, or as nodes of Flower.
+    device : str
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one. A real
+        site's own file says it there.
+    workers : int or "auto"
+        Clients that compute at once; "auto" is one per core.
+    chunk : int or "auto"
+        Clients whose models train as one stack; on the local engine only.
+    drop_rate : float
+        Probability that a client does not reply; on the local engine only.
+    absent : float
+        Fraction of the clients that never takes part.
+    failures : list of (int, int)
+        Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
+    secure_sums : bool
+        Whether the server learns sums over clients only.
+    timeout : float
+        On Flower, seconds after which a client that has not replied is missing.
+    patience : float
+        Seconds that a real federation waits for its sites to connect.
+    sites : int or None
+        Sites that a real federation begins with.
+    min_clients : int
+        Where a step needs a reply of every client, a client without a usable one is left out of the run, as long as at
+        least so many others have replied.
     """
 
     model_config = STRICT
@@ -68,12 +114,12 @@ class EngineSection(BaseModel):
     device: _Name = "cpu"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
-    drop_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    absent: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    absent: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
     secure_sums: bool = False
-    timeout: Annotated[float, Field(gt=0)] = 3600.0
-    patience: Annotated[float, Field(gt=0)] = 600.0
+    timeout: Annotated[float, Gt(0)] = 3600.0
+    patience: Annotated[float, Gt(0)] = 600.0
     sites: PositiveInt | None = None
     min_clients: PositiveInt = 2
 
@@ -81,9 +127,13 @@ class EngineSection(BaseModel):
 class FederationSection(BaseModel):
     """Section ``[federation]``: the clients that a real federation takes; everybody else is refused.
 
-    `clients` are their names; without any, whoever comes is taken, until `engine.sites` are there. `keys` are public
-    keys by name, the lines of the clients' ``site.key.pub``: a client is taken only with its own. Without `clients`,
-    those that have keys are the clients.
+    Attributes
+    ----------
+    clients : list of str
+        Their names. Without any, those that have keys are the clients; without keys, whoever comes is taken, until
+        `engine.sites` are there.
+    keys : dict of str to str
+        Public keys by name, the lines of the clients' ``site.key.pub``: a client is taken only with its own.
     """
 
     model_config = STRICT
@@ -116,9 +166,14 @@ class FederationSection(BaseModel):
 
 
 class EvaluationSection(BaseModel):
-    """Section ``[evaluation]``: models are tested after each `every` steps, clusters are scored after each step.
+    """Section ``[evaluation]``: how results are compared with the truth and shown.
 
-    `map` is how the report projects samples to the plane.
+    Attributes
+    ----------
+    every : int
+        Models are tested after each so many steps; clusters are scored after each step.
+    map : {"tsne", "pca", "none"}
+        How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
     """
 
     model_config = STRICT
@@ -127,9 +182,16 @@ class EvaluationSection(BaseModel):
 
 
 class TargetSection(BaseModel):
-    """Section ``[target]``: a metric of the records, such as ``personal_accuracy``, that should be at least `reach`.
+    """Section ``[target]``: what a run should reach.
 
-    With `stop`, the run ends when it is reached.
+    Attributes
+    ----------
+    metric : str or None
+        A metric of the records, such as ``personal_accuracy``.
+    reach : float or None
+        What it should be at least.
+    stop : bool
+        Whether the run ends when it is reached.
     """
 
     model_config = STRICT
@@ -139,11 +201,22 @@ class TargetSection(BaseModel):
 
 
 class TrackingSection(BaseModel):
-    """Section ``[tracking]``: tools that records are sent `to`, see `fedkin.experiment.tracking`.
+    """Section ``[tracking]``: tools that records are sent to, see `fedkin.experiment.tracking`.
 
-    `name` is the tracked run's, by default that of the run's folder. `project` is MLflow's experiment and W&B's
-    project, `uri` MLflow's server or database, `folder` where TensorBoard and W&B write. With `artifacts`, the report
-    and the result are uploaded too.
+    Attributes
+    ----------
+    to : list of {"tensorboard", "mlflow", "wandb"}
+        The tools.
+    name : str or None
+        Name of the tracked run; by default that of the run's folder.
+    project : str or None
+        MLflow's experiment, and W&B's project.
+    uri : str or None
+        MLflow's server or database.
+    folder : str or None
+        Where TensorBoard and W&B write; by default the run's folder.
+    artifacts : bool
+        Whether the report and the result are uploaded too.
     """
 
     model_config = STRICT
