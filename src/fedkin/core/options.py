@@ -113,7 +113,7 @@ def _ranged(name: str, bounds: Sequence[Any]) -> str:
 
 
 def meanings_of(made: type[Any]) -> dict[str, str]:
-    """What the ``Attributes`` sections of a class and its bases say by name, on one line; the class itself goes first."""
+    """What the ``Attributes`` sections of a class and its bases say, by name; the class itself goes first."""
     found: dict[str, str] = {}
     for one in reversed(made.__mro__):
         found |= _section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes")
