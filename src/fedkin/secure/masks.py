@@ -1,8 +1,8 @@
-"""Numbers that are hidden by masks which cancel in their sum (Bonawitz et al. 2017, without recovery of dropouts).
+"""Numbers that are hidden by masks (Bonawitz et al. 2017).
 
 Values become whole numbers modulo 2^64, in which sums are exact whatever their order. Any two clients share a secret
 through their keys (X25519). A stream of AES in counter mode is grown from it, which the one of lower id adds and the
-other subtracts.
+other subtracts. Each adds another stream of its own, which the server takes off the sum once it knows who is in it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
-    """Return a client's mask, int64 ``(length,)``; the masks of all clients in `keys` sum to 0 mod 2^64.
+    """Return the masks a client shares with others, int64 ``(length,)``; those of all in `keys` sum to 0 mod 2^64.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     """
     total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
     for other in sorted(keys.keys() - {own}):
-        shared = _shared_secret(private, keys[other])
+        shared = agreed(private, keys[other])
         pair = f"/{min(own, other)}/{max(own, other)}".encode()
         stream = _stream(shared, context + pair, zeros)
         if own < other:
@@ -87,12 +87,38 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
     return torch.from_numpy(total.view(np.int64))
 
 
-@lru_cache(maxsize=4096)
-def _shared_secret(private: bytes, public: bytes) -> bytes:
-    """What only the holders of the two private keys know; kept, since a run asks for many sums of the same clients."""
+def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
+    """Return a client's own mask of a sum, int64 ``(length,)``, which nothing cancels."""
+    stream = _stream(private, context + f"/{own}".encode(), bytes(8 * length))
+    return torch.from_numpy(stream.view(np.int64))
+
+
+def agreed(private: bytes, public: bytes) -> bytes:
+    """Return what only the holders of two private keys know.
+
+    Raises
+    ------
+    ValueError
+        If the public key is invalid.
+    """
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+
+
+def is_key(public: bytes) -> bool:
+    """Whether anybody can agree on anything by this public key: a few stand for no private one."""
+    try:
+        agreed(bytes(KEY), public)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=2**15)
+def shared_secret(private: bytes, public: bytes) -> bytes:
+    """`agreed`, kept for keys that serve for a whole run."""
+    return agreed(private, public)
 
 
 def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Tasks of a secure sum: send a public key, and send a reply hidden by masks."""
+"""The task of a secure sum: send a reply hidden by masks."""
 
 from __future__ import annotations
 
@@ -11,24 +11,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedkin.core.client import LASTING, Client
+from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
-from fedkin.core.noise import Secret
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import objection
-from fedkin.core.replies import Array, Expected, Maybe, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
+from fedkin.core.replies import Array, Expected, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
 from fedkin.core.task import Task, known_task, task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.secure.masks import KEY, context_of, encode, mask, public_key
+from fedkin.secure.masks import KEY, context_of, encode, is_key, mask, own_mask
+from fedkin.secure.sealed_shares import KINDS, OWN, PAIRS, SEALED, channel_key, opened, openers_of, sum_keys
+from fedkin.secure.shamir import threshold
+from fedkin.secure.taking_part import (
+    MASKED,
+    SIGNED_GROUP,
+    TAG,
+    USED_TAG,
+    are_some,
+    group_objection,
+    is_second,
+    keys_of,
+    secret_of,
+    signature_objection,
+)
 
-MIN_CLIENTS = 3
-"""Minimum number of clients in a sum; in a sum of two, each learns the other's value."""
-OTHER_KEY = "its key is another"
-"""Reply of a client that has lost its memory; it is asked for its new key the next time."""
-_TAG, _TAGS = 16, LASTING + "tags"
-"""Bytes of a tag; where a client's state has those it has answered, each with a digest of the request."""
-_PRIVATE = "sums_key"
-"""Where a client's state has its private key, uint8 ``(32,)``."""
+STILL_SEALED = "it cannot open its shares of others' keys"
 
 
 @dataclass(frozen=True)
@@ -64,49 +70,32 @@ def _is_payload(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _are_signed(value: Any) -> bool:
-    """Whether it is a list of what clients have signed their keys with; empty texts where one has not."""
-    want: Expected = {"signer": is_text, "signature": is_text}
-    return isinstance(value, list) and all(objection(one, want) is None for one in value)
-
-
-@task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
-def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the public key, uint8 ``(32,)``; the private one is made at the first request and kept.
-
-    A client with an identity signs it.
-    """
-    replies: list[Payload] = []
-    for client in clients:
-        if _PRIVATE not in client.state:
-            client.state[_PRIVATE] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
-        own = public_key(_private(client))
-        signed = client.identity.sign(own) if client.identity else {}
-        replies.append({"key": torch.tensor(list(own), dtype=torch.uint8), **signed})
-    return replies
-
-
 @task(
     takes={
-        "task": is_name, "terms": _are_terms, "ids": is_list(is_count), "keys": octets("clients", KEY),
-        "tag": octets(_TAG), "payload": _is_payload, "signed": Maybe(_are_signed),
+        **SIGNED_GROUP, "tag": octets(TAG), "dealers": is_list(is_count), "publics": octets("dealers", len(KINDS), KEY),
+        "shares": octets("dealers", len(KINDS), SEALED), "task": is_name, "terms": _are_terms, "payload": _is_payload,
     },
-    may_hold={"masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text},
+    may_hold={
+        "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "refused": is_text, "sealed": is_list(is_count),
+    },
 )  # fmt: skip
 def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Do the given task, and report the terms of its reply as ``masked``, int64; or why not."""
+    """Do the given task, and report the terms of its reply as ``masked``, int64; or why not.
+
+    A client that cannot open its shares of others' keys names those in ``sealed``.
+    """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        keys = {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=False)}
-        reason = _objection(client, keys, dict(zip(payload["ids"], payload.get("signed", []), strict=False)))
-        if reason is None and not len(payload["ids"]) == len(payload["keys"]) == len(keys):
-            reason = "clients and keys are not one each"
-        if reason is None and _replayed(client, payload):
-            reason = "its tag has been used for another request"
+        reason = group_objection(client, payload) or signature_objection(client, payload) or _unfit(client, payload)
+        if reason is None and (sealed := _still_sealed(client, payload)):
+            replies.append({"refused": STILL_SEALED, "sealed": sealed})
+            continue
+        if reason is None and _is_replayed(client, payload):
+            reason = USED_TAG
         if reason is None:
             [reply] = _inner(payload["task"], payload["payload"]).run([client], [payload["payload"]])
             try:
-                replies.append({"masked": _hidden(client, reply, payload, keys)})
+                replies.append({"masked": _hidden(client, reply, payload)})
                 continue
             except ValueError as error:
                 reason = str(error)
@@ -114,35 +103,41 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     return replies
 
 
-def _objection(client: Client, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
-    """Return why a client refuses a sum with these keys; ``None`` if it takes part."""
-    if len(keys) < MIN_CLIENTS:
-        return f"fewer than {MIN_CLIENTS} clients to sum over"
-    if len(set(keys.values())) < len(keys):
-        return "two clients have the same key"
-    if _PRIVATE not in client.state or keys.get(client.id) != public_key(_private(client)):
-        return OTHER_KEY
-    return client.identity.objection(client.id, keys, signed) if client.identity else None
+def _unfit(client: Client, payload: Payload) -> str | None:
+    """Why a client shares no masks with these dealers; ``None`` if it does."""
+    dealers, needed = payload["dealers"], threshold(len(payload["ids"]))
+    if not are_some(dealers, payload["ids"]) or len(dealers) != len(payload["publics"]):
+        return "those who dealt are not different clients of the sum"
+    if client.id not in dealers:
+        return "it is not among those who dealt"
+    return None if len(dealers) >= needed else f"fewer than {needed} of {len(payload['ids'])} clients have dealt"
 
 
-def _replayed(client: Client, payload: Payload) -> bool:
-    """Whether the tag came before with another request; if not, it is remembered with this one.
+def _still_sealed(client: Client, payload: Payload) -> list[int]:
+    """Dealers whose shares this client cannot open: they, or their public keys, are not those that they dealt."""
+    keys, channel = keys_of(payload), channel_key(secret_of(client))
+    context, sealed = _dealt_context(payload, keys), []
+    for dealer, publics, shares in zip(payload["dealers"], payload["publics"], payload["shares"], strict=True):
+        if is_key(keys[dealer]):
+            openers = openers_of(channel, keys[dealer], dealer, client.id, context)
+            theirs = [bytes(public.tolist()) for public in publics]
+            parts = zip(KINDS, openers, shares, strict=True)
+            if all(opened(opener, bytes(share.tolist()), theirs, kind) is not None for kind, opener, share in parts):
+                continue
+        sealed.append(dealer)
+    return sealed
 
-    The same tag gives the same masks, so the difference of two replies would be that of what they hide. The same
-    request again, after a reply was lost, gets the same reply. In a simulation nothing is secret, and nothing kept.
+
+def _is_replayed(client: Client, payload: Payload) -> bool:
+    """Whether the tag came before with another request, see `is_second`.
+
+    The same tag gives the same masks, so the difference of two replies would be that of what they hide.
     """
-    if not isinstance(client.noise, Secret):
-        return False
     request = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode()
-    own = torch.frombuffer(bytearray(bytes(payload["tag"].tolist()) + sha256(request).digest()), dtype=torch.uint8)
-    known = client.state.get(_TAGS, torch.zeros(0, len(own), dtype=torch.uint8))
-    same = known[(known[:, :_TAG] == own[:_TAG]).all(1)]
-    if not len(same):
-        client.state[_TAGS] = torch.cat([known, own[None]])
-    return bool((same != own).any())
+    return is_second(client, MASKED, bytes(payload["tag"].tolist()), request)
 
 
-def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int, bytes]) -> Tensor:
+def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
     """Return the client's masked values: int64 ``(length,)``.
 
     Raises
@@ -150,14 +145,41 @@ def _hidden(client: Client, reply: Payload, payload: Payload, keys: Mapping[int,
     ValueError
         If a number of the reply cannot be summed, or a key is invalid.
     """
+    keys = keys_of(payload)
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
-    context = context_of(bytes(payload["tag"].tolist()) + _question(payload), keys)
-    cover = mask(client.id, _private(client), keys, context, len(values)).numpy().view(np.uint64)
-    return torch.from_numpy((whole + cover).view(np.int64))
+    publics = {i: bytes(both[PAIRS].tolist()) for i, both in zip(payload["dealers"], payload["publics"], strict=True)}
+    dealt = _dealt_context(payload, keys)
+    context = mask_context(dealt, publics, question(payload))
+    private = sum_keys(secret_of(client), dealt)
+    for cover in (
+        mask(client.id, private[PAIRS], publics, context, len(values)),
+        own_mask(client.id, private[OWN], context, len(values)),
+    ):
+        whole = whole + cover.numpy().view(np.uint64)
+    return torch.from_numpy(whole.view(np.int64))
 
 
-def _question(payload: Payload) -> bytes:
+def _dealt_context(payload: Payload, keys: Mapping[int, bytes]) -> bytes:
+    return context_of(bytes(payload["tag"].tolist()), keys)
+
+
+def mask_context(dealt: bytes, publics: Mapping[int, bytes], asked: bytes) -> bytes:
+    """Name the masks of a sum.
+
+    Parameters
+    ----------
+    dealt : bytes
+        Names what was dealt, see `context_of`.
+    publics : mapping of int to bytes
+        Public keys of those who share masks, by id.
+    asked : bytes
+        What they are all asked, see `question`.
+    """
+    return context_of(asked + dealt, publics)
+
+
+def question(payload: Payload) -> bytes:
     """A digest of what is summed: masks cancel only among clients that are all asked the same.
 
     Otherwise a server could ask the others for what it knows beforehand, and take it off the sum.
@@ -186,7 +208,3 @@ def _inner(name: str, payload: Payload) -> Task:
     if found.moves_data:  # whoever made the others of a sum can take their masks off
         raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.")
     return found
-
-
-def _private(client: Client) -> bytes:
-    return bytes(client.state[_PRIVATE].tolist())

@@ -6,30 +6,27 @@ docs/privacy.md says what it protects and what not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
 from fedkin.core.method import display_name
 from fedkin.core.payload import Payload
-from fedkin.core.refusals import refusal
 from fedkin.core.task import Task
-from fedkin.secure.masks import KEY, decode
-from fedkin.secure.sum_tasks import MIN_CLIENTS, OTHER_KEY, Term, masked, send_key
+from fedkin.secure.masks import KEY, decode, is_key
+from fedkin.secure.share_tasks import send_key
+from fedkin.secure.sum_rounds import SIGNED, dealt, hear, uncover
+from fedkin.secure.sum_tasks import Term
+from fedkin.secure.taking_part import MIN_CLIENTS
 
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20
 """Attempts, if nothing can go on without a sum."""
-_SIGNED = ("signer", "signature")
-"""What a client that has an identity sends with its key."""
 _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
@@ -89,11 +86,14 @@ def summed(
     terms: Sequence[Term],
     clusters: Mapping[int, int] | None = None,
     attempts: int = _ATTEMPTS,
+    complete: bool = False,
 ) -> dict[int, Sum]:
     """Have clients do `task`, and return the sums of their replies for each cluster of clients.
 
-    Masks cancel only if all clients of a cluster reply. Where some do not, the others are asked again, from the start,
-    so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
+    A sum takes three exchanges: clients deal shares of their keys, do the task, and give the shares that take the masks
+    off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked again,
+    from the start, so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and why.
+    Who is found to lie is left out of the run, if enough others remain.
 
     Parameters
     ----------
@@ -108,6 +108,9 @@ def summed(
         The cluster of each client; by default all are in cluster 0.
     attempts : int
         How often a cluster is asked at most.
+    complete : bool
+        Whether a sum must be over all of its clients. The difference of two sums of the same numbers is what those
+        gave who are in one of them, so that it must not be asked for once more to have the others in it, too.
 
     Returns
     -------
@@ -119,21 +122,26 @@ def summed(
     for client in sorted(payloads.keys() - missing.keys()):
         waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
     found: dict[int, Sum] = {}
+    convicted: dict[int, str] = {}
     for _ in range(attempts):
         for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
             missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
         if not waiting:
             break
-        sums = _exchange(fed, task, payloads, terms, waiting)
-        missing |= fed.missing
-        for cluster, sum_ in sums.items():
-            if sum_.clients == waiting[cluster]:
-                found[cluster] = sum_
+        rounds = dealt(fed, waiting)
+        hear(fed, task, payloads, terms, rounds, complete)
+        totals = uncover(fed, rounds, complete)
+        for cluster, one in rounds.items():
+            missing |= one.lost
+            convicted |= one.convicted
+            waiting[cluster] = one.others
+            if cluster in totals:
+                found[cluster] = Sum(one.replied, _cut(decode(totals[cluster]), terms))
                 del waiting[cluster]
-            else:
-                waiting[cluster] = sum_.clients
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
-    fed.missing = dict(sorted(missing.items()))
+    fed.missing = dict(sorted((missing | convicted).items()))
+    if convicted and fed.can_spare(convicted):
+        fed.leave_out(convicted)
     return dict(sorted(found.items()))
 
 
@@ -154,7 +162,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     for attempt in range(_MAX_ATTEMPTS):
         if attempt:
             fed.pause(attempt)
-        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1).get(0)
+        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
         if found and found.clients == fed.present:
             return found.totals
     lost = lost_themselves(fed.missing)
@@ -173,76 +181,12 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     if not unknown:
         return {}
     for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
-        if reply["key"].dtype == torch.uint8:
+        if is_key(bytes(reply["key"].tolist())):
             fed.keys[client] = reply["key"]
             fed.signed.pop(client, None)
             if "signer" in reply and "signature" in reply:
-                fed.signed[client] = {part: reply[part] for part in _SIGNED}
+                fed.signed[client] = {part: reply[part] for part in SIGNED}
     return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
-
-
-def _exchange(
-    fed: Federation,
-    task: Task,
-    payloads: Mapping[int, Payload],
-    terms: Sequence[Term],
-    clusters: Mapping[int, Sequence[int]],
-) -> dict[int, Sum]:
-    """Ask all clients of `clusters` once; a sum is valid only if its whole cluster replied."""
-    length = sum(prod(term.shape) for term in terms)
-    totals = {cluster: np.zeros(length, np.uint64) for cluster in clusters}
-    answered: dict[int, list[int]] = {cluster: [] for cluster in clusters}
-    cluster_of = {client: cluster for cluster, clients in clusters.items() for client in clients}
-    useless = {}
-    for client, reply in fed.stream(masked, _requests(fed, task, payloads, terms, clusters)):
-        reason = _rejection_reason(reply, length)
-        if reason is None:
-            totals[cluster_of[client]] += reply["masked"].numpy().view(np.uint64)
-            answered[cluster_of[client]].append(client)
-        else:
-            useless[client] = reason
-            if reason == OTHER_KEY:
-                del fed.keys[client]
-    fed.missing = dict(sorted((fed.missing | useless).items()))
-    sums = {cluster: decode(torch.from_numpy(total.view(np.int64))) for cluster, total in totals.items()}
-    return {cluster: Sum(answered[cluster], _cut(sums[cluster], terms)) for cluster in clusters}
-
-
-def _requests(
-    fed: Federation,
-    task: Task,
-    payloads: Mapping[int, Payload],
-    terms: Sequence[Term],
-    clusters: Mapping[int, Sequence[int]],
-) -> dict[int, Payload]:
-    """Return payloads of `masked`; clients that share cluster and payload share it."""
-    requests: dict[int, Payload] = {}
-    for clients in clusters.values():
-        common: Payload = {
-            "task": task.name,
-            "terms": [asdict(term) for term in terms],
-            "ids": list(clients),
-            "keys": torch.stack([fed.keys[client] for client in clients]),
-            # Not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
-            "tag": torch.tensor(list(os.urandom(16)), dtype=torch.uint8),
-        }
-        if fed.signed:
-            common["signed"] = [fed.signed.get(client, dict.fromkeys(_SIGNED, "")) for client in clients]
-        shared: dict[int, Payload] = {}
-        for client in clients:
-            payload = payloads[client]
-            requests[client] = shared.setdefault(id(payload), common | {"payload": payload})
-    return requests
-
-
-def _rejection_reason(reply: Payload, length: int) -> str | None:
-    """Return why a reply of `masked` cannot be used; ``None`` if it can."""
-    if "refused" in reply:
-        return str(reply["refused"])
-    reason = refusal(reply, {"masked": (length,)})
-    if reason is None and reply["masked"].dtype != torch.int64:
-        return "'masked' is not of whole numbers"
-    return reason
 
 
 def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -77,14 +78,14 @@ class FlowerFederation(Federation):
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         request = Request(self.run, 0, self.seed, self.exchange, self.settled, task.name, self.classes)
-        packed: dict[int, bytes] = {}  # a payload that clients share is packed once
-        for payload in payloads.values():
-            if id(payload) not in packed:
-                packed[id(payload)] = to_bytes(owned(payload))
+        uses = Counter(id(payload) for payload in payloads.values())
+        shared = {id(payload): payload for payload in payloads.values() if uses[id(payload)] > 1}
+        packed = {number: to_bytes(owned(payload)) for number, payload in shared.items()}  # once
 
         def message(client: int) -> Message:
             facts = {"kind": TASK, "request": replace(request, client=client).to_json()}
-            return self._message(client, packed[id(payloads[client])], facts)
+            content = packed.get(id(payloads[client])) or to_bytes(owned(payloads[client]))
+            return self._message(client, content, facts)
 
         ready: dict[int, Payload | str] = {}
         waiting = sorted(payloads)

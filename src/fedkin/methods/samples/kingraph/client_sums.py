@@ -18,8 +18,9 @@ from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments
 from fedkin.methods.samples.kingraph.kingraph_tasks import SPACE, client_features, neighbour_scatter
 from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES
-from fedkin.secure.sum_tasks import MIN_CLIENTS, Term
+from fedkin.secure.sum_tasks import Term
 from fedkin.secure.sums import check_enough, summed
+from fedkin.secure.taking_part import MIN_CLIENTS
 
 MAX_HIDDEN = 64
 """Maximum number of clients whose sums are hidden unless the run asks for it: each pair of clients needs a mask."""

@@ -49,8 +49,8 @@ from fedkin.methods.samples.kingraph.private_kingraph import (
 )
 from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, whitened
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
-from fedkin.secure.sum_tasks import MIN_CLIENTS
 from fedkin.secure.sums import lost_themselves
+from fedkin.secure.taking_part import MIN_CLIENTS
 
 _DIFFERENCES_ATTEMPTS, _SMOOTHING = 6, 10
 _MAX_BROADCAST = 2_000

@@ -1,0 +1,160 @@
+"""Shares of the keys of one sum, sealed for their holders (Bonawitz et al. 2017, round 1).
+
+A client has two keys for each sum: one that it agrees on masks with others by, and one that its own mask grows from.
+Both follow from a secret of its own and the sum's context, so it has nothing to remember, and a key that is revealed
+is good for no other sum. Shares of both are sealed for every client of the sum by a key that only dealer and holder
+know. A holder gives a share away by telling that key: the server, which has the sealed shares, opens it, so that nobody
+can give a wrong one unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import shake_256
+from typing import TYPE_CHECKING
+
+from fedkin.secure.masks import KEY, public_key, shared_secret
+from fedkin.secure.shamir import PRIME, split, threshold
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+PAIRS, OWN = 0, 1
+"""Kinds of keys, of shares, and of what opens them: of the masks shared with others, and of a client's own mask."""
+KINDS = (PAIRS, OWN)
+OPENER = 16
+"""Bytes of a key that opens one share."""
+SEALED = KEY + 16
+"""Bytes of a sealed share: 32 and a tag."""
+_PURPOSE = b"fedkin shares of secure sums"
+_EVEN = 2 * KEY
+"""Bytes that are reduced modulo the prime, twice its size, so that all numbers are equally likely."""
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a client deals for a sum.
+
+    Attributes
+    ----------
+    publics : tuple of bytes
+        Public keys of the sum, by kind.
+    shares : list of tuple of bytes
+        Sealed shares by kind, for each client of the sum, in order of id.
+    """
+
+    publics: tuple[bytes, bytes]
+    shares: list[tuple[bytes, bytes]]
+
+
+def channel_key(secret: bytes) -> bytes:
+    """Return the private key that a client's shares are sealed and opened by, for a whole run."""
+    return _number(_stream(secret, b"channel", _EVEN)).to_bytes(KEY, "little")
+
+
+def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
+    """Return a client's private keys of one sum, by kind."""
+    pairs, own = (_polynomial(secret, context, kind, 1)[0].to_bytes(KEY, "little") for kind in KINDS)
+    return pairs, own
+
+
+def deal(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> Dealt:
+    """Return the public keys of a client's sum, and shares of the private ones.
+
+    Parameters
+    ----------
+    secret : bytes
+        What all keys of the client follow from.
+    own : int
+        The client's id.
+    keys : mapping of int to bytes
+        Public channel keys of all clients of the sum, by id, its own among them.
+    context : bytes
+        Names the sum.
+
+    Raises
+    ------
+    ValueError
+        If a key is invalid.
+    """
+    needed, channel = threshold(len(keys)), channel_key(secret)
+    polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
+    publics = public_of(polynomials[PAIRS][0]), public_of(polynomials[OWN][0])
+    values = [split(polynomial, len(keys)) for polynomial in polynomials]
+    shares = []
+    for at, holder in enumerate(sorted(keys)):
+        openers = openers_of(channel, keys[holder], own, holder, context)
+        plain = [values[kind][at].to_bytes(KEY, "little") for kind in KINDS]
+        sealed = [_cipher(openers[kind]).encrypt(_NONCE, plain[kind], _about(publics, kind)) for kind in KINDS]
+        shares.append((sealed[PAIRS], sealed[OWN]))
+    return Dealt(publics, shares)
+
+
+def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
+    """Return the keys that open what a dealer has sealed for a holder in one sum, by kind.
+
+    Parameters
+    ----------
+    channel : bytes
+        Private channel key of either.
+    other : bytes
+        Public channel key of the other one.
+    dealer, holder : int
+        Ids.
+    context : bytes
+
+    Raises
+    ------
+    ValueError
+        If the public key is invalid.
+    """
+    shared = shared_secret(channel, other)
+    both = _stream(shared, context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
+    return both[:OPENER], both[OPENER:]
+
+
+def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) -> int | None:
+    """Return the share that a dealer of these public keys has sealed; ``None`` if it is not that."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        share = int.from_bytes(_cipher(opener).decrypt(_NONCE, sealed, _about(publics, kind)), "little")
+    except InvalidTag:
+        return None
+    return share if share < PRIME else None
+
+
+def public_of(number: int) -> bytes:
+    """Return the public key of a private one that is a number below the prime."""
+    return public_key(number.to_bytes(KEY, "little"))
+
+
+_NONCE = bytes(12)
+"""Each opener seals one share and nothing else, so that the nonce may be 0."""
+
+
+def _cipher(opener: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(opener)
+
+
+def _about(publics: Sequence[bytes], kind: int) -> bytes:
+    """What a sealed share is bound to: the dealer's public keys, which its holder then knows to be the dealer's."""
+    return b"".join(publics) + bytes([kind])
+
+
+def _polynomial(secret: bytes, context: bytes, kind: int, length: int) -> list[int]:
+    """The first coefficients, of which the first one is a key; the same for the same sum."""
+    stream = _stream(secret, context + b"/keys" + bytes([kind]), _EVEN * length)
+    return [_number(stream[at : at + _EVEN]) for at in range(0, len(stream), _EVEN)]
+
+
+def _number(stream: bytes) -> int:
+    return int.from_bytes(stream, "little") % PRIME
+
+
+def _stream(secret: bytes, purpose: bytes, length: int) -> bytes:
+    """Bytes that only those who know the secret can tell from random ones; others for another purpose."""
+    return shake_256(_PURPOSE + len(secret).to_bytes(1) + secret + purpose).digest(length)

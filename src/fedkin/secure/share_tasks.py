@@ -1,0 +1,134 @@
+"""Tasks around a secure sum that make it survive dropouts: deal shares of one's keys, and give away those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.payload import Payload
+from fedkin.core.replies import is_count, is_list, is_text, octets
+from fedkin.core.task import task
+from fedkin.core.trees import owned, to_bytes
+from fedkin.secure.masks import KEY, context_of
+from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, deal, openers_of
+from fedkin.secure.shamir import threshold
+from fedkin.secure.taking_part import (
+    GROUP,
+    REVEALED,
+    SIGNED_GROUP,
+    TAG,
+    USED_TAG,
+    are_some,
+    group_objection,
+    is_second,
+    keys_of,
+    own_key,
+    secret_of,
+    signature_objection,
+)
+
+MAX_SUMS = 64
+"""Maximum number of sums that a client deals shares for at once."""
+
+
+@task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
+def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the public key, uint8 ``(32,)``; the secret it follows from is made at the first request and kept.
+
+    A client with an identity signs it.
+    """
+    replies: list[Payload] = []
+    for client in clients:
+        own = own_key(client)
+        signed = client.identity.sign(own) if client.identity else {}
+        replies.append({"key": octets_of(own), **signed})
+    return replies
+
+
+@task(
+    takes={**SIGNED_GROUP, "tags": octets("sums", TAG)},
+    may_hold={"publics": octets(None, len(KINDS), KEY), "shares": octets(None, None, len(KINDS), SEALED),
+              "refused": is_text},
+)  # fmt: skip
+def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report a client's public keys of each sum, and shares of the private ones, sealed for each of the others.
+
+    A reply has ``publics``, uint8 ``(sums, 2, 32)``, and ``shares``, uint8 ``(sums, clients, 2, 48)``; or why not.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        reason = group_objection(client, payload) or signature_objection(client, payload)
+        if reason is None and len(payload["tags"]) > MAX_SUMS:
+            reason = f"more than {MAX_SUMS} sums at once"
+        if reason is None:
+            try:
+                replies.append(_dealt(client, payload))
+                continue
+            except ValueError:
+                reason = "a key is invalid"
+        replies.append({"refused": reason})
+    return replies
+
+
+def _dealt(client: Client, payload: Payload) -> Payload:
+    keys, secret = keys_of(payload), secret_of(client)
+    dealt = [deal(secret, client.id, keys, context_of(bytes(tag.tolist()), keys)) for tag in payload["tags"]]
+    return {
+        "publics": octets_of(b"".join(key for one in dealt for key in one.publics), -1, len(KINDS), KEY),
+        "shares": octets_of(
+            b"".join(sealed for one in dealt for both in one.shares for sealed in both),
+            len(dealt), len(keys), len(KINDS), SEALED,
+        ),
+    }  # fmt: skip
+
+
+@task(
+    takes={**GROUP, "tag": octets(TAG), "survivors": is_list(is_count), "dropped": is_list(is_count)},
+    may_hold={"own": octets(None, OPENER), "pairs": octets(None, OPENER), "refused": is_text},
+)
+def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report what opens a client's shares: of the own masks of survivors, of the pairwise masks of the dropped.
+
+    A reply has ``own``, uint8 ``(survivors, 16)``, and ``pairs``, uint8 ``(dropped, 16)``; or why not. A client answers
+    once per sum, and never both for the same client: whoever has both takes all masks off.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        reason = group_objection(client, payload) or _unfit(client, payload)
+        if reason is None and is_second(client, REVEALED, bytes(payload["tag"].tolist()), to_bytes(owned(payload))):
+            reason = USED_TAG
+        replies.append({"refused": reason} if reason else _revealed(client, payload))
+    return replies
+
+
+def _unfit(client: Client, payload: Payload) -> str | None:
+    """Why a client says nothing about such a list of those who replied and those who did not."""
+    survivors, needed = payload["survivors"], threshold(len(payload["ids"]))
+    if not are_some([*survivors, *payload["dropped"]], payload["ids"]):
+        return "survivors and dropped are not different clients of the sum"
+    if client.id not in survivors:
+        return "it is not among the survivors"
+    return None if len(survivors) >= needed else f"fewer than {needed} survivors"
+
+
+def _revealed(client: Client, payload: Payload) -> Payload:
+    keys, channel = keys_of(payload), channel_key(secret_of(client))
+    context = context_of(bytes(payload["tag"].tolist()), keys)
+
+    def told(dealers: Sequence[int], kind: int) -> Tensor:
+        openers = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]
+        return octets_of(b"".join(openers), len(dealers), OPENER)
+
+    try:
+        return {"own": told(payload["survivors"], OWN), "pairs": told(payload["dropped"], PAIRS)}
+    except ValueError:
+        return {"refused": "a key is invalid"}
+
+
+def octets_of(content: bytes, *shape: int) -> Tensor:
+    """Bytes as a tensor, uint8, of this shape; by default ``(n,)``."""
+    flat = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
+    return flat.view(shape or (len(content),))

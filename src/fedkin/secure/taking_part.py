@@ -1,0 +1,108 @@
+"""What a client looks at before it takes part in a secure sum, and what it must not forget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from fedkin.core.client import LASTING, Client
+from fedkin.core.noise import Secret
+from fedkin.core.payload import Payload
+from fedkin.core.replies import Expected, Maybe, is_count, is_list, is_text, objection, octets
+from fedkin.secure.masks import KEY, public_key
+from fedkin.secure.sealed_shares import channel_key
+
+MIN_CLIENTS = 3
+"""Minimum number of clients in a sum; in a sum of two, each learns the other's value."""
+OTHER_KEY = "its key is another"
+"""Reply of a client that has lost its memory; it is asked for its new key the next time."""
+USED_TAG = "its tag has been used for another request"
+TAG = 16
+"""Bytes of a tag, which is that of one sum."""
+MASKED, REVEALED = LASTING + "tags", LASTING + "revealed"
+"""Where a client's state has the tags of what it has answered, each with a digest of the request."""
+_SECRET = "sums_key"
+"""Where a client's state has the secret that its keys follow from, uint8 ``(32,)``."""
+
+
+def _are_signed(value: Any) -> bool:
+    """Whether it is a list of what clients have signed their keys with; empty texts where one has not."""
+    want: Expected = {"signer": is_text, "signature": is_text}
+    return isinstance(value, list) and all(objection(one, want) is None for one in value)
+
+
+GROUP: Expected = {"ids": is_list(is_count), "keys": octets("clients", KEY)}
+"""Clients that a sum is dealt among, and their keys."""
+SIGNED_GROUP: Expected = {**GROUP, "signed": Maybe(_are_signed)}
+
+
+def secret_of(client: Client) -> bytes:
+    """Return what all keys of a client follow from; made when it is first needed, and kept for the run."""
+    if _SECRET not in client.state:
+        client.state[_SECRET] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
+    return bytes(client.state[_SECRET].tolist())
+
+
+def own_key(client: Client) -> bytes:
+    """Return a client's public key."""
+    return public_key(channel_key(secret_of(client)))
+
+
+def keys_of(payload: Payload) -> dict[int, bytes]:
+    """Return the public keys of a request, by id."""
+    return {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=False)}
+
+
+def group_objection(client: Client, payload: Payload) -> str | None:
+    """Return why a client refuses a sum among these clients with these keys; ``None`` if it takes part."""
+    keys = keys_of(payload)
+    if len(keys) < MIN_CLIENTS:
+        return f"fewer than {MIN_CLIENTS} clients to sum over"
+    if len(set(keys.values())) < len(keys):
+        return "two clients have the same key"
+    if _SECRET not in client.state or keys.get(client.id) != own_key(client):
+        return OTHER_KEY
+    if not len(payload["ids"]) == len(payload["keys"]) == len(keys):
+        return "clients and keys are not one each"
+    return None
+
+
+def signature_objection(client: Client, payload: Payload) -> str | None:
+    """Return why a client trusts not all keys of a request to be those of clients; ``None`` if it does."""
+    if client.identity is None:
+        return None
+    signed = dict(zip(payload["ids"], payload.get("signed", []), strict=False))
+    return client.identity.objection(client.id, keys_of(payload), signed)
+
+
+def are_some(ids: Sequence[int], among: Sequence[int]) -> bool:
+    """Whether ids are different ones, all of them among others."""
+    return len(set(ids)) == len(ids) and set(ids) <= set(among)
+
+
+def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
+    """Whether this tag came before with another request; if not, it is remembered with this one.
+
+    The same request again, after a reply was lost, gets the same reply. What is remembered lasts, whatever a server
+    says about where the run is. In a simulation nothing is secret, and nothing kept.
+
+    Parameters
+    ----------
+    client : Client
+    where : str
+        `MASKED` or `REVEALED`.
+    tag : bytes
+    request : bytes
+        What was asked.
+    """
+    if not isinstance(client.noise, Secret):
+        return False
+    own = torch.frombuffer(bytearray(tag + sha256(request).digest()), dtype=torch.uint8)
+    known = client.state.get(where, torch.zeros(0, len(own), dtype=torch.uint8))
+    same = known[(known[:, :TAG] == own[:TAG]).all(1)]
+    if not len(same):
+        client.state[where] = torch.cat([known, own[None]])
+    return bool((same != own).any())

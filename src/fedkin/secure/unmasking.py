@@ -1,0 +1,114 @@
+"""What the server recovers of a secure sum from shares: keys, and from them the masks that nothing has cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.payload import Payload
+from fedkin.core.replies import refusal
+from fedkin.secure.masks import KEY, mask, own_mask
+from fedkin.secure.sealed_shares import OPENER, OWN, PAIRS, opened, public_of
+from fedkin.secure.shamir import combine
+
+
+@dataclass
+class Holdings:
+    """Sealed shares of one sum.
+
+    Attributes
+    ----------
+    ids : list of int
+        The clients that shares are dealt among, in order.
+    publics, shares : dict of int to Tensor
+        By dealer, uint8 ``(2, 32)`` and ``(clients, 2, 48)``.
+    """
+
+    ids: list[int]
+    publics: dict[int, Tensor] = field(default_factory=dict)
+    shares: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def dealers(self) -> list[int]:
+        return list(self.publics)
+
+    def add(self, dealer: int, publics: Tensor, shares: Tensor) -> None:
+        """Keep what a client has dealt; clients come in order of id."""
+        self.publics[dealer], self.shares[dealer] = publics, shares
+
+    def publics_by_dealer(self) -> Payload:
+        """What all clients are sent."""
+        return {"dealers": self.dealers, "publics": torch.stack(list(self.publics.values()))}
+
+    def shares_for(self, holder: int) -> Tensor:
+        """What a client is sent: uint8 ``(dealers, 2, 48)``."""
+        return torch.stack([shares[self.ids.index(holder)] for shares in self.shares.values()])
+
+    def mask_publics(self) -> dict[int, bytes]:
+        """The public keys that masks are agreed on by, by dealer."""
+        return {dealer: bytes(publics[PAIRS].tolist()) for dealer, publics in self.publics.items()}
+
+
+def opened_by(
+    held: Holdings, holder: int, survivors: Sequence[int], dropped: Sequence[int], reply: Payload
+) -> dict[int, int] | None:
+    """Return the shares that a holder's reply to `reveal_shares` opens, by dealer; ``None`` if it does not open all.
+
+    A holder has opened them all before, so that it is wrong itself.
+    """
+    if refusal(reply, {"own": (len(survivors), OPENER), "pairs": (len(dropped), OPENER)}) is not None:
+        return None
+    shares, at = {}, held.ids.index(holder)
+    for kind, dealers, openers in ((OWN, survivors, reply["own"]), (PAIRS, dropped, reply["pairs"])):
+        for dealer, opener in zip(dealers, openers, strict=True):
+            publics = [bytes(public.tolist()) for public in held.publics[dealer]]
+            sealed = bytes(held.shares[dealer][at, kind].tolist())
+            share = opened(bytes(opener.tolist()), sealed, publics, kind)
+            if share is None:
+                return None
+            shares[dealer] = share
+    return shares
+
+
+def recovered(
+    held: Holdings, survivors: Sequence[int], told: Mapping[int, Mapping[int, int]]
+) -> tuple[dict[int, bytes], list[int]]:
+    """Return one private key of every dealer, and the dealers whose shares are not those of their key.
+
+    Parameters
+    ----------
+    held : Holdings
+    survivors : sequence of int
+        Those whose key of their own mask is recovered; of the others it is that of the masks shared with others.
+    told : mapping of int to mapping
+        By holder, as many as the threshold, shares by dealer.
+    """
+    keys, wrong = {}, []
+    places = {holder: held.ids.index(holder) + 1 for holder in told}
+    for dealer in held.dealers:
+        secret = combine({places[holder]: shares[dealer] for holder, shares in told.items()})
+        kind = OWN if dealer in survivors else PAIRS
+        if public_of(secret) != bytes(held.publics[dealer][kind].tolist()):
+            wrong.append(dealer)
+        keys[dealer] = secret.to_bytes(KEY, "little")
+    return keys, wrong
+
+
+def leftover(
+    keys: Mapping[int, bytes], survivors: Sequence[int], publics: Mapping[int, bytes], context: bytes, length: int
+) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Return the masks in a sum over survivors, uint64 ``(length,)``.
+
+    They are the survivors' own masks, and what they share with those who dropped out.
+    """
+    total, replied = np.zeros(length, np.uint64), {client: publics[client] for client in survivors}
+    for client, key in keys.items():
+        if client in replied:
+            total += own_mask(client, key, context, length).numpy().view(np.uint64)
+        else:  # all of what it would have added itself cancels
+            total -= mask(client, key, replied, context, length).numpy().view(np.uint64)
+    return total
