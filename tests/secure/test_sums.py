@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -14,7 +13,8 @@ from fedkin.core.trusted_packages import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
 from fedkin.methods.clients.ifca import IFCAMethod
-from fedkin.secure.sum_tasks import Term, masked, send_key
+from fedkin.secure.share_tasks import send_key
+from fedkin.secure.sum_tasks import Term, masked
 from fedkin.secure.sums import check_enough, secure, summed, sums_of_all
 
 TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
@@ -67,15 +67,22 @@ class Watched(LocalFederation):
             self.seen.append((task.name.rpartition(".")[2], client, payloads[client], reply))
             yield client, reply
 
+    def requests(self, task: str) -> dict[int, dict]:
+        """The last requests to do a task, by client."""
+        return {client: payload for name, client, payload, _ in self.seen if name == task}
+
+    def replies(self, task: str) -> list[dict]:
+        return [reply for name, _, _, reply in self.seen if name == task]
+
 
 def test_sums_come_out_weighted_and_of_numbers_too():
     fed = federation()
     [found] = ask(fed).values()
     assert_sum(found, [0, 1, 2, 3, 4])
     assert fed.missing == {}
-    assert fed.exchange == 2
+    assert fed.exchange == 4
     assert_sum(ask(fed)[0], [0, 1, 2, 3, 4])
-    assert fed.exchange == 3  # keys are asked for once
+    assert fed.exchange == 7  # keys are asked for once
 
 
 def test_clusters_have_sums_of_their_own_and_two_are_too_few():
@@ -90,18 +97,22 @@ def test_nothing_crosses_but_keys_and_numbers_that_tell_nothing():
     fed = Watched(sites(), workers=1)
     ask(fed)
     ask(fed)
-    assert [name for name, *_ in fed.seen] == ["send_key"] * 5 + ["masked"] * 10
+    one_sum = ["send_shares"] * 5 + ["masked"] * 5 + ["reveal_shares"] * 5
+    assert [name for name, *_ in fed.seen] == ["send_key"] * 5 + 2 * one_sum
     for name, client, _, reply in fed.seen:
         if name == "send_key":
             assert reply.keys() == {"key"}
             assert not torch.equal(reply["key"], fed.clients[client].state["sums_key"])
-        else:
+        elif name == "masked":
             assert reply.keys() == {"masked"}
             assert reply["masked"].dtype == torch.int64
             given = torch.cat([sites()[client].x.flatten() + 0.5, torch.tensor([client + 1.0, 0.25 * client])])
             assert ((reply["masked"].double() / 2**32 - given).abs() > 1e3).all()
-    first, second = ([reply["masked"] for *_, reply in fed.seen[at : at + 5]] for at in (5, 10))
-    for one, other in zip(first, second, strict=True):
+        else:
+            assert reply.keys() <= {"publics", "shares", "own", "pairs"}
+            assert {value.dtype for value in reply.values()} == {torch.uint8}
+    replies = [reply["masked"] for reply in fed.replies("masked")]
+    for one, other in zip(replies[:5], replies[5:], strict=True):
         assert not (one == other).any()  # the same numbers behind other masks
 
 
@@ -118,7 +129,7 @@ def test_masks_do_not_cancel_where_clients_are_asked_different_things():
 def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
     fed = Watched(sites(), workers=1)
     ask(fed)
-    requests = {client: payload for name, client, payload, _ in fed.seen if name == "masked"}
+    requests = fed.requests("masked")
     together = masked.run(list(fed.clients.values()), list(requests.values()))
     for client, reply in zip(fed.clients.values(), together, strict=True):
         [alone] = masked.run([client], [requests[client.id]])
@@ -134,33 +145,23 @@ def test_the_key_stays_and_its_other_half_never_leaves():
     assert first.dtype == client.state["sums_key"].dtype == torch.uint8
 
 
-@pytest.mark.parametrize("lost", [[(1, 2)], [(2, 2)], [(2, 2), (3, 0)]], ids=["no key", "no numbers", "again"])
-def test_without_those_who_are_lost_the_others_are_asked_again(lost):
-    fed = federation(failures=lost)
-    gone = sorted(client for _, client in lost)
-    assert_sum(ask(fed)[0], [i for i in range(5) if i not in gone])
-    assert fed.missing == dict.fromkeys(gone, "lost on purpose")
-    everyone = ask(fed)[0]
-    assert_sum(everyone, [0, 1, 2, 3, 4])
-    assert fed.missing == {}
-
-
 def test_a_cluster_that_lost_somebody_does_not_hold_up_the_other():
     fed = Watched(sites(6), workers=1, failures=[(2, 0)])
     found = ask(fed, clusters=dict(enumerate([0, 1, 0, 1, 0, 1])))
     assert list(found) == [1]
     assert found[1].clients == [1, 3, 5]
     assert fed.missing == {0: "lost on purpose", **dict.fromkeys([2, 4], "fewer than 3 clients to sum over")}
-    assert fed.exchange == 2
+    assert fed.exchange == 4
 
 
 def test_too_many_attempts_are_given_up():
-    fed = federation(8, failures=[(2, 0), (3, 1), (4, 2), (5, 3)])
+    lost = {2: range(9), 3: range(9, 15), 4: range(15, 19), 5: range(19, 22)}  # more than a third each time
+    fed = federation(25, failures=[(exchange, client) for exchange, clients in lost.items() for client in clients])
     assert ask(fed) == {}
     assert fed.exchange == 5
     assert fed.missing == {
-        **dict.fromkeys([0, 1, 2, 3], "lost on purpose"),
-        **dict.fromkeys([4, 5, 6, 7], "others of its sum were lost"),
+        **dict.fromkeys(range(22), "lost on purpose"),
+        **dict.fromkeys(range(22, 25), "others of its sum were lost"),
     }
 
 
@@ -195,19 +196,23 @@ def test_clients_refuse_to_be_uncovered():
     """Whatever a server asks: no sum of two, and none in which masks of one client cannot hide another's."""
     fed = Watched(sites(), workers=1)
     ask(fed)
-    request, client = fed.seen[-1][2], fed.clients[0]
+    request, client = fed.requests("masked")[0], fed.clients[0]
     two = request | {"ids": [0, 1], "keys": request["keys"][:2]}
     without = request | {"ids": [1, 2, 3], "keys": request["keys"][1:4]}
     twice = request | {"keys": request["keys"][[0, 1, 2, 3, 3]]}
     more = request | {"ids": [*request["ids"], 5]}
+    few = request | {name: request[name][:3] for name in ("dealers", "publics", "shares")}
+    absent = request | {name: request[name][1:] for name in ("dealers", "publics", "shares")}
     named_twice = request | {"ids": [*request["ids"], 0], "keys": request["keys"][[0, 1, 2, 3, 4, 0]]}
-    told = masked.run([client] * 5, [two, without, twice, more, named_twice])
+    told = masked.run([client] * 7, [two, without, twice, more, named_twice, few, absent])
     assert [reply["refused"] for reply in told] == [
         "fewer than 3 clients to sum over",
         "its key is another",
         "two clients have the same key",
         "clients and keys are not one each",
         "clients and keys are not one each",
+        "fewer than 4 of 5 clients have dealt",
+        "it is not among those who dealt",
     ]
     assert all(reply.keys() == {"refused"} for reply in told)
 
@@ -217,14 +222,20 @@ def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
     script = """
 import sys, torch
 from fedkin.core import Client
-from fedkin.secure.sum_tasks import masked, send_key
+from fedkin.secure.share_tasks import send_key, send_shares
+from fedkin.secure.sum_tasks import masked
 clients = [Client(i, torch.zeros(4, 2)) for i in range(3)]
 keys = torch.stack([reply["key"] for reply in send_key.run(clients, [{}] * 3)])
+group = {"ids": [0, 1, 2], "keys": keys}
+dealt = send_shares.run(clients, [group | {"tags": torch.zeros(1, 16).byte()}] * 3)
+publics = torch.stack([reply["publics"][0] for reply in dealt])
 terms = [{"name": "classes", "shape": [], "factor": None}]
-request = {"payload": {}, "terms": terms, "ids": [0, 1, 2], "keys": keys, "tag": torch.zeros(16).byte()}
+asked = {"task": "fedkin.methods.clients.client_tasks.describe", "terms": terms, "payload": {}}
+request = group | asked | {"tag": torch.zeros(16).byte(), "dealers": [0, 1, 2], "publics": publics}
+shares = [{"shares": torch.stack([reply["shares"][0, i] for reply in dealt])} for i in range(3)]
 assert "fedkin.methods" not in sys.modules
-replies = masked.run(clients, [request | {"task": "fedkin.methods.clients.client_tasks.describe"}] * 3)
-assert sum(reply["masked"] for reply in replies).tolist() == [0]
+for reply in masked.run(clients, [request | own for own in shares]):
+    assert reply.keys() == {"masked"}, reply
 """
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
@@ -234,7 +245,7 @@ def test_a_task_that_is_not_known_is_told():
     ask(fed)
     for name in ("fedkin.core.client.forget", "fedkin.nowhere.forget", "nowhere.forget", "forget"):
         with pytest.raises(FedkinError, match=f"^Task '{name}' is not known here"):
-            masked.run([fed.clients[0]], [fed.seen[-1][2] | {"task": name}])
+            masked.run([fed.clients[0]], [fed.requests("masked")[0] | {"task": name}])
 
 
 def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, monkeypatch):
@@ -245,7 +256,7 @@ def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, mon
     fed = Watched(sites(), workers=1)
     ask(fed)
     terms = [{"name": "x", "shape": [], "factor": None}]
-    request = fed.seen[-1][2] | {"task": "trusted_here.tell", "terms": terms}
+    request = fed.requests("masked")[0] | {"task": "trusted_here.tell", "terms": terms}
     with (
         trusted_packages(["fedkin"]),
         pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
@@ -266,12 +277,14 @@ def test_samples_are_not_sent_away_in_a_sum():
     fed = Watched(sites(), workers=1)
     ask(fed)
     with pytest.raises(FedkinError, match=r"bring' would have samples sent away, so it is not summed"):
-        masked.run([fed.clients[0]], [fed.seen[-1][2] | {"task": bring.name}])
+        masked.run([fed.clients[0]], [fed.requests("masked")[0] | {"task": bring.name}])
 
 
 def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
-    fed = federation(failures=[(1, 0), (3, 1), (3, 2)])
+    fed = Watched(sites(), workers=1, failures=[(1, 0), (3, 3), (5, 1), (5, 2), (8, 4)])
     totals = sums_of_all(fed, tell, {"add": 0.5}, TERMS)
+    assert len(fed.replies("masked")) == 2 * 5  # no sum over some, whose difference to that of all would be the others'
+    assert {len(request["survivors"]) for request in fed.requests("reveal_shares").values()} == {5}
     for name, total in expected([0, 1, 2, 3, 4]).items():
         torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
 
@@ -310,14 +323,10 @@ def test_only_methods_that_say_so_work_with_sums():
 
 
 def test_a_tag_is_answered_for_one_request_only():
-    fed = federation()
-    sums_of_all(fed, tell, {"add": 0.5}, TERMS)
-    client = fed.clients[0]
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    client, request = fed.clients[0], fed.requests("masked")[0]
     client.noise = Secret()
-    keys = torch.stack([fed.keys[i] for i in range(5)])
-    tag = torch.arange(16, dtype=torch.uint8)
-    terms = [asdict(term) for term in TERMS]
-    request = {"task": tell.name, "terms": terms, "ids": list(range(5)), "keys": keys, "tag": tag}
 
     def answer(add):
         (reply,) = masked.run([client], [request | {"payload": {"add": add}}])

@@ -90,7 +90,7 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
 def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
     """Return a client's own mask of a sum, int64 ``(length,)``, which nothing cancels."""
     stream = _stream(private, context + f"/{own}".encode(), bytes(8 * length))
-    return torch.from_numpy(stream.view(np.int64))
+    return torch.from_numpy(stream.copy().view(np.int64))
 
 
 def agreed(private: bytes, public: bytes) -> bytes:

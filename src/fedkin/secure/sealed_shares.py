@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import shake_256
+from hashlib import sha256, shake_256
 from typing import TYPE_CHECKING
 
 from fedkin.secure.masks import KEY, public_key, shared_secret
@@ -39,7 +39,7 @@ class Dealt:
     Attributes
     ----------
     publics : tuple of bytes
-        Public keys of the sum, by kind.
+        Of the keys of the sum, by kind, see `public_of`.
     shares : list of tuple of bytes
         Sealed shares by kind, for each client of the sum, in order of id.
     """
@@ -80,7 +80,7 @@ def deal(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> 
     """
     needed, channel = threshold(len(keys)), channel_key(secret)
     polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
-    publics = public_of(polynomials[PAIRS][0]), public_of(polynomials[OWN][0])
+    publics = public_of(polynomials[PAIRS][0], PAIRS), public_of(polynomials[OWN][0], OWN)
     values = [split(polynomial, len(keys)) for polynomial in polynomials]
     shares = []
     for at, holder in enumerate(sorted(keys)):
@@ -125,9 +125,13 @@ def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) ->
     return share if share < PRIME else None
 
 
-def public_of(number: int) -> bytes:
-    """Return the public key of a private one that is a number below the prime."""
-    return public_key(number.to_bytes(KEY, "little"))
+def public_of(number: int, kind: int) -> bytes:
+    """Return what tells whether a number below the prime is a key: of one that masks grow from, a digest.
+
+    A public key would not do there: X25519 ignores five bits of a private one, and masks do not.
+    """
+    key = number.to_bytes(KEY, "little")
+    return public_key(key) if kind == PAIRS else sha256(_PURPOSE + key).digest()
 
 
 _NONCE = bytes(12)

@@ -148,7 +148,7 @@ def hear(
         if reason is None:
             one.total += reply["masked"].numpy().view(np.uint64)
             one.replied.append(client)
-        elif blamed := [dealer for dealer in reply.get("sealed", []) if dealer in one.held.dealers]:
+        elif blamed := [i for i in reply.get("sealed", []) if i in one.held.dealers and i != client]:
             disputes[client] = blamed
         else:
             _lose(fed, one, client, reason)

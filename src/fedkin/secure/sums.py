@@ -118,6 +118,9 @@ def summed(
         By cluster, in order; without clusters that came to no sum.
     """
     missing = _ask_keys(fed, payloads)
+    if complete and missing:
+        fed.missing = dict(sorted(missing.items()))
+        return {}
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
         waiting.setdefault(clusters[client] if clusters else 0, []).append(client)

@@ -92,7 +92,7 @@ def recovered(
     for dealer in held.dealers:
         secret = combine({places[holder]: shares[dealer] for holder, shares in told.items()})
         kind = OWN if dealer in survivors else PAIRS
-        if public_of(secret) != bytes(held.publics[dealer][kind].tolist()):
+        if public_of(secret, kind) != bytes(held.publics[dealer][kind].tolist()):
             wrong.append(dealer)
         keys[dealer] = secret.to_bytes(KEY, "little")
     return keys, wrong

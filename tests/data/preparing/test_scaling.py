@@ -233,8 +233,9 @@ def test_with_secure_sums_no_client_tells_its_numbers():
         fed.secure_sums = True
         assert scale(fed, mode).mode == mode
     shapes, keys = ("shapes", {"shape", "scaled"}), ("send_key", {"key"})
-    hidden = ("masked", {"masked"})
-    assert reported == [shapes] * 6 + [keys] * 3 + [hidden] * 6 + [("rescale", set())] * 3
+    one_sum = [("send_shares", {"publics", "shares"})] * 3 + [("masked", {"masked"})] * 3
+    one_sum += [("reveal_shares", {"own", "pairs"})] * 3
+    assert reported == [shapes] * 6 + [keys] * 3 + one_sum * 2 + [("rescale", set())] * 3
 
 
 def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():

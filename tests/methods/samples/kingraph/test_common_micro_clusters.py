@@ -110,7 +110,7 @@ def test_the_server_sees_sums_alone_where_three_take_part():
 
     fed.stream = watched  # type: ignore[method-assign]
     assert common_micro_clusters(ClientSums(fed), raw(3), 5, 100) is not None
-    assert seen == {"key", "masked"}
+    assert seen == {"key", "publics", "shares", "masked", "own", "pairs"}
 
 
 def test_few_neighbours_say_nothing():
