@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from fedkin.core import Payload
+from fedkin.core import Payload, Task
 from fedkin.core.errors import FedkinError
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.secure.sealed_shares import OWN, PAIRS
 from fedkin.secure.shamir import threshold
-from fedkin.secure.share_tasks import MAX_SUMS, reveal_shares, send_key, send_shares
+from fedkin.secure.share_tasks import MAX_SUMS, reveal_shares, send_shares
 from fedkin.secure.sum_tasks import masked
 from fedkin.secure.sums import summed
 from fedkin.secure.taking_part import REVEALED
 from fedkin.secure.unmasking import Holdings, opened_by
 from lying import TERMS, Watched, give
+from nodes import RUN, federation, nodes_of
 
 MIXED = "survivors and dropped are not different clients of the sum"
 USED = {"refused": "its tag has been used for another request"}
@@ -29,6 +30,8 @@ def heard(clients: int = 6) -> Watched:
     fed = Watched(clients)
     assert summed(fed, give, fed.all(), TERMS)[0].clients == list(range(clients))
     fed.as_real()
+    for client, request in fed.requests["masked"].items():
+        masked.run([fed.clients[client]], [request])
     return fed
 
 
@@ -62,7 +65,7 @@ def test_not_even_another_group_or_order_gets_it_the_other_kind():
     request = lists(fed, [1])
     smaller = {"ids": request["ids"][:5], "keys": request["keys"][:5], "survivors": [0, 2, 3, 4]}
     for lie in (request | smaller, request | {"survivors": [5, 4, 3, 2, 0]}, request | {"survivors": [0, 2, 3, 4, 5]}):
-        assert told(fed, 0, lie) == USED
+        assert told(fed, 0, lie).keys() == {"refused"}
 
 
 @pytest.mark.parametrize(
@@ -188,17 +191,50 @@ def test_many_sums_are_dealt_at_once_as_they_are_one_by_one():
 def test_a_site_remembers_whatever_the_server_goes_back_to(tmp_path: Path) -> None:
     """A server that says the run is where it was gets no second answer, though the site forgets the rest."""
     sites = [Site(f"site-{i}", tmp_path / str(i), torch.ones(1, 3), packages=None) for i in range(6)]
+    fed = federation(nodes_of(sites))
+    asked = watched(fed)
+    assert summed(fed, give, fed.all(), TERMS)[0].clients == [0, 1, 2, 3, 4, 5]
 
-    def asked(client: int, exchange: int, name: Any, payload: Payload) -> Payload:
-        return sites[client].answer(Request("ab", client, 0, exchange, 0, name.name), payload)[0]
+    def told(exchange: int, task: Task, payload: Payload) -> Payload:
+        return sites[0].answer(Request(RUN, 0, fed.seed, exchange, 0, task.name), payload)[0]
 
-    keys = torch.stack([asked(i, 1, send_key, {})["key"] for i in range(6)])
-    group: Payload = {"ids": list(range(6)), "keys": keys, "tag": torch.zeros(16, dtype=torch.uint8)}
-    kept = asked(0, 3, reveal_shares, group | {"survivors": [0, 1, 2, 3, 4, 5], "dropped": []})
-    assert kept.keys() == {"own", "pairs"}
-    lie = group | {"survivors": [0, 2, 3, 4, 5], "dropped": [1]}
-    for exchange in (4, 3, 2):
-        assert asked(0, exchange, reveal_shares, lie) == USED
-    assert asked(0, 1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is made anew
+    honest = asked["reveal_shares"]
+    lie = honest | {"survivors": [0, 2, 3, 4, 5], "dropped": [1]}
+    assert told(9, reveal_shares, honest).keys() == {"own", "pairs"}
+    for exchange in (9, 4, 3, 2):  # later ones are forgotten but for what lasts
+        assert told(exchange, reveal_shares, lie) == USED
+    assert told(3, masked, asked["masked"] | {"payload": {"more": 1}}) == USED
+    assert told(1, reveal_shares, lie) == {"refused": "its key is another"}  # its secret is forgotten with the rest
     with pytest.raises(FedkinError, match="'survivors' is not what it should be"):
-        asked(0, 4, reveal_shares, lie | {"survivors": ["0"]})
+        told(4, reveal_shares, lie | {"survivors": ["0"]})
+
+
+def watched(fed: Any) -> dict[str, Payload]:
+    """What client 0 is asked from now on, by name of the task."""
+    asked: dict[str, Payload] = {}
+    deliver = fed.deliver
+
+    def seen(task: Task, payloads: Any) -> Any:
+        asked[task.name.rpartition(".")[2]] = payloads[0]
+        return deliver(task, payloads)
+
+    fed.deliver = seen
+    return asked
+
+
+def test_only_those_who_shared_masks_can_have_dropped_out():
+    """Otherwise a server could have few share masks, and then drop most of those from the sum."""
+    fed = heard()
+    request = fed.requests["masked"][0] | {"tag": torch.ones(16, dtype=torch.uint8)}
+    dealt = {"ids": request["ids"], "keys": request["keys"], "tags": request["tag"][None]}
+    shares = [send_shares.run([fed.clients[i]], [dealt])[0] for i in range(5)]
+    of_five = {
+        "dealers": [0, 1, 2, 3, 4],
+        "publics": torch.stack([reply["publics"][0] for reply in shares]),
+        "shares": torch.stack([reply["shares"][0, 0] for reply in shares]),
+    }
+    assert masked.run([fed.clients[0]], [request | of_five])[0].keys() == {"masked"}
+    lie = lists(fed, [4]) | {"tag": request["tag"]}
+    assert told(fed, 0, lie) == {"refused": "it shares no masks with just these clients"}
+    assert told(fed, 5, lie) == {"refused": "it shares no masks with just these clients"}  # it has hidden nothing
+    assert told(fed, 0, lie | {"survivors": [0, 1, 2, 3, 4], "dropped": []}).keys() == {"own", "pairs"}

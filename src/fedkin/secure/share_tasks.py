@@ -16,6 +16,7 @@ from fedkin.secure.masks import KEY, context_of
 from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, deal, openers_of
 from fedkin.secure.shamir import threshold
 from fedkin.secure.taking_part import (
+    DEALERS,
     GROUP,
     REVEALED,
     SIGNED_GROUP,
@@ -23,8 +24,10 @@ from fedkin.secure.taking_part import (
     USED_TAG,
     are_some,
     group_objection,
+    is_known,
     is_second,
     keys_of,
+    names_of,
     own_key,
     secret_of,
     signature_objection,
@@ -97,8 +100,8 @@ def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        reason = group_objection(client, payload) or _unfit(client, payload)
-        if reason is None and is_second(client, REVEALED, bytes(payload["tag"].tolist()), to_bytes(owned(payload))):
+        reason, tag = group_objection(client, payload) or _unfit(client, payload), bytes(payload["tag"].tolist())
+        if reason is None and is_second(client, REVEALED, tag, to_bytes(owned(payload))):
             reason = USED_TAG
         replies.append({"refused": reason} if reason else _revealed(client, payload))
     return replies
@@ -111,6 +114,9 @@ def _unfit(client: Client, payload: Payload) -> str | None:
         return "survivors and dropped are not different clients of the sum"
     if client.id not in survivors:
         return "it is not among the survivors"
+    everyone = names_of([*survivors, *payload["dropped"]])
+    if not is_known(client, DEALERS, bytes(payload["tag"].tolist()), everyone):
+        return "it shares no masks with just these clients"
     return None if len(survivors) >= needed else f"fewer than {needed} survivors"
 
 

@@ -22,6 +22,7 @@ from fedkin.secure.masks import KEY, context_of, encode, is_key, mask, own_mask
 from fedkin.secure.sealed_shares import KINDS, OWN, PAIRS, SEALED, channel_key, opened, openers_of, sum_keys
 from fedkin.secure.shamir import threshold
 from fedkin.secure.taking_part import (
+    DEALERS,
     MASKED,
     SIGNED_GROUP,
     TAG,
@@ -30,6 +31,7 @@ from fedkin.secure.taking_part import (
     group_objection,
     is_second,
     keys_of,
+    names_of,
     secret_of,
     signature_objection,
 )
@@ -133,8 +135,8 @@ def _is_replayed(client: Client, payload: Payload) -> bool:
 
     The same tag gives the same masks, so the difference of two replies would be that of what they hide.
     """
-    request = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode()
-    return is_second(client, MASKED, bytes(payload["tag"].tolist()), request)
+    request, tag = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode(), bytes(payload["tag"].tolist())
+    return is_second(client, MASKED, tag, request) or is_second(client, DEALERS, tag, names_of(payload["dealers"]))
 
 
 def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:

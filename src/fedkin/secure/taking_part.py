@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedkin.core.client import LASTING, Client
 from fedkin.core.noise import Secret
@@ -22,8 +23,9 @@ OTHER_KEY = "its key is another"
 USED_TAG = "its tag has been used for another request"
 TAG = 16
 """Bytes of a tag, which is that of one sum."""
-MASKED, REVEALED = LASTING + "tags", LASTING + "revealed"
-"""Where a client's state has the tags of what it has answered, each with a digest of the request."""
+MASKED, DEALERS, REVEALED = LASTING + "tags", LASTING + "dealers", LASTING + "revealed"
+"""Where a client's state has the tags of what it has hidden, of whom it shared masks with, and of what it has revealed;
+each with a digest."""
 _SECRET = "sums_key"
 """Where a client's state has the secret that its keys follow from, uint8 ``(32,)``."""
 
@@ -93,16 +95,32 @@ def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
     ----------
     client : Client
     where : str
-        `MASKED` or `REVEALED`.
+        `MASKED`, `DEALERS` or `REVEALED`.
     tag : bytes
     request : bytes
         What was asked.
     """
     if not isinstance(client.noise, Secret):
         return False
-    own = torch.frombuffer(bytearray(tag + sha256(request).digest()), dtype=torch.uint8)
-    known = client.state.get(where, torch.zeros(0, len(own), dtype=torch.uint8))
-    same = known[(known[:, :TAG] == own[:TAG]).all(1)]
+    own, known, same = _rows(client, where, tag, request)
     if not len(same):
         client.state[where] = torch.cat([known, own[None]])
     return bool((same != own).any())
+
+
+def is_known(client: Client, where: str, tag: bytes, request: bytes) -> bool:
+    """Whether this tag came before with this request, see `is_second`; always in a simulation, where nothing is kept."""
+    own, _, same = _rows(client, where, tag, request)
+    return not isinstance(client.noise, Secret) or bool(len(same) and (same == own).all())
+
+
+def _rows(client: Client, where: str, tag: bytes, request: bytes) -> tuple[Tensor, Tensor, Tensor]:
+    """Tag and digest, all that are remembered, and those of them with the same tag."""
+    own = torch.frombuffer(bytearray(tag + sha256(request).digest()), dtype=torch.uint8)
+    known = client.state.get(where, torch.zeros(0, len(own), dtype=torch.uint8))
+    return own, known, known[(known[:, :TAG] == own[:TAG]).all(1)]
+
+
+def names_of(ids: Sequence[int]) -> bytes:
+    """Ids as bytes, whatever their order."""
+    return "/".join(map(str, sorted(ids))).encode()
