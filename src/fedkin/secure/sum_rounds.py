@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedkin.core.federation import Federation
 from fedkin.core.payload import Payload
-from fedkin.core.replies import refusal
+from fedkin.core.refusals import refusal
 from fedkin.core.task import Task
 from fedkin.secure.masks import KEY, context_of, is_key
 from fedkin.secure.sealed_shares import KINDS, PAIRS, SEALED
@@ -33,7 +33,7 @@ _BAD_SHARES = "its shares are not those of its keys"
 
 
 @dataclass
-class Round:
+class SumAttempt:
     """One attempt at the sum of a cluster of clients.
 
     Attributes
@@ -87,7 +87,7 @@ class Round:
         return not self.disputed and len(clients) >= (len(self.ids) if complete else self.needed)
 
 
-def dealt(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, Round]:
+def dealt(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
     """Have the clients of every cluster deal shares of their keys of a new sum; return the attempts at these sums."""
     rounds = {cluster: _new(fed, clients) for cluster, clients in clusters.items()}
     round_of = {client: one for one in rounds.values() for client in one.ids}
@@ -114,7 +114,7 @@ def hear(
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    rounds: Mapping[int, Round],
+    rounds: Mapping[int, SumAttempt],
     complete: bool,
 ) -> None:
     """Have those who dealt do `task`, and add up their hidden replies, where enough of them dealt.
@@ -123,7 +123,7 @@ def hear(
     ----------
     fed, task, payloads, terms
         See `fedkin.secure.sums.summed`.
-    rounds : mapping of int to Round
+    rounds : mapping of int to SumAttempt
         By cluster.
     complete : bool
         Whether all clients have to be in a sum.
@@ -159,7 +159,7 @@ def hear(
         one.lost |= _settled(own, len(one.held.dealers))
 
 
-def uncover(fed: Federation, rounds: Mapping[int, Round], complete: bool) -> dict[int, Tensor]:
+def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
     """Ask those who replied for what takes the masks off, where enough did; return sums, int64, by cluster."""
     open_ = {cluster: one for cluster, one in rounds.items() if one.goes_on(one.replied, complete)}
     round_of = {client: one for one in open_.values() for client in one.replied}
@@ -189,7 +189,7 @@ def uncover(fed: Federation, rounds: Mapping[int, Round], complete: bool) -> dic
     return {cluster: total for cluster, one in open_.items() if (total := _opened(one, told, silent)) is not None}
 
 
-def _opened(one: Round, told: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
+def _opened(one: SumAttempt, told: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
     """The sum without masks, int64 ``(length,)``; ``None`` if too few have told, or a key cannot be recovered."""
     holders = [client for client in one.replied if client in told]
     if len(holders) < one.needed:
@@ -206,7 +206,7 @@ def _opened(one: Round, told: Mapping[int, Mapping[int, int]], silent: Mapping[i
     return torch.from_numpy(hidden.view(np.int64))
 
 
-def _new(fed: Federation, clients: Sequence[int]) -> Round:
+def _new(fed: Federation, clients: Sequence[int]) -> SumAttempt:
     group: Payload = {
         "ids": list(clients),
         "keys": torch.stack([fed.keys[client] for client in clients]),
@@ -214,20 +214,20 @@ def _new(fed: Federation, clients: Sequence[int]) -> Round:
         "tag": torch.tensor(list(os.urandom(TAG)), dtype=torch.uint8),
     }
     signed = [fed.signed.get(client, dict.fromkeys(SIGNED, "")) for client in clients] if fed.signed else []
-    return Round(group, signed, Holdings(list(clients)))
+    return SumAttempt(group, signed, Holdings(list(clients)))
 
 
-def _signed(one: Round) -> dict[str, Any]:
+def _signed(one: SumAttempt) -> dict[str, Any]:
     return {"signed": one.signed} if one.signed else {}
 
 
-def _lose(fed: Federation, one: Round, client: int, reason: str) -> None:
+def _lose(fed: Federation, one: SumAttempt, client: int, reason: str) -> None:
     one.lost[client] = reason
     if reason == OTHER_KEY:
         fed.keys.pop(client, None)
 
 
-def _lose_silent(fed: Federation, round_of: Mapping[int, Round]) -> None:
+def _lose_silent(fed: Federation, round_of: Mapping[int, SumAttempt]) -> None:
     """Clients that gave no usable reply in the last exchange are lost."""
     for client, reason in fed.missing.items():
         round_of[client].lost[client] = reason

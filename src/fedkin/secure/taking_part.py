@@ -12,7 +12,8 @@ from torch import Tensor
 from fedkin.core.client import LASTING, Client
 from fedkin.core.noise import Secret
 from fedkin.core.payload import Payload
-from fedkin.core.replies import Expected, Maybe, is_count, is_list, is_text, objection, octets
+from fedkin.core.refusals import objection
+from fedkin.core.replies import Expected, Maybe, is_count, is_list, is_text, octets
 from fedkin.secure.masks import KEY, public_key
 from fedkin.secure.sealed_shares import channel_key
 
@@ -109,7 +110,7 @@ def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
 
 
 def is_known(client: Client, where: str, tag: bytes, request: bytes) -> bool:
-    """Whether this tag came before with this request, see `is_second`; always in a simulation, where nothing is kept."""
+    """Whether this tag came with this request before, see `is_second`; in a simulation, where nothing is kept, yes."""
     own, _, same = _rows(client, where, tag, request)
     return not isinstance(client.noise, Secret) or bool(len(same) and (same == own).all())
 

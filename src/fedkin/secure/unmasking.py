@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.payload import Payload
-from fedkin.core.replies import refusal
+from fedkin.core.refusals import refusal
 from fedkin.secure.masks import KEY, mask, own_mask
 from fedkin.secure.sealed_shares import OPENER, OWN, PAIRS, opened, public_of
 from fedkin.secure.shamir import combine
