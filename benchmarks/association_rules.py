@@ -1,4 +1,4 @@
-"""How well association rules tell kin from strangers, before any refinement.
+"""How well association rules distinguish matching local clusters from others, before any refinement.
 
 ``python benchmarks/association_rules.py digits:50 mnist:500 --dirtiness 0 0.3 0.5 --seeds 0 1 2``
 

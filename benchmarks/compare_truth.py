@@ -2,9 +2,9 @@
 
     python benchmarks/compare_truth.py OUT --seeds 0 1 2 3 4 --budget 10m
 
-compares on three federations, one line each as soon as it is there: samples of digits and of blobs, dealt out by class,
-and clients of digits in three clusters of labels. The truth has no part in what is recommended. A comparison that was
-stopped goes on, and one that has come to its end is not made again. Needs no network.
+compares on three federations, one line each as soon as it is there: samples of digits and of blobs, partitioned by
+class, and clients of digits in three clusters of labels. The truth has no part in what is recommended. A comparison
+that was stopped is resumed, and a finished one is not made again. Needs no network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import mean, stdev
 from fedkin.studies.compare import Comparison, Options, compared, question_of
 
 FEDERATIONS = ("digits", "blobs", "label-clusters")
-"""What is compared: data, dealt out by class, and a scenario."""
+"""What is compared: data, partitioned by class, and a scenario."""
 HEADINGS = ("federation", "seed", "recommended", "its ARI", "best by ARI", "its ARI", "behind", "methods finished", "s")
 
 

@@ -159,8 +159,8 @@ def costs_to(folders: list[Path], reach: float | None) -> list[list[str]]:
             rows.append([f"{wanted:g}", "–", "–", "–"])
             continue
         seconds = costs.total.client_seconds
-        told = "–" if seconds is None else f"{seconds:.0f}"
-        rows.append([f"{wanted:g}", str(costs.rounds), f"{costs.total.both / 1e6:.0f}", told])
+        shown = "–" if seconds is None else f"{seconds:.0f}"
+        rows.append([f"{wanted:g}", str(costs.rounds), f"{costs.total.both / 1e6:.0f}", shown])
     return rows
 
 

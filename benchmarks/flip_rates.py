@@ -41,14 +41,14 @@ Clusterer = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
 def modes(known: int, least: int) -> dict[str, Clusterer]:
-    """Ways to cluster messages, by name, clusters of `least` clients; the last is told the number of clusters."""
+    """Ways to cluster messages, by name, clusters of `least` clients; the last is given the number of clusters."""
     return {
         "bayes": lambda x, rate, rng: cluster(x, "bayes", least, rng).labels,
         "bayes, clusters of 2 allowed": lambda x, rate, rng: cluster(x, "bayes", 2, rng).labels,
         "exact, paper's objective": lambda x, rate, rng: cluster(x, "exact", least, rng, objective="paper").labels,
         "exact": lambda x, rate, rng: cluster(x, "exact", least, rng, flips=rate).labels,
         "gap": lambda x, rate, rng: cluster(x, "gap", least, rng, flips=rate).labels,
-        f"k-means, told {known}": lambda x, rate, rng: torch.from_numpy(
+        f"k-means, {known} given": lambda x, rate, rng: torch.from_numpy(
             KMeans(known, n_init=10, random_state=0).fit_predict(x.numpy())
         ),
     }
@@ -108,9 +108,9 @@ def of_seed(population: Population, method: EmbeddingMethod, least: int, seed: i
             points = matched(points, sent.shape[1])[1]
         for name, clusterer in modes(len(clusters.unique()), least).items():
             labels = clusterer(points, rate, derive_generator(seed, "grouping", at))
-            told = found.setdefault(name, {"ari": [], "clusters": []})
-            told["ari"].append(adjusted_rand(clusters.numpy(), labels.numpy()))
-            told["clusters"].append(int(labels.max()) + 1)
+            scores = found.setdefault(name, {"ari": [], "clusters": []})
+            scores["ari"].append(adjusted_rand(clusters.numpy(), labels.numpy()))
+            scores["clusters"].append(int(labels.max()) + 1)
     return found
 
 

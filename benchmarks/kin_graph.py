@@ -12,10 +12,10 @@ the same, whenever a client is asked, so that 1,000 clients with ten million sam
 that are at work; peak memory is that of the server, of those few, and of what each client keeps: two numbers per
 sample. Making them is part of the seconds. Each size is a process of its own.
 
-`privacy` clusters a data set dealt out at random to ten clients, 10 clusters given, with each epsilon.
+`privacy` clusters a data set partitioned at random to ten clients, 10 clusters given, with each epsilon.
 
-`few` clusters a part of a data set dealt out at random to ten clients, by how many samples a small cluster has at
-least, and by whether clients are told all nodes.
+`few` clusters a part of a data set partitioned at random to ten clients, by how many samples a small cluster has at
+least, and by whether clients are sent all nodes.
 
 `shapes` clusters made-up samples of few columns at two clients or more, the number of clusters not given.
 
@@ -228,23 +228,23 @@ def print_privacy(data: str, epsilons: list[float], share: float, seeds: int) ->
 
 
 def print_few(data: str, fractions: list[float], share: float, seeds: int) -> None:
-    """One line per fraction and floor: mean ARI with the number of clusters found and given, nodes told or not."""
-    kinds = [(told, wanted) for told in (True, False) for wanted in ("auto", GROUPS)]
+    """One line per fraction and floor: mean ARI with the number of clusters found and given, nodes broadcast or not."""
+    kinds = [(broadcast, wanted) for broadcast in (True, False) for wanted in ("auto", GROUPS)]
     print("| samples at a client | `min_members` | nodes | clusters found | " + " | ".join(
-        f"ARI, {'told' if told else 'not told'}, {wanted}" for told, wanted in kinds) + " |")  # fmt: skip
+        f"ARI, {'sent' if broadcast else 'not sent'}, {wanted}" for broadcast, wanted in kinds) + " |")  # fmt: skip
     print("|---" * 8 + "|")
     for fraction in fractions:
         for least in (5, 2, 1):
             cells, clusters, nodes, size = [], [], 0, 0
-            for told, wanted in kinds:
+            for broadcast, wanted in kinds:
                 found = []
                 for seed in range(seeds):
                     population = OwnClass(data, heterogeneity=share, fraction=fraction).build(seed)
-                    method = KinGraphMethod(n_clusters=wanted, min_members=least, broadcast_nodes=told)
+                    method = KinGraphMethod(n_clusters=wanted, min_members=least, broadcast_nodes=broadcast)
                     _, state = _clustered(method, population, seed)
                     found.append(_agreement(adjusted_rand, population))
                     size, nodes = len(population.clients[0]), len(state.counts)
-                    clusters += [int(state.clusters.max()) + 1] if told and wanted == "auto" else []
+                    clusters += [int(state.clusters.max()) + 1] if broadcast and wanted == "auto" else []
                 cells.append(f"{mean(found):.2f} ± {pstdev(found):.2f}")
             print(
                 f"| {size} | {least} | {nodes} | {min(clusters)} to {max(clusters)} | {' | '.join(cells)} |", flush=True

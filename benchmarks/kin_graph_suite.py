@@ -1,4 +1,4 @@
-"""kin-graph on the standard suite of clustering algorithms, its samples dealt at random to 1, 3 and 10 clients.
+"""kin-graph on the standard suite of clustering algorithms, its samples allocated at random to 1, 3 and 10 clients.
 
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run CSV [--seeds 0 1 2 3 4] [--sets fcps/atom ...]
     python benchmarks/kin_graph_suite.py show CSV

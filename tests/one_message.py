@@ -14,7 +14,7 @@ from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.methods.clients.round_record import UNKNOWN
 
-GROUPS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
+CLUSTERS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
 DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))
 SWAPS = {0: [], 1: [(0, 1)], 2: [(2, 3)], 3: [(4, 5)]}
 """Cluster 3 is one that nobody is in at first."""
@@ -57,7 +57,7 @@ class Watched(LocalFederation):
         return super().deliver(task, payloads)
 
 
-def make_clients(clusters: Sequence[int] = GROUPS, samples: int = 24) -> list[Client]:
+def make_clients(clusters: Sequence[int] = CLUSTERS, samples: int = 24) -> list[Client]:
     return planted.clients(clusters, SWAPS, samples)
 
 

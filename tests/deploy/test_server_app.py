@@ -27,7 +27,7 @@ from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER
 from nodes import Nodes, nodes_of
 
-GROUPS = [0, 1, 0, 1]
+CLUSTERS = [0, 1, 0, 1]
 NAMES = np.array([f"class {label}" for label in range(planted.CLASSES)])
 OPTIONS = ["method.module=perceptron", "method.rounds=4", "method.local_epochs=2"]
 FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flower", "engine.sites=4"]
@@ -37,7 +37,7 @@ FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flowe
 def data(tmp_path: Path) -> Path:
     """A file for each site."""
     (tmp_path / "data").mkdir()
-    for client in planted.clients(GROUPS, planted.OPPOSITE):
+    for client in planted.clients(CLUSTERS, planted.OPPOSITE):
         np.savez(tmp_path / "data" / f"site-{client.id}.npz", x=3 * client.x.numpy() + 9, y=NAMES[client.y.numpy()])
     return tmp_path / "data"
 
@@ -70,7 +70,7 @@ def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(da
     local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("hierarchical", local), tmp_path / "here").folder
     clusters = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
-    assert planted.same_partition(clusters, GROUPS)
+    assert planted.same_partition(clusters, CLUSTERS)
     for site, cluster in enumerate(clusters):
         own, file = kept(tmp_path, site), str(data / f"site-{site}.npz")
         assert json.loads((own / "result.json").read_text())["result"]["cluster"] == cluster

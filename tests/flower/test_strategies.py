@@ -14,14 +14,14 @@ from fedkin.core import FedkinError
 from fedkin.methods.clients import fedavg, fedopt, hierarchical, ifca, ocfl, sattler
 from fedkin.nn.classifier import Classifier
 
-GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
+CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
 ROUNDS = 5
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 """With which Sattler's method cuts early."""
 NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
 
 
-def make_clients(clusters: list[int] = GROUPS) -> list[planted.Client]:
+def make_clients(clusters: list[int] = CLUSTERS) -> list[planted.Client]:
     return planted.clients(clusters, planted.OPPOSITE)
 
 
@@ -82,7 +82,7 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
         assert list(got) == list(expected)
         assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
     assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
-    assert planted.same_partition(done.labels, GROUPS) or not finds
+    assert planted.same_partition(done.labels, CLUSTERS) or not finds
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_round_takes_so_many_messages(strategy, exchanges, messages):
 def test_ifca_seeds_its_models_from_one():
     where = grid()
     result = start(flower.IFCAStrategy(n_clusters=2, seed=1), where)
-    assert planted.same_partition(list(result.clusters.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
     assert result.evaluate_metrics_clientapp[ROUNDS]["eval_acc"] == 1.0
     seeding = [message for message in where.sent if message.content["config"]["server-round"] == 0]
     kinds = [message.metadata.message_type for message in seeding]
     assert kinds.count(MessageType.TRAIN) == 2
-    assert kinds.count(MessageType.EVALUATE) == len(GROUPS)
+    assert kinds.count(MessageType.EVALUATE) == len(CLUSTERS)
 
 
 def test_a_model_that_has_diverged_is_nobodys_choice():
@@ -152,7 +152,7 @@ def test_a_cluster_that_is_lost_is_seeded_by_the_worst(reported):
     first[1] = ArrayRecord({name: 9 * torch.randn(array.shape, generator=rng) for name, array in first[0].items()})
     result = start(flower.IFCAStrategy(n_clusters=2, empty="reseed"), where, first, rounds=6)
     assert result.records[0]["clusters"] == 1
-    assert planted.same_partition(list(result.clusters.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
     assert ("losses" in result.records[0]) is reported
 
 
@@ -200,7 +200,7 @@ def judged(record: ArrayRecord, client: planted.Client) -> float:
 
 
 def test_newcomers_find_their_cluster():
-    clients = make_clients([*GROUPS, 1, 0])
+    clients = make_clients([*CLUSTERS, 1, 0])
     for strategy in (flower.OCFLStrategy(), flower.IFCAStrategy(n_clusters=2, seed=1)):
         where = grid(clients)
         where.away = {8, 9}
@@ -212,14 +212,14 @@ def test_newcomers_find_their_cluster():
         where.troubles = arrive
         result = start(strategy, where, rounds=7)
         clusters = {where.partition(node): cluster for node, cluster in result.clusters.items()}
-        assert planted.same_partition([clusters[one] for one in range(10)], [*GROUPS, 1, 0])
+        assert planted.same_partition([clusters[one] for one in range(10)], [*CLUSTERS, 1, 0])
         assert result.nodes == [*sorted(result.nodes[:8]), where.node(8), where.node(9)]
         assert len(result.records[0]["labels"]) == 8
 
 
 def test_more_newcomers_than_there_is_room_for_are_ignored(monkeypatch, caplog):
     monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 1)
-    where = grid(make_clients([*GROUPS, 1, 0]))
+    where = grid(make_clients([*CLUSTERS, 1, 0]))
     where.away = {8, 9}
 
     def arrive(message: Any, partition: int) -> None:

@@ -17,14 +17,14 @@ import planted
 from fedkin import flower
 from fedkin.core import FedkinError
 
-GROUPS = [0, 1, 1, 0, 1, 0]
+CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
 def network() -> nn.Module:
     return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
-def grid(clusters: list[int] = GROUPS, **more: Any) -> app_nodes.Fleet:
+def grid(clusters: list[int] = CLUSTERS, **more: Any) -> app_nodes.Fleet:
     sites = [
         planted.client(at, planted.OPPOSITE[cluster], samples=12 + 12 * (at % 3)) for at, cluster in enumerate(clusters)
     ]
@@ -243,7 +243,7 @@ def test_nodes_that_fail_are_missing_and_the_others_go_on(caplog):
     assert result.records[0]["missing"] == {3: "no reply in 0.3 seconds"}
     assert result.records[1]["missing"] == {4: "error 5: gone"}
     assert result.records[0]["answered"] == [0, 1, 2, 4, 5]
-    assert planted.same_partition(list(result.clusters.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
     assert "Node 1000 is left out of the evaluation: error 2: no evaluation today" in caplog.text
     assert "Node 1028: error 5: gone" in caplog.text
 
@@ -313,7 +313,7 @@ def test_ifca_needs_a_loss(given):
 def test_sattler_ends_without_a_loss(caplog):
     strategy = flower.SattlerStrategy(cooldown=1, mean_below=0.5, separation=1.0, eval_loss_key="test_loss")
     result = start(strategy, grid(), num_rounds=5)
-    assert planted.same_partition(list(result.clusters.values()), GROUPS)
+    assert planted.same_partition(list(result.clusters.values()), CLUSTERS)
     assert result.own_arrays == {}
     assert "No reply of the client app can be used: its evaluation has no number 'test_loss'." in caplog.text
 

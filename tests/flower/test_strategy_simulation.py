@@ -20,7 +20,7 @@ import app_nodes
 import planted
 from fedkin import flower
 
-GROUPS = [0, 1, 1, 0, 1, 0]
+CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
 def simulate(app: ClientApp, nodes: int, main: Callable[[Grid], None]) -> None:
@@ -59,10 +59,10 @@ def test_planted_clusters_are_found_in_a_simulation(tmp_path, monkeypatch):
         first = app_nodes.arrays(network)
         found.append(strategy.start(grid=grid, initial_arrays=first, num_rounds=3, train_config=app_nodes.START))
 
-    sites = planted.clients(GROUPS, planted.OPPOSITE)
+    sites = planted.clients(CLUSTERS, planted.OPPOSITE)
     app = app_nodes.client_app(sites, network, more=lambda client: {"partition-id": client.id})
-    simulate(app, len(GROUPS), main)
-    assert planted.same_partition(partitions(found[0]), GROUPS)
+    simulate(app, len(CLUSTERS), main)
+    assert planted.same_partition(partitions(found[0]), CLUSTERS)
     assert found[0].evaluate_metrics_clientapp[3]["eval_acc"] == 1.0
     assert [entry["missing"] for entry in found[0].records] == [{}, {}, {}]
 

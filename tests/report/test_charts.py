@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fedkin.report import Band, Curve, Mark, Timeline
-from fedkin.report.charts import HEIGHT, MOST_STOPS, TOP, WIDTH, line_chart
+from fedkin.report.charts import HEIGHT, MAX_STOPS, TOP, WIDTH, line_chart
 from fedkin.report.timeline import Unit
 
 
@@ -97,7 +97,7 @@ def test_a_mark_between_two_stops_is_reported_at_the_one_before() -> None:
 def test_long_curves_have_a_stop_at_their_last_step() -> None:
     drawn = line_chart(Curve("C", "", range(241), {"a": [1.0] * 241}))
     assert 'data-tip="iteration 240\na: 1"' in drawn
-    assert drawn.count("data-tip") <= MOST_STOPS
+    assert drawn.count("data-tip") <= MAX_STOPS
 
 
 def test_stops_hold_the_place_of_every_value() -> None:

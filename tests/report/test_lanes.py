@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedkin.core.errors import FedkinError
 from fedkin.report import ClientClusters, Mark, Timeline
-from fedkin.report.lanes import MOST_CLIENTS, WIDTH, client_clusters
+from fedkin.report.lanes import MAX_CLIENTS, WIDTH, client_clusters
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")
 
@@ -76,7 +76,7 @@ def test_of_many_steps_some_are_drawn_the_last_one_too() -> None:
 
 
 def test_more_clients_than_a_drawing_holds_are_a_table() -> None:
-    clusters = [[i % 2] for i in range(MOST_CLIENTS + 1)]
+    clusters = [[i % 2] for i in range(MAX_CLIENTS + 1)]
     assert "<svg" in drawn(clusters[:-1])
     assert "<svg" not in drawn(clusters)
     assert "<table" in drawn(clusters)

@@ -11,7 +11,7 @@ from fedkin.experiment.words import join_words
 from fedkin.report.cluster_descriptions import ClusterDescriptions
 from fedkin.report.numbers import pluralize
 
-LEAST_EFFECT = 0.06
+MIN_EFFECT = 0.06
 """Share of a column's variance between clusters from which it is named: a medium effect in Cohen's words."""
 _EXPLAINS = 0.8
 """Effect from which one column explains the clusters, where no other is named."""
@@ -28,7 +28,7 @@ def sentences(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
     names : sequence of str
         What the clients are called, in order of id; without, by their ids.
     """
-    columns = [column for column in described(profile) if column.effect >= LEAST_EFFECT]
+    columns = [column for column in described(profile) if column.effect >= MIN_EFFECT]
     return [_sentence(profile, columns, cluster, names) for cluster in range(len(profile.samples))]
 
 
@@ -43,7 +43,7 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
         [column.cells for column in columns],
         [column.shifts for column in columns],
         remarks(profile, names),
-        LEAST_EFFECT,
+        MIN_EFFECT,
         [column.typical for column in columns] if profile.has_typical else (),
         profile.typical_filled.amax(1).tolist() if profile.has_typical else (),
     )
@@ -51,7 +51,7 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
 
 def remarks(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
     """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
-    alone = [column for column in described(profile)[:2] if column.effect >= LEAST_EFFECT]
+    alone = [column for column in described(profile)[:2] if column.effect >= MIN_EFFECT]
     if len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS:
         one = f"Column '{alone[0].name}' alone explains the clusters; if it is not what you look for, leave it out."
         return [one, *who_is_missing(profile, names)]

@@ -18,11 +18,11 @@ NOTHING = "–"
 """What stands where nothing is known."""
 
 
-_LEAST_SHIFT = 0.5
+_MIN_SHIFT = 0.5
 """Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column."""
 
 
-_LEAST_DIFFERENCE = 0.15
+_MIN_DIFFERENCE = 0.15
 """The same for the share of a category or of a truth value."""
 
 
@@ -119,7 +119,7 @@ def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
         away = abs(own - mean) / max(1 - float(n[cluster]) / total, 1e-9)  # from the mean of all others
-        is_far = away >= _LEAST_DIFFERENCE if column.kind == "boolean" else away >= _LEAST_SHIFT * spread > 0
+        is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
         stands = _one_against_rest(float(n[cluster]), total, float(shift)) if is_far else 0.0
         phrases.append((stands, _phrase(column.name, column.kind, column.categories, shift > 0, write, own, mean)))
     values: list[float | str | None] = [None if math.isnan(own) else own for own in means.tolist()]
@@ -202,7 +202,7 @@ def _category_phrase(
     away = shares - overall
     at = int(torch.where(away > 0, 1.001 * away, -away).argmax())  # of two mirrored, the one there is more of
     share, usual = float(shares[at]), float(overall[at])
-    if abs(share - usual) < _LEAST_DIFFERENCE * (1 - count / total):
+    if abs(share - usual) < _MIN_DIFFERENCE * (1 - count / total):
         return 0.0, ""
     spread = math.sqrt(max(usual * (1 - usual), 1e-12))
     stands = _one_against_rest(count, total, (share - usual) / spread)

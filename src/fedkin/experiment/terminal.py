@@ -24,7 +24,7 @@ from fedkin.experiment.words import (
 )
 from fedkin.report.numbers import pluralize
 
-_MOST_SENTENCES = 12
+_MAX_SENTENCES = 12
 
 
 class Bar(Progress):
@@ -107,7 +107,7 @@ def print_outcome(outcome: RunOutcome) -> None:
         print("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
     profile = load_profile(outcome.folder)
     if profile is not None:
-        for text in [*sentences(profile, outcome.clients)[:_MOST_SENTENCES], *remarks(profile, outcome.clients)]:
+        for text in [*sentences(profile, outcome.clients)[:_MAX_SENTENCES], *remarks(profile, outcome.clients)]:
             print(text)
     for text in warnings_of(outcome.records):
         print(f"Note: {text}")

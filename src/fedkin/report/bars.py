@@ -10,7 +10,7 @@ from fedkin.report.run_view import Bars
 
 WIDTH, HEIGHT = 400.0, 200.0
 TOP, RIGHT, BOTTOM = 14.0, 8.0, 40.0
-MOST_NAMED = 20
+MAX_NAMED = 20
 WIDEST = 26.0
 LETTER = 7.0
 ROW, THICKNESS = 22.0, 12.0
@@ -28,7 +28,7 @@ def bar_chart(bars: Bars) -> str:
 def _crowded(bars: Bars) -> bool:
     """Whether names would run into each other below upright bars, and lying ones have room for them all."""
     slot = (WIDTH - RIGHT) / len(bars.values)
-    return len(bars.names) <= MOST_NAMED and LETTER * max(map(len, bars.names)) > slot
+    return len(bars.names) <= MAX_NAMED and LETTER * max(map(len, bars.names)) > slot
 
 
 class _BarFrame:
@@ -62,7 +62,7 @@ def _axes(bars: Bars, frame: _BarFrame) -> str:
         y = frame.y(tick)
         parts.append(element("path", d=f"M{short(frame.left)} {short(y)}H{short(WIDTH - RIGHT)}", class_="grid"))
         parts.append(element("text", text(label), x=frame.left - 7, y=y + 3.2, class_="end"))
-    every = math.ceil(len(bars.names) / MOST_NAMED)
+    every = math.ceil(len(bars.names) / MAX_NAMED)
     for at in range(0, len(bars.names), every):
         parts.append(element("text", text(bars.names[at]), x=frame.middle(at), y=HEIGHT - BOTTOM + 14, class_="middle"))
     middle = (frame.left + WIDTH - RIGHT) / 2

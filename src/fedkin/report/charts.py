@@ -23,10 +23,10 @@ from fedkin.report.timeline import NO_EVENTS, Band, Curve, Timeline
 
 WIDTH, HEIGHT = 400.0, 216.0
 TOP, RIGHT, BOTTOM = 16.0, 14.0, 40.0
-MOST_STOPS = 120
-MOST_DOTS = 40
+MAX_STOPS = 120
+MAX_DOTS = 40
 LETTER = 5.4
-MOST_NAMED, NARROWEST = 11, 30.0
+MAX_NAMED, NARROWEST = 11, 30.0
 """Steps that are no whole numbers are named one by one if they are so few, and so distant."""
 
 CurvePoints = list[tuple[float, float]]
@@ -60,7 +60,7 @@ class _CurveFrame:
         """Which steps are named, and how: all, if they are few and not whole; else round numbers among them."""
         whole = all(step.is_integer() for step in steps)
         distance = min((self.x(b) - self.x(a) for a, b in pairwise(steps)), default=WIDTH)
-        if len(steps) == 1 or (not whole and len(steps) <= MOST_NAMED and distance >= NARROWEST):
+        if len(steps) == 1 or (not whole and len(steps) <= MAX_NAMED and distance >= NARROWEST):
             return list(steps), [plain(step) for step in steps]
         ticks = nice_ticks(self.first, self.last, count=7, whole=whole)
         named = zip(ticks, tick_labels(ticks, "number"), strict=True)
@@ -144,7 +144,7 @@ def _path(runs: Sequence[CurvePoints]) -> str:
 
 def _line(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[float | None]) -> str:
     runs = _runs(curve, frame, values)
-    dotted = runs if len(curve.x) <= MOST_DOTS else [run for run in runs if len(run) == 1]
+    dotted = runs if len(curve.x) <= MAX_DOTS else [run for run in runs if len(run) == 1]
     dots = "".join(element("circle", cx=x, cy=y, r=3.2) for run in dotted for x, y in run)
     return element("g", element("path", d=_path(runs)), dots, class_=f"line s{index % 8}")
 
@@ -154,7 +154,7 @@ def _reference(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[fl
     runs = _runs(curve, frame, values)
     marks = "".join(
         element("rect", x=x - 3.4, y=y - 3.4, width=6.8, height=6.8)
-        for run in (runs if len(curve.x) <= MOST_DOTS else [])
+        for run in (runs if len(curve.x) <= MAX_DOTS else [])
         for x, y in run
     )
     return element("g", element("path", d=_path(runs)), marks, class_=f"reference s{index % 8}")
@@ -177,7 +177,7 @@ def _sure(curve: Curve, frame: _CurveFrame, index: int, known: Sequence[Interval
 
 def _stops(curve: Curve, frame: _CurveFrame, timeline: Timeline) -> str:
     """Places of steps and values (of fewer steps on long curves) with what to show; the page's script draws a guide."""
-    every = math.ceil(len(curve.x) / (MOST_STOPS - 1))
+    every = math.ceil(len(curve.x) / (MAX_STOPS - 1))
     chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})
     guide = element("path", d=f"M0 {short(TOP)}V{short(HEIGHT - BOTTOM)}")
     parts = [element("g", guide, class_="guide")]

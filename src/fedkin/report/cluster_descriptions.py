@@ -10,7 +10,7 @@ from fedkin.report.markup import cluster_mark, element, prose, sheet, text
 
 _LEVELS, _STRONG = 5, 1.5
 """Levels of shading on either side, and the standard deviations of the strongest."""
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def _table(view: ClusterDescriptions) -> str:
         "clusters apart the most come first; the effect is the share of a column's variance that lies between "
         "clusters, or the square of Cramér's V."
     )
-    if len(view.columns) > _MOST_ROWS:
-        caption += f" Shown are the first {_MOST_ROWS} of {len(view.columns)} columns."
-    rows = list(zip(view.columns, view.effects, view.cells, view.shifts, strict=True))[:_MOST_ROWS]
+    if len(view.columns) > _MAX_ROWS:
+        caption += f" Shown are the first {_MAX_ROWS} of {len(view.columns)} columns."
+    rows = list(zip(view.columns, view.effects, view.cells, view.shifts, strict=True))[:_MAX_ROWS]
     body = [
         element(
             "tr",
@@ -109,7 +109,7 @@ def _typical(view: ClusterDescriptions) -> str:
         "A typical sample of each cluster: the mean, or the most frequent category, of the rows nearest to the "
         "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
     )
-    shown = list(zip(view.columns, view.typical, strict=True))[:_MOST_ROWS]
+    shown = list(zip(view.columns, view.typical, strict=True))[:_MAX_ROWS]
     body = [
         element("tr", element("th", text(name), scope="row"), *(element("td", text(cell)) for cell in cells))
         for name, cells in shown

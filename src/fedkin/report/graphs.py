@@ -10,7 +10,7 @@ from fedkin.report.rings import WIDTH, RingLayout, arrange
 from fedkin.report.run_view import GraphNode, GraphView
 
 SMALLEST_NODE = 1.8
-MOST_TAGS = 120
+MAX_TAGS = 120
 _LETTERS = 3
 """Letters of a client's name that are drawn beside a dot."""
 
@@ -73,7 +73,7 @@ def _edges(graph: GraphView, layout: RingLayout) -> str:
 
 def _tags(graph: GraphView) -> list[str]:
     """A short name of every node's client, such as '12' for 'client 12', or nothing where there are none or no room."""
-    if len(graph.nodes) > MOST_TAGS:
+    if len(graph.nodes) > MAX_TAGS:
         return []
     matches = [re.fullmatch(r"(\D*)(\d{1,3})", node.client) for node in graph.nodes]
     numbered = [match for match in matches if match]

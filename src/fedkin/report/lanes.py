@@ -32,8 +32,8 @@ TOP, BOTTOM = 18.0, 34.0
 LETTER = 6.0
 ROW, DENSE_ROW = 14.0, 10.0
 FEW_CLIENTS = 40
-MOST_CLIENTS = 120
-MOST_COLUMNS = 80
+MAX_CLIENTS = 120
+MAX_COLUMNS = 80
 LONGEST_NAME = 12
 LONGEST_TIP = 8
 GAP = 4.0
@@ -55,7 +55,7 @@ def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) ->
     if not clusters.clients or not clusters.steps:
         return element("p", "No clusters yet.", class_="empty")
     caption = element("p", text(clusters.caption)) if clusters.caption else ""
-    drawing = _chart(clusters, timeline) if len(clusters.clients) <= MOST_CLIENTS else ""
+    drawing = _chart(clusters, timeline) if len(clusters.clients) <= MAX_CLIENTS else ""
     return caption + element("figure", drawing, _table(clusters), class_="card")
 
 
@@ -65,7 +65,7 @@ class _LaneFrame:
     def __init__(self, clusters: ClientClusters) -> None:
         last = clusters.clusters[:, -1].tolist()
         self.order = sorted(range(len(last)), key=lambda at: (last[at] < 0, last[at], at))
-        every = math.ceil(len(clusters.steps) / MOST_COLUMNS)
+        every = math.ceil(len(clusters.steps) / MAX_COLUMNS)
         self.columns = sorted(set(range(len(clusters.steps) - 1, -1, -every)))
         self.names = [_short(name) for name in clusters.clients]
         self.dense = len(last) > FEW_CLIENTS

@@ -14,9 +14,9 @@ def test_the_rows_nearest_to_the_medoid_are_taken():
 
 
 def test_of_a_small_cluster_all_rows_are_typical_and_none_of_one_too_small():
-    told = torch.ones(12, 1, dtype=torch.bool)
+    reported = torch.ones(12, 1, dtype=torch.bool)
     clusters = torch.tensor([0] * 8 + [1] * 4)
-    assert typical_cells(torch.rand(12, 3), clusters, told, 2, 5)[:, 0].tolist() == [True] * 8 + [False] * 4
+    assert typical_cells(torch.rand(12, 3), clusters, reported, 2, 5)[:, 0].tolist() == [True] * 8 + [False] * 4
 
 
 @settings(deadline=None)
@@ -24,10 +24,10 @@ def test_of_a_small_cluster_all_rows_are_typical_and_none_of_one_too_small():
 def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, share, seed):
     rng = torch.Generator().manual_seed(seed)
     clusters = torch.cat([torch.full((size,), at) for at, size in enumerate(sizes)])
-    told = torch.rand(len(clusters), 3, generator=rng) < share
-    cells = typical_cells(torch.rand(len(clusters), 2, generator=rng), clusters, told, len(sizes), least)
-    assert not (cells & ~told).any()
+    reported = torch.rand(len(clusters), 3, generator=rng) < share
+    cells = typical_cells(torch.rand(len(clusters), 2, generator=rng), clusters, reported, len(sizes), least)
+    assert not (cells & ~reported).any()
     for cluster in range(len(sizes)):
-        taken, whole = cells[clusters == cluster].sum(0), told[clusters == cluster].sum(0)
+        taken, whole = cells[clusters == cluster].sum(0), reported[clusters == cluster].sum(0)
         left = whole - taken
         assert ((taken == 0) | ((taken >= least) & ((left == 0) | (left >= least)))).all()

@@ -88,8 +88,8 @@ def test_what_only_looks_like_dates_is_a_category(cells):
 
 def test_dates_that_could_be_two_are_refused():
     assert sentence(["03/01/2024", "05/01/2024"]) == (
-        "Column 'c' of Client 0 holds dates such as '03/01/2024', of which day and month cannot be told apart; write "
-        "them as 2024-12-31, or name the column in categorical or drop."
+        "Column 'c' of Client 0 holds dates such as '03/01/2024', of which day and month cannot be distinguished; "
+        "write them as 2024-12-31, or name the column in categorical or drop."
     )
     assert read(["03/01/2024", "05/01/2024"], categorical=["c"])[0].kind == "category"
 

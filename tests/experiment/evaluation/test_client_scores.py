@@ -11,7 +11,7 @@ from fedkin.core import Client
 from fedkin.data.population import Drift, Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_clusters, evaluator_for
-from fedkin.experiment.evaluation.client_scores import MOST_MODELS
+from fedkin.experiment.evaluation.client_scores import MAX_MODELS
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.nn.classifier import Classifier
@@ -115,8 +115,8 @@ def test_without_hidden_clusters_or_tests_there_is_less_to_say(shift: Shift) -> 
 
 
 def test_a_crowd_of_models_is_not_tried_on_the_common_test(shift: Shift) -> None:
-    some = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * MOST_MODELS))
-    many = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * (MOST_MODELS + 1)))
+    some = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * MAX_MODELS))
+    many = evaluate_clusters(*situation([0, 0, 1, 1], [0.0] * (MAX_MODELS + 1)))
     assert some.keys() - many.keys() == {"global_accuracy", "global_f1", "learning_gap"}
 
 

@@ -27,7 +27,7 @@ def test_samples_of_all_clients_keep_cluster_and_class():
 
 
 def test_of_many_samples_some_are_taken_evenly():
-    latents = latents_of(Toy(), people(300, 100), {}, most=40)
+    latents = latents_of(Toy(), people(300, 100), {}, limit=40)
     assert latents is not None
     assert latents.clusters.bincount().tolist() == [30, 10]
 

@@ -10,7 +10,7 @@ import planted
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.gradient_loss import GradientLossMethod, preference
 
-GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
+CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
 SETTINGS = planted.FULL_BATCH | {"n_clusters": 2}
 SLOPES = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
 MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
@@ -24,7 +24,7 @@ def wanted(losses: Tensor, slopes: Tensor, moves: Tensor, **options: object) -> 
 
 
 def make_clients() -> list[planted.Client]:
-    return planted.clients(GROUPS, planted.OPPOSITE)
+    return planted.clients(CLUSTERS, planted.OPPOSITE)
 
 
 def test_the_preference_is_similarity_and_loss_in_balance():
@@ -98,7 +98,7 @@ def test_a_round_is_computed_by_hand():
 
 def test_planted_clusters_are_found_and_the_printed_sign_drives_them_from_their_models():
     found = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.5), make_clients(), seed=1)
-    assert planted.same_partition(found.labels, GROUPS)
+    assert planted.same_partition(found.labels, CLUSTERS)
     printed = planted.run(GradientLossMethod(**SETTINGS, rounds=8, balance=0.9, sign="printed"), make_clients(), seed=1)
     assert found.values[-1]["loss"] < 0.5 * printed.values[-1]["loss"]
 
@@ -146,13 +146,13 @@ def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
 def test_a_cluster_whose_clients_were_not_asked_is_not_empty():
     settings = SETTINGS | {"rounds": 30}
     state = planted.run(GradientLossMethod(**settings), make_clients(), seed=1).states[8]
-    assert planted.same_partition(state.labels.tolist(), GROUPS)
+    assert planted.same_partition(state.labels.tolist(), CLUSTERS)
     few = [GradientLossMethod(**settings, participation=0.25, empty=empty) for empty in ("reassign", "keep")]
     of_one_cluster = 0
     for _ in range(8):
         (after, record), (other, _) = (method.step(LocalFederation(make_clients(), seed=1), state) for method in few)
         assert torch.equal(after.models, other.models)
-        of_one_cluster += len({GROUPS[client] for client in record.answered}) == 1
+        of_one_cluster += len({CLUSTERS[client] for client in record.answered}) == 1
         state = after
     assert of_one_cluster > 0
 
@@ -221,4 +221,4 @@ def test_a_newcomer_joins_the_cluster_whose_model_fits():
     done = planted.run(GradientLossMethod(**SETTINGS, rounds=15), make_clients(), seed=1)
     for cluster in (0, 1):
         new = planted.client(50 + cluster, planted.OPPOSITE[cluster])
-        assert GradientLossMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
+        assert GradientLossMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]

@@ -12,13 +12,13 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.hierarchical import HierarchicalMethod, cut, distances_between
 from fedkin.methods.clients.update_splits import Round, SplitState
 
-GROUPS = [1, 0, 0, 1, 0, 1, 1, 0]
+CLUSTERS = [1, 0, 0, 1, 0, 1, 1, 0]
 SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}
 UPDATES = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [6.0, 8.0]])
 
 
 def make_clients() -> list[planted.Client]:
-    return planted.clients(GROUPS, planted.OPPOSITE)
+    return planted.clients(CLUSTERS, planted.OPPOSITE)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_planted_clusters_are_found_in_the_given_round_and_kept(linkage):
     done = planted.run(HierarchicalMethod(**SETTINGS, linkage=linkage), make_clients())
     assert [values["fired"] for values in done.values] == [False] * 3 + [True] + [False] * 4
     assert [values["clusters"] for values in done.values] == [1] * 3 + [2] * 5
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
     assert done.exchanges == [1] * 8
 
 
@@ -63,9 +63,9 @@ def test_other_distances_find_them_at_their_own_heights(distance, linkage, thres
     method = HierarchicalMethod(**SETTINGS, distance=distance, linkage=linkage, threshold=threshold)
     done = planted.run(method, make_clients())
     distances = done.states[-1].splits[0]["distances"]
-    alike = torch.tensor(GROUPS)[:, None] == torch.tensor(GROUPS)
+    alike = torch.tensor(CLUSTERS)[:, None] == torch.tensor(CLUSTERS)
     assert float(distances[alike].max()) < float(distances[~alike].min())
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 @pytest.mark.parametrize("distance", ["cosine", "manhattan", "similarity"])
@@ -83,9 +83,9 @@ def test_a_round_that_never_comes_is_refused():
 @pytest.mark.parametrize("threshold", [0.0, 0.05, 0.3])
 def test_similarities_taken_for_distances_cluster_those_least_alike(threshold):
     right = planted.run(HierarchicalMethod(**SETTINGS), make_clients())
-    assert adjusted_rand_score(GROUPS, right.labels) == 1.0
+    assert adjusted_rand_score(CLUSTERS, right.labels) == 1.0
     mistaken = HierarchicalMethod(**SETTINGS, distance="similarity", threshold=threshold)
-    assert adjusted_rand_score(GROUPS, planted.run(mistaken, make_clients()).labels) < 0.1
+    assert adjusted_rand_score(CLUSTERS, planted.run(mistaken, make_clients()).labels) < 0.1
 
 
 @pytest.mark.parametrize(("threshold", "parts"), [(0.3, [0, 0, 1]), (0.5, [0, 0, 0])])
@@ -123,7 +123,7 @@ def test_permuted_clients_are_in_the_permuted_clusters():
 def test_a_client_lost_in_the_clustering_round_is_placed_when_it_comes_back():
     done = planted.run(HierarchicalMethod(**SETTINGS), make_clients(), failures=[(5, 2), (6, 2)])
     assert [values["labels"][2] == -1 for values in done.values] == [False] * 3 + [True] * 2 + [False] * 3
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_lost_clients_are_no_accident():
@@ -135,4 +135,4 @@ def test_newcomers_join_by_their_updates():
     done = planted.run(HierarchicalMethod(**SETTINGS), make_clients())
     for cluster in (0, 1):
         new = planted.client(60 + cluster, planted.OPPOSITE[cluster])
-        assert HierarchicalMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
+        assert HierarchicalMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]

@@ -11,12 +11,12 @@ from fedkin.methods.clients.ifca import IFCAMethod, _Worst, choose_and_train
 from fedkin.nn.classifier import Classifier
 from fedkin.secure.sums import secure
 
-GROUPS = [0, 1, 1, 0, 1, 0, 0, 1]
+CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
 ONE_ROUND = planted.FULL_BATCH | {"rounds": 1, "n_clusters": 2, "weighting": "clients"}
 
 
 def make_clients(samples: int = 24) -> list[planted.Client]:
-    return planted.clients(GROUPS, planted.OPPOSITE, samples)
+    return planted.clients(CLUSTERS, planted.OPPOSITE, samples)
 
 
 def members(done: planted.Run, cluster: int, at: int = 1) -> list[planted.Client]:
@@ -46,7 +46,7 @@ def test_nobody_is_in_a_cluster_before_the_first_round():
 
 def test_planted_clusters_are_found():
     done = planted.run(IFCAMethod(**(planted.LEARNING | {"n_clusters": 2, "rounds": 5})), make_clients(), seed=1)
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
     for client in done.fed.clients.values():
         assert torch.equal(IFCAMethod.predict(done.result, client.x, client.id), client.y)
 
@@ -165,7 +165,7 @@ def test_models_are_only_kept_where_a_cluster_may_take_them_over(monkeypatch):
 def test_a_start_like_k_means_finds_planted_clusters(seed):
     settings = planted.LEARNING | {"n_clusters": 2, "rounds": 2, "local_steps": 30}
     done = planted.run(IFCAMethod(**settings, start="kmeans"), make_clients(), seed=seed)
-    assert planted.same_partition(done.states[1].labels.tolist(), GROUPS)
+    assert planted.same_partition(done.states[1].labels.tolist(), CLUSTERS)
 
 
 def test_a_start_like_k_means_goes_on_without_lost_clients():
@@ -222,4 +222,4 @@ def test_a_newcomer_joins_the_cluster_whose_model_fits():
     done = planted.run(IFCAMethod(**(planted.LEARNING | {"n_clusters": 2, "rounds": 5})), make_clients(), seed=1)
     for cluster in (0, 1):
         new = planted.client(50 + cluster, planted.OPPOSITE[cluster])
-        assert IFCAMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
+        assert IFCAMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]

@@ -16,13 +16,13 @@ from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
 from fedkin.methods.clients.update_similarities import cosine_distances
 from fedkin.methods.clients.update_splits import Round, UpdateDistances
 
-GROUPS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
+CLUSTERS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
 SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
 SETTINGS = planted.LEARNING | {"rounds": 8}
 
 
 def make_clients() -> list[planted.Client]:
-    return planted.clients(GROUPS, SWAPS)
+    return planted.clients(CLUSTERS, SWAPS)
 
 
 def temperatures(done: planted.Run) -> list[float]:
@@ -93,7 +93,7 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
 def test_planted_clusters_are_found_and_stay(options):
     done = planted.run(OCFLMethod(**SETTINGS, **options), make_clients(), seed=1)
     at = fired_in(done)
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
     assert all(values["labels"] == done.labels for values in done.values[at - 1 :])
     assert all(set(values["labels"]) == {0} for values in done.values[: at - 1])
     assert done.result["n_clusters"] == 3
@@ -106,7 +106,7 @@ def test_as_printed_clients_are_clustered_in_the_first_round():
 
 
 def test_the_same_updates_move_the_models_of_the_new_clusters():
-    unequal = [planted.client(i, SWAPS[cluster], samples=12 + 6 * (i % 3)) for i, cluster in enumerate(GROUPS)]
+    unequal = [planted.client(i, SWAPS[cluster], samples=12 + 6 * (i % 3)) for i, cluster in enumerate(CLUSTERS)]
     settings = planted.FULL_BATCH | {"rounds": 20, "clusterer": "kmeans"}
     done = planted.run(OCFLMethod(**settings), unequal)
     at = fired_in(done)
@@ -175,7 +175,7 @@ def test_whoever_missed_the_clustering_is_placed_on_coming_back():
     assert int(later.labels[3]) >= 0
     assert int(later.labels[7]) == -1
     assert last.pending == {}
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_whoever_never_answered_has_no_cluster_and_the_first_model():
@@ -184,7 +184,7 @@ def test_whoever_never_answered_has_no_cluster_and_the_first_model():
     assert done.labels[5] == -1
     assert torch.equal(OCFLMethod.model_of(done.result, 5), done.result["models"][0])
     rest = [at for at in range(12) if at != 5]
-    assert planted.same_partition([done.labels[at] for at in rest], [GROUPS[at] for at in rest])
+    assert planted.same_partition([done.labels[at] for at in rest], [CLUSTERS[at] for at in rest])
 
 
 def test_a_counter_of_batches_drowns_everything_else():
@@ -219,7 +219,7 @@ def test_newcomers_join_by_their_updates():
     done = planted.run(OCFLMethod(**SETTINGS), make_clients(), seed=1)
     for cluster in SWAPS:
         new = planted.client(70 + cluster, SWAPS[cluster])
-        assert OCFLMethod.assign(done.result, new) == done.labels[GROUPS.index(cluster)]
+        assert OCFLMethod.assign(done.result, new) == done.labels[CLUSTERS.index(cluster)]
 
 
 def test_the_clustering_draws_from_the_seed():

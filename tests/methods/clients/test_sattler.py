@@ -13,7 +13,7 @@ from fedkin.methods.clients.sattler import SattlerMethod, SattlerState, bipartit
 from fedkin.methods.clients.update_similarities import cosine_distances
 from fedkin.methods.clients.update_splits import Round
 
-GROUPS = [3, 0, 2, 1, 1, 3, 0, 2, 0, 2, 3, 1, 0, 1, 2, 3]
+CLUSTERS = [3, 0, 2, 1, 1, 3, 0, 2, 0, 2, 3, 1, 0, 1, 2, 3]
 SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}
 
 
@@ -23,11 +23,11 @@ def found() -> planted.Run:
     return planted.run(SattlerMethod(**SETTINGS), make_clients())
 
 
-def make_clients(clusters: list[int] = GROUPS) -> list[planted.Client]:
+def make_clients(clusters: list[int] = CLUSTERS) -> list[planted.Client]:
     return planted.clients(clusters)
 
 
-def halves(split: dict[str, Any], clusters: list[int] = GROUPS) -> set[frozenset[int]]:
+def halves(split: dict[str, Any], clusters: list[int] = CLUSTERS) -> set[frozenset[int]]:
     """Planted clusters in each half of a split."""
     pairs = list(zip(split["clients"], split["parts"], strict=True))
     return {frozenset(clusters[client] for client, part in pairs if part == half) for half in (0, 1)}
@@ -43,11 +43,11 @@ def test_two_levels_of_planted_clusters_are_found(seed):
     below = {frozenset(half) for split in splits[1:] for half in halves(split)}
     assert below == {frozenset({cluster}) for cluster in range(4)}
     for split in splits[1:]:  # positions in the cluster, not ids, are what a second cut gets to see
-        inside = {GROUPS[client] for client in split["clients"]}
+        inside = {CLUSTERS[client] for client in split["clients"]}
         assert inside in ({0, 1}, {2, 3})
-        assert split["clients"] == [client for client in range(16) if GROUPS[client] in inside]
-    assert adjusted_rand_score(GROUPS, done.labels) == 1.0
-    assert adjusted_rand_score(GROUPS, done.values[-1]["labels"]) == 1.0
+        assert split["clients"] == [client for client in range(16) if CLUSTERS[client] in inside]
+    assert adjusted_rand_score(CLUSTERS, done.labels) == 1.0
+    assert adjusted_rand_score(CLUSTERS, done.values[-1]["labels"]) == 1.0
     assert done.result["n_clusters"] == 4
 
 
@@ -209,7 +209,7 @@ def test_whoever_was_away_for_several_cuts_walks_down_to_its_cluster(found):
     assert labels[rounds[0] - 2][2] == 0
     assert labels[rounds[0] - 1][2] == labels[rounds[-1] - 1][2] == -1
     assert done.states[-1].pending == {}
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_lost_clients_are_no_accident():
@@ -219,4 +219,4 @@ def test_lost_clients_are_no_accident():
 def test_newcomers_walk_down_the_tree(found):
     for cluster in range(4):
         new = planted.client(80 + cluster, planted.LEVELS[cluster])
-        assert SattlerMethod.assign(found.result, new) == found.labels[GROUPS.index(cluster)]
+        assert SattlerMethod.assign(found.result, new) == found.labels[CLUSTERS.index(cluster)]

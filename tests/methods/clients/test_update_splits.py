@@ -12,12 +12,12 @@ from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.update_similarities import cosine_distances
 from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
 
-GROUPS = [0, 3, 0, 3, 0, 3]
+CLUSTERS = [0, 3, 0, 3, 0, 3]
 
 
 @dataclass(frozen=True)
 class PlannedSplit(UpdateMethod):
-    """Divides the clients by their planted clusters in the round told, counted from 1."""
+    """Divides the clients by their planted clusters in the given round, counted from 1."""
 
     at: int = 2
 
@@ -27,11 +27,15 @@ class PlannedSplit(UpdateMethod):
     def divided(
         self, fed: Federation, state: SplitState, part: Round
     ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        return [7 - GROUPS[client] for client in part.clients], cosine_distances(part.compared), {"seen": part.cluster}
+        return (
+            [7 - CLUSTERS[client] for client in part.clients],
+            cosine_distances(part.compared),
+            {"seen": part.cluster},
+        )
 
 
 def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
-    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
     assert [values["labels"] for values in done.values] == [[0] * 6, [0, 1] * 3, [0, 1] * 3]
     assert [values["fired"] for values in done.values] == [False, True, False]
     assert [values["sizes"] for values in done.values] == [[6], [3, 3], [3, 3]]
@@ -53,7 +57,7 @@ def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
 
 def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other():
     lost = [(3, 1), (3, 4), (4, 4)]
-    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=4), planted.clients(GROUPS), failures=lost)
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=4), planted.clients(CLUSTERS), failures=lost)
     assert [values["labels"] for values in done.values[1:]] == [
         [0, -1, 0, 1, -1, 1],
         [0, 1, 0, 1, -1, 1],
@@ -69,26 +73,26 @@ def test_whoever_missed_a_split_trains_the_model_of_that_time_and_moves_no_other
 
 def test_whoever_was_not_asked_is_placed_later_as_well():
     settings = planted.FULL_BATCH | {"rounds": 12, "participation": 0.5}
-    done = planted.run(PlannedSplit(**settings), planted.clients(GROUPS), seed=2)
+    done = planted.run(PlannedSplit(**settings), planted.clients(CLUSTERS), seed=2)
     assert done.values[1]["labels"].count(-1) == 3
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_updates_that_are_not_watched_are_averaged_as_federated_averaging_does():
-    ours = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3, at=9), planted.clients(GROUPS))
-    theirs = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    ours = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3, at=9), planted.clients(CLUSTERS))
+    theirs = planted.run(FedAvgMethod(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
     assert torch.equal(ours.states[-1].models, theirs.states[-1].models)
 
 
 def test_a_round_without_any_answer_divides_nobody():
     lost = [(3, client) for client in range(6)]
-    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS), failures=lost)
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS), failures=lost)
     assert done.labels == [0] * 6
     assert done.states[-1].splits == []
 
 
 def test_newcomers_follow_the_part_that_their_update_agrees_with():
-    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(GROUPS))
+    done = planted.run(PlannedSplit(**planted.FULL_BATCH, rounds=3), planted.clients(CLUSTERS))
     for cluster, label in ((0, 0), (3, 1)):
         new = planted.client(90, planted.LEVELS[cluster])
         assert PlannedSplit.assign(done.result, new) == label

@@ -117,12 +117,12 @@ def test_links_stay_among_all_or_within_a_client() -> None:
 
 def test_a_space_shows_so_many_samples_of_all_clients() -> None:
     people, _ = population()
-    space = space_of(people, seed=1, most=50)
+    space = space_of(people, seed=1, limit=50)
     assert len(space.rows) == len(space.points) == len(np.unique(space.rows)) == 50
     everything = torch.cat([client.x for client in people.clients])[space.rows].numpy().astype(float)
     assert space.points == pytest.approx(everything)  # as methods see them
-    assert (space_of(people, seed=1, most=50).rows == space.rows).all()
-    assert (space_of(people, seed=2, most=50).rows != space.rows).any()
+    assert (space_of(people, seed=1, limit=50).rows == space.rows).all()
+    assert (space_of(people, seed=2, limit=50).rows != space.rows).any()
 
 
 def test_small_clients_are_linked_as_far_as_they_go() -> None:

@@ -107,7 +107,7 @@ def test_tables_of_the_same_runs_share_them(entries: dict[str, PaperEntry]) -> N
 
 
 def at_two_clients(y: torch.Tensor, clients: int, seed: int) -> float:
-    """Share of the samples dealt, 500 per class, that two clients or more hold; it depends on the sizes of classes."""
+    """Share of the samples allocated, 500 per class, that two clients or more hold; it depends on the classes."""
     parts = label_skew(
         y,
         clients,
@@ -128,6 +128,6 @@ def test_entries_by_the_number_of_clients_say_how_many_samples_two_clients_hold(
     shares = {n: [at_two_clients(y, n, seed) for seed in scale.seeds] for n in (20, 30, 40)}
     assert max(shares[20]) == 0
     percents = {n: [round(100 * share) for share in found] for n, found in shares.items()}
-    assert f"with 30 clients {min(percents[30])} to {max(percents[30])} % of those dealt" in scale.differs
+    assert f"with 30 clients {min(percents[30])} to {max(percents[30])} % of those allocated" in scale.differs
     assert f"with 40 it is {min(percents[40])} to {max(percents[40])} %" in scale.differs
     assert f"(seed 0: {percents[30][0]} and {percents[40][0]} %)" in scale.differs

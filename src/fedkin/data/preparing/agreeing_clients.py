@@ -1,4 +1,4 @@
-"""Clients' data, read so that what tables have against each other is told with what is wrong in each."""
+"""Clients' data, read so that where tables disagree is reported with what is wrong in each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_agreeing_clients(
     """`fedkin.data.reading.client_files.load_clients`, for clients whose tables are to have one schema.
 
     Where data are refused, columns that hold something else at one client than at another are in the same error.
-    Where they are not, `fedkin.data.preparing.prepare.prepare` tells of these.
+    Where they are not, `fedkin.data.preparing.prepare.prepare` reports these.
 
     Raises
     ------

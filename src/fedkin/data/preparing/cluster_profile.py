@@ -169,31 +169,31 @@ def _cells(client: Client, payload: Payload) -> Payload:
     columns = columns_of(payload)
     least = max(MIN_MEMBERS, int(payload["min_members"]))
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
-    told = reportable(clusters, ~values.isnan(), k, least)
+    reported = reportable(clusters, ~values.isnan(), k, least)
     everyone = reportable(clusters, torch.ones(len(values), 1, dtype=torch.bool), k, least)
     member = (clusters[None] == torch.arange(k)[:, None]).double()
-    numbers = told & torch.tensor([column.kind != "category" for column in columns])
+    numbers = reported & torch.tensor([column.kind != "category" for column in columns])
     squares = (values - payload["around"]).square()
-    typical = typical_cells(client.x, clusters, told, k, least)
+    typical = typical_cells(client.x, clusters, reported, k, least)
     return {
         "members": (member @ everyone.double())[:, 0].long(),
-        "filled": (member @ told.double()).long(),
+        "filled": (member @ reported.double()).long(),
         "sum": member @ torch.where(numbers, values, 0.0),
         "squares": member @ torch.where(numbers, squares, 0.0),
-        "counts": _counts(values, member, columns, told),
+        "counts": _counts(values, member, columns, reported),
         "typical_filled": (member @ typical.double()).long(),
         "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
         "typical_counts": _counts(values, member, columns, typical),
     }
 
 
-def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], told: Tensor) -> Tensor:
-    """How often each category of each column occurs in the `told` cells of each cluster, int64 ``(k, frequencies)``."""
+def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:
+    """Frequency of each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
     counts = [torch.zeros(len(member), 0)]
     for at, length in enumerate(count_lengths(columns)):
         if length:
             codes = values[:, at].nan_to_num(0.0).long()
-            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * told[:, at, None]))
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, at, None]))
     return torch.cat(counts, 1).long()
 
 

@@ -89,7 +89,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     ------
     FedkinError
         If arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are
-        prepared already. Of tables, all problems are told at once, one in a line.
+        prepared already. Of tables, all problems are reported at once, one in a line.
     """
     options = options or PreparingOptions()
     if options.scaling not in _SCALINGS:

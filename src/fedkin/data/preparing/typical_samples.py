@@ -7,11 +7,11 @@ from torch import Tensor
 
 _COMPARED = 1000
 """Rows of a cluster among which the medoid is found."""
-_FRACTION, _MOST = 10, 50
+_FRACTION, _MAX_ROWS = 10, 50
 """One row in ten of a cluster is taken, and at most so many."""
 
 
-def typical_cells(x: Tensor, clusters: Tensor, told: Tensor, n_clusters: int, least: int) -> Tensor:
+def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
     """Cells of the rows nearest to the medoid of their cluster.
 
     Parameters
@@ -20,35 +20,35 @@ def typical_cells(x: Tensor, clusters: Tensor, told: Tensor, n_clusters: int, le
         ``(n, ...)``: the rows as methods see them.
     clusters : Tensor
         int64 ``(n,)``.
-    told : Tensor
+    reported : Tensor
         bool ``(n, columns)``: cells that sums by cluster and column are over.
     n_clusters : int
-    least : int
+    minimum : int
         Cells of a cluster and column that sums are over at least.
 
     Returns
     -------
     Tensor
-        bool ``(n, columns)``, true in `told` cells alone. Of a cluster and column, they are none, or at least `least`
-        and all but at least `least` of those told, or all of them, so that nobody finds fewer by subtraction.
+        bool ``(n, columns)``, true in `reported` cells only. Of a cluster and column, they are none, or at least
+        `minimum` and all but at least `minimum` of those reported, or all, so that nobody finds fewer by subtraction.
     """
     chosen = torch.zeros(len(x), dtype=torch.bool)
     for cluster in range(n_clusters):
         rows = (clusters == cluster).nonzero()[:, 0]
         if len(rows):
-            chosen[rows[_nearest(x[rows].flatten(1).double(), least)]] = True
-    cells = told & chosen[:, None]
+            chosen[rows[_nearest(x[rows].flatten(1).double(), minimum)]] = True
+    cells = reported & chosen[:, None]
     member = (clusters[None] == torch.arange(n_clusters)[:, None]).double()
-    taken, whole = member @ cells.double(), member @ told.double()
-    allowed = (taken >= least) & ((whole - taken >= least) | (taken == whole))
+    taken, whole = member @ cells.double(), member @ reported.double()
+    allowed = (taken >= minimum) & ((whole - taken >= minimum) | (taken == whole))
     return cells & (member.T @ allowed.double() > 0)
 
 
-def _nearest(points: Tensor, least: int) -> Tensor:
+def _nearest(points: Tensor, minimum: int) -> Tensor:
     """Indices of the points nearest to their medoid; all of them where they are few."""
-    if len(points) < 2 * least:
+    if len(points) < 2 * minimum:
         return torch.arange(len(points))
     some = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
     medoid = points[some[torch.cdist(points[some], points[some]).sum(1).argmin()]]
-    count = min(max(2 * least, min(len(points) // _FRACTION, _MOST)), len(points) // 2)
+    count = min(max(2 * minimum, min(len(points) // _FRACTION, _MAX_ROWS)), len(points) // 2)
     return (points - medoid).square().sum(1).argsort(stable=True)[:count]

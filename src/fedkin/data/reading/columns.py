@@ -111,8 +111,8 @@ def _guessed(name: str, cells: pd.Series, here: str, decimal: str) -> tuple[Colu
     dates = as_dates(words)
     if isinstance(dates, Ambiguous):
         raise FedkinError(
-            f"{here} holds dates such as '{dates.example}', of which day and month cannot be told apart; write them as "
-            "2024-12-31, or name the column in categorical or drop."
+            f"{here} holds dates such as '{dates.example}', of which day and month cannot be distinguished; write "
+            "them as 2024-12-31, or name the column in categorical or drop."
         )
     if dates is not None:
         return Column(name, "date"), _at(codes, _days(dates))

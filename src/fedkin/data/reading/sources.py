@@ -18,7 +18,7 @@ from fedkin.data.reading.table_errors import ReadSoFar, TableError
 from fedkin.data.reading.table_options import TableOptions
 
 _KEPT: OrderedDict[tuple[str, str | None, str, str | None, str], Dataset] | None = None
-_MOST_KEPT = 4
+_MAX_KEPT = 4
 
 
 def keep_read() -> None:
@@ -130,7 +130,7 @@ def _read_kept(
     if key not in _KEPT:
         _KEPT[key] = read_huggingface(place, source, label, split, cluster, options)
     _KEPT.move_to_end(key)
-    while len(_KEPT) > _MOST_KEPT:
+    while len(_KEPT) > _MAX_KEPT:
         _KEPT.popitem(last=False)
     kept = _KEPT[key]
     clusters = None if kept.clusters is None else (kept.clusters[0].clone(), kept.clusters[1])

@@ -1,4 +1,4 @@
-"""Errors about tables, with what could be read of them all the same, so that all problems can be told at once."""
+"""Errors about tables, with what could be read of them all the same, so that all problems can be reported at once."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _hours(word: str) -> float:
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """Dates of which day and month cannot be told apart, such as `example`."""
+    """Dates of which day and month cannot be distinguished, such as `example`."""
 
     example: str
 

@@ -33,7 +33,7 @@ _MISSING = {
     "fashion": [[5, 7], [3, 9], [5, 9], [7, 8]],
     "cifar": [[5, 8], [4, 6], [7, 9], [6, 8]],
 }
-_EMNIST_CLASSES, _EMNIST_GROUPS, _EMNIST_MISSING = 47, 8, 7
+_EMNIST_CLASSES, _EMNIST_CLUSTERS, _EMNIST_MISSING = 47, 8, 7
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
     classes, name = len(data.classes), data.name.lower()
     if classes == _EMNIST_CLASSES:
         rng = derive_generator(seed, "missing")
-        draws = [torch.randperm(classes, generator=rng)[:_EMNIST_MISSING] for _ in range(_EMNIST_GROUPS)]
+        draws = [torch.randperm(classes, generator=rng)[:_EMNIST_MISSING] for _ in range(_EMNIST_CLUSTERS)]
         return [sorted(draw.tolist()) for draw in draws]
     if classes != 10:
         raise FedkinError(

@@ -195,7 +195,7 @@ def _dirichlet_counts(
     n: int,
     alpha: float | Sequence[float],
     rng: torch.Generator,
-    least: int,
+    minimum: int,
     full: Callable[[Tensor, float], Tensor] | None,
 ) -> Tensor:
     """Samples per class and client; `full` maps sizes and their average to the clients that get no more."""
@@ -203,8 +203,8 @@ def _dirichlet_counts(
     alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
     if alphas.shape != (n,) or not (alphas > 0).all():
         raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n} clients.")
-    if n * least > len(y):
-        raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {least} each.")
+    if n * minimum > len(y):
+        raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {minimum} each.")
     sizes = torch.bincount(y).tolist()
     draws = np.random.default_rng(draw_seed(rng))
     for _ in range(_ATTEMPTS):
@@ -215,10 +215,10 @@ def _dirichlet_counts(
                 shares = _without(shares, full(held, len(y) / n))
             counts.append(_cut(size, shares))
             held = held + counts[-1]
-        if int(held.min()) >= least:
+        if int(held.min()) >= minimum:
             return torch.stack(counts)
     raise FedkinError(
-        f"No Dirichlet split with alpha {alpha} gave each of {n} clients {least} of {len(y)} samples in {_ATTEMPTS} "
+        f"No Dirichlet split with alpha {alpha} gave each of {n} clients {minimum} of {len(y)} samples in {_ATTEMPTS} "
         "attempts; take fewer clients, a larger alpha or a smaller minimum size."
     )
 

@@ -24,7 +24,7 @@ from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.round_record import UNKNOWN
 from fedkin.nn.classifier import Classifier
 
-MOST_MODELS = 32
+MAX_MODELS = 32
 """With more models than this, none is tried on the common test."""
 
 _AGREEMENT = {
@@ -67,7 +67,7 @@ def evaluate_clusters(
         ones. ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
         ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
-        with more than `MOST_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
+        with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
         F1. ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined late, whose cluster
         is right; absent before that step. A cluster is right for a client if more than half of its members that did not
         drift, or were present from the start, are of the client's hidden cluster; all members count where that is a
@@ -150,7 +150,7 @@ def _quality(population: Population, state: ClientMethodState, labels: Sequence[
     found: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
     if personal:
         found |= _means("personal", list(personal.values()))
-    if len(state.models) <= MOST_MODELS:
+    if len(state.models) <= MAX_MODELS:
         scores = _common(predict, population, clients)
         found |= _means("global", [scores[label] for label in labels if label in scores])
     if {"personal_f1", "global_f1"} <= found.keys():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.data.population import Population
 
-MOST = 600
+MAX_SAMPLES = 600
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class LatentSample:
     truth: Tensor | None
 
 
-def latents_of(method: Any, population: Population, result: Mapping[str, Any], most: int = MOST) -> LatentSample | None:
-    """At most `most` samples that have a cluster, spread evenly over those of all clients; ``None`` if there are none.
+def latents_of(
+    method: Any, population: Population, result: Mapping[str, Any], limit: int = MAX_SAMPLES
+) -> LatentSample | None:
+    """At most `limit` samples that have a cluster, spread evenly over those of all clients; ``None`` if there are none.
 
     The points are what `SampleMethod.embed` makes of them; of other methods the samples themselves.
     """
@@ -43,7 +45,7 @@ def latents_of(method: Any, population: Population, result: Mapping[str, Any], m
     count = sum(map(len, holders))
     if not count:
         return None
-    rows = torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).round().long()
+    rows = torch.linspace(0, count - 1, min(limit, count), dtype=torch.float64).round().long()
     starts = torch.tensor([0, *map(len, holders)]).cumsum(0)
     own = [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(starts)]
     x = torch.cat([client.x[chosen] for client, chosen in zip(holders, own, strict=True)])

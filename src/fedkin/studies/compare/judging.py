@@ -24,7 +24,7 @@ MEASURES = ("cohesion", "accuracy", "stability", "silhouette", "consensus")
 """What needs no truth, in the order in which it is shown."""
 SCORE: Mapping[Family, str] = {"samples": "cohesion", "clients": "accuracy"}
 """The measure that candidates are ranked by."""
-_MOST_COLUMNS = 300
+_MAX_COLUMNS = 300
 """Columns of a table up to which they are looked at one by one."""
 
 
@@ -117,7 +117,7 @@ class Judge:
     @property
     def shuffles(self) -> bool:
         """Whether samples are clustered, and are rows of several columns, but no more than a person looks through."""
-        return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MOST_COLUMNS
+        return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MAX_COLUMNS
 
     @cached_property
     def _numbers(self) -> NDArray[np.float64]:

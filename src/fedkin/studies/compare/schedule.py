@@ -32,12 +32,12 @@ LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of clusters of samples that one or two cheap methods try where none is known."""
 FEW = (2, 3, 4)
 """Numbers of clusters of clients that are tried where no method finds any."""
-_OF_LADDER, _MOST_NUMBERS = 2, 4
+_OF_LADDER, _MAX_NUMBERS = 2, 4
 """How many numbers the ladder gives, and how many are tried in all."""
-_SAMPLES_PER_GROUP = 10
+_SAMPLES_PER_CLUSTER = 10
 _QUICK = 0.01
 """Part of the budget that a run of a method takes which climbs the ladder though it finds the number itself."""
-_LEAST = 2.0
+_MIN_SECONDS = 2.0
 """Seconds below which no run is begun, for reading the data may take as long."""
 _DECIDED = "numbers.json"
 
@@ -141,12 +141,12 @@ class Schedule:
     def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
         """Make or resume one run for so many seconds, if there is time and it is not made yet."""
         job, began = self._job(candidate, seed), self.budget.spent
-        if self._is_finished(job) or candidate in self.refused or self.budget.left < _LEAST:
+        if self._is_finished(job) or candidate in self.refused or self.budget.left < _MIN_SECONDS:
             return
         with self.show(job, self._turns_had, self._turns_had + self._foreseen(), self.budget.left) as progress:
             try:
                 config = self.question.config(candidate, job.seed)
-                self.worker.run(config, job.folder(self.out), max(seconds, _LEAST), self.budget.left, progress)
+                self.worker.run(config, job.folder(self.out), max(seconds, _MIN_SECONDS), self.budget.left, progress)
             except FedkinError as error:
                 self.refused[candidate] = str(error)
         self._turns_had += 1
@@ -170,7 +170,7 @@ class Schedule:
         """About how many runs are still to have a turn."""
         tried = self._ladder()
         cheap = self.selection.with_k([0], cheap=True) if self.clusters is None else []
-        expected = len(self.selection.methods) * self.seeds + len(tried) + (_MOST_NUMBERS - 1) * len(cheap)
+        expected = len(self.selection.methods) * self.seeds + len(tried) + (_MAX_NUMBERS - 1) * len(cheap)
         made = sum(map(len, self.finished().values()))
         return max(1, expected - max(made, self._turns_had))
 
@@ -194,7 +194,7 @@ class Schedule:
 
     def _ladder(self) -> list[Candidate]:
         """Numbers of clusters and who tries them, the smallest number first."""
-        most = sum(self.judge.sizes) // _SAMPLES_PER_GROUP
+        most = sum(self.judge.sizes) // _SAMPLES_PER_CLUSTER
         numbers = [number for number in LADDER if number <= most]
         return [Candidate(name, number) for number in numbers for name in self._settled("climbers")]
 
@@ -208,7 +208,7 @@ class Schedule:
         most = len(self.judge.sizes) - 1 if family == "clients" else sum(self.judge.sizes)
         usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= most))
         few = [number for number in FEW if number <= most] if family == "clients" else []
-        return (usable or few)[:_MOST_NUMBERS]
+        return (usable or few)[:_MAX_NUMBERS]
 
     def _likeliest(self) -> list[int]:
         """Of the numbers of clusters given, the one of the candidate with the best score."""
@@ -223,7 +223,7 @@ class Schedule:
         path = self.out / _DECIDED
         known = json.loads(path.read_text()) if path.exists() else {}
         new = {name: value for name, value in decided.items() if value and name not in known}
-        if new and self.budget.left >= _LEAST:
+        if new and self.budget.left >= _MIN_SECONDS:
             write_atomically(path, json.dumps(known | new) + "\n")
 
     def _settled(self, name: str) -> list[Any]:

@@ -16,7 +16,7 @@ from fedkin.features.extractors import extract, suited
 from fedkin.studies.compare.neighbour_links import NeighbourLinks, Places, SamplePoints, linked
 from fedkin.studies.compare.null_model import KappaFloor, floors_of
 
-MOST = 2000
+MAX_SAMPLES = 2000
 """Samples that are looked at."""
 _COMPONENTS = 30
 
@@ -43,14 +43,14 @@ class Space:
     floors: tuple[KappaFloor, KappaFloor] = (KappaFloor(), KappaFloor())
 
 
-def space_of(population: Population, seed: int, most: int = MOST) -> Space:
-    """At most `most` samples of all clients together, drawn by `seed`, by the features that suit them.
+def space_of(population: Population, seed: int, limit: int = MAX_SAMPLES) -> Space:
+    """At most `limit` samples of all clients together, drawn by `seed`, by the features that suit them.
 
     These are `fedkin.features.extractors.suited`: edges of images of 8 x 8 or more, and numbers as they are else, which
     are prepared as methods see them. The 30 principal components that vary most are taken.
     """
     ends = [0, *accumulate(len(client) for client in population.clients)]
-    rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:most].sort().values
+    rows = torch.randperm(ends[-1], generator=derive_generator(seed, "comparison"))[:limit].sort().values
     own = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(ends)]
     x = torch.cat([client.x[part] for client, part in zip(population.clients, own, strict=True)])
     return space_of_points(rows.numpy(), points_of(x), [len(part) for part in own])

@@ -10,7 +10,7 @@ from fedkin.core import FedkinError
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.one_shot.one_shot import circles
 from fedkin.methods.clients.round_record import UNKNOWN
-from one_message import GROUPS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
+from one_message import CLUSTERS, SETTINGS, SWAPS, OneMessage, Watched, clustered, make_clients, mean_step, steps
 
 
 def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_its_own():
@@ -22,7 +22,7 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
     records = [record for _, record in made]
     assert [record.values["phase"] for record in records] == ["embedding", *["training"] * 4]
     assert all(record.answered == everyone and not record.missing for record in records)
-    assert all(planted.same_partition(record.values["labels"], GROUPS) for record in records)
+    assert all(planted.same_partition(record.values["labels"], CLUSTERS) for record in records)
     assert all(record.values["sizes"] == [4, 4, 4] for record in records)
     assert [state.finished for state, _ in made] == [False] * 4 + [True]
     assert {"moved", "founded", "newcomers"}.isdisjoint(records[-1].values)
@@ -37,10 +37,10 @@ def test_models_begin_alike():
 
 @pytest.mark.parametrize("weighting", ["samples", "clients"])
 def test_a_cluster_trains_as_if_it_were_alone(weighting):
-    unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(GROUPS)]
+    unequal = [planted.client(at, SWAPS[one], samples=18 + 6 * (at % 3)) for at, one in enumerate(CLUSTERS)]
     settings = SETTINGS | {"weighting": weighting, "local_steps": 3}
     done = planted.run(OneMessage(**settings), unequal, seed=2)
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
     for own in range(3):
         inside = [client for client in unequal if done.labels[client.id] == own]
         alone = planted.run(FedAvgMethod(**settings), inside, seed=2)
@@ -63,11 +63,11 @@ def test_where_nobody_answers_it_is_tried_again():
         assert record.answered == []
         assert sorted(record.missing) == list(range(12))
         assert record.values["labels"] == [UNKNOWN] * 12
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
-    clusters = [*GROUPS, 0, 1, 2]
+    clusters = [*CLUSTERS, 0, 1, 2]
     fed = Watched(make_clients(clusters), failures=[(2, 3), (2, 8), (3, 8)])
     method = OneMessage(**SETTINGS)
     (first, record), (_, later), (third, last) = steps(method, fed, method.init(fed), 3)
@@ -87,7 +87,7 @@ def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_
 
 
 def test_clients_that_join_late_send_one_message_and_are_in_a_cluster_and_its_training_at_once():
-    clusters = [*GROUPS, 2, 0, 1]
+    clusters = [*CLUSTERS, 2, 0, 1]
     fed = Watched(make_clients(clusters))
     fed.away = {12, 13, 14}
     method = OneMessage(**SETTINGS)
@@ -116,7 +116,7 @@ def test_a_single_newcomer_that_nobody_is_like_joins_the_nearest_cluster():
 
 
 def test_enough_newcomers_that_are_alike_found_a_cluster():
-    fed = Watched(make_clients([*GROUPS, 3, 3, 3]))
+    fed = Watched(make_clients([*CLUSTERS, 3, 3, 3]))
     fed.away = {12, 13, 14}
     method = OneMessage(**SETTINGS, min_size=3)
     state = clustered(method, fed)

@@ -8,7 +8,7 @@ import torch
 import planted
 from fedkin.methods.clients.one_shot.one_shot import nearest_cluster
 from one_message import (
-    GROUPS,
+    CLUSTERS,
     SETTINGS,
     OneMessage,
     Watched,
@@ -32,7 +32,7 @@ def test_clients_report_again_every_so_many_rounds():
 def test_without_a_change_nobody_moves():
     done = planted.run(OneMessage(**SETTINGS, refresh=1), make_clients())
     assert all("moved" not in values and "founded" not in values for values in done.values)
-    assert planted.same_partition(done.labels, GROUPS)
+    assert planted.same_partition(done.labels, CLUSTERS)
 
 
 def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
@@ -48,7 +48,7 @@ def test_whose_data_change_goes_over_to_the_cluster_that_it_is_now_like():
     assert "moved" not in same.values
     after, record = method.step(fed, state)
     assert record.values["moved"] == [[0, before[0], before[1]], [5, before[5], before[1]]]
-    assert planted.same_partition(after.labels.tolist(), [1 if i in (0, 5) else own for i, own in enumerate(GROUPS)])
+    assert planted.same_partition(after.labels.tolist(), [1 if i in (0, 5) else own for i, own in enumerate(CLUSTERS)])
     assert "founded" not in record.values
     for client in (0, 1, 5):
         (reply,) = report_means.run([fed.clients[client]], [{}])
