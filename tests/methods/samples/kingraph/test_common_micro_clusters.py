@@ -13,7 +13,12 @@ from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.features.pca import moments_of
 from fedkin.methods.samples.kingraph.client_sums import ClientSums, send_neighbour_scatter, summed_moments
-from fedkin.methods.samples.kingraph.common_micro_clusters import common_micro_clusters, send_cell_moments, send_counts
+from fedkin.methods.samples.kingraph.common_micro_clusters import (
+    common_micro_clusters,
+    send_cell_moments,
+    send_cell_sums,
+    send_counts,
+)
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.secure.sums import secure
 
@@ -77,7 +82,8 @@ def test_scatter_is_the_same_by_pairs_and_by_centres(centres: int):
     """Few centres are summed one by one, many a pair of components at a time, very many along the axes alone."""
     x = torch.randn(200, 60, generator=torch.Generator().manual_seed(1))
     start = torch.randn(centres, 60, generator=torch.Generator().manual_seed(2))
-    [reply] = send_cell_moments.run([Client(0, x)], [{"space": raw(60), "centres": start}])
+    full = torch.arange(centres)
+    [reply] = send_cell_moments.run([Client(0, x)], [{"space": raw(60), "centres": start, "full": full}])
     labels = torch.cdist(x, start).argmin(1)
     apart = (x - start[labels]).double()
     products = apart[:, :, None] * apart[:, None]
@@ -170,13 +176,39 @@ def test_too_few_samples_are_refused():
         run(dealt(blobs(4), 4))
 
 
-@pytest.mark.parametrize("task", [send_counts, send_cell_moments])
+@pytest.mark.parametrize("task", [send_counts, send_cell_sums, send_cell_moments])
 @pytest.mark.parametrize(
     "centres", [torch.full((2, 3), float("nan")), torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.float64), [[0.0]]]
 )
 def test_a_client_refuses_centres_that_are_none(task: Any, centres: Any):
-    assert task.objection({"space": raw(3), "centres": torch.zeros(2, 3)}) is None
-    assert task.objection({"space": raw(3), "centres": centres}) is not None
+    more = {"full": torch.tensor([1])} if task is send_cell_moments else {}
+    assert task.objection({"space": raw(3), "centres": torch.zeros(2, 3), **more}) is None
+    assert task.objection({"space": raw(3), "centres": centres, **more}) is not None
+
+
+@pytest.mark.parametrize("full", [[2], [-1], [0, 7]])
+def test_a_client_refuses_to_describe_centres_that_there_are_not(full: list[int]):
+    payload = {"space": raw(3), "centres": torch.zeros(2, 3), "full": torch.tensor(full)}
+    with pytest.raises(FedkinError, match="A centre is named whose number is not among 0 to 1"):
+        send_cell_moments.run([Client(0, blobs(9))], [payload])
+
+
+def test_scatter_is_sent_of_centres_with_samples_enough_for_two_alone(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[Any, Any, Any]] = []
+    real = ClientSums.ask
+
+    def ask(self: ClientSums, task: Any, payload: Any, wanted: Any) -> Any:
+        reply = real(self, task, payload, wanted)
+        asked.append((task, payload, reply))
+        return reply
+
+    monkeypatch.setattr(ClientSums, "ask", ask)
+    _, counts = found(blobs(), 3)
+    described = [(payload["full"], reply) for task, payload, reply in asked if task is send_cell_moments]
+    assert len(described) > 2
+    assert all((reply["counts"][full] >= 10).all() for full, reply in described)
+    assert sum(len(full) for full, _ in described) < 2 * len(counts)
+    assert [task for task, _, _ in asked[-4:]] == [send_counts, send_cell_sums] * 2
 
 
 def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_is_said():

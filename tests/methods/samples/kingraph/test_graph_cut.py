@@ -209,3 +209,34 @@ def test_scales_of_clouds_of_clouds_hold_both():
     assert any(scale["n_clusters"] == 9 and scale["samples"] == [40] * 9 for scale in scales)
     (chosen,) = [scale for scale in scales if scale["chosen"]]
     assert chosen["samples"] == torch.bincount(found).tolist()
+
+
+def test_round_clusters_that_overlap_in_two_columns_are_not_joined_and_a_sheet_is(monkeypatch):
+    """Their parts are less stable than they are; stretches of a sheet are the more stable the more there are."""
+    rng = np.random.default_rng(0)
+    centres = np.stack(np.meshgrid([0.0, 4.0, 8.0], [0.0, 4.0, 8.0]), axis=-1).reshape(-1, 2)
+    truth, counts = np.repeat(np.arange(9), 60), torch.ones(540, dtype=torch.int64)
+    round_ones = torch.from_numpy(centres[truth] + 0.9 * rng.normal(size=(540, 2))).float()
+    sheet = torch.from_numpy(rng.random((540, 2))).float()
+    overlapping, flat = neighbour_graph(round_ones, counts, 15), neighbour_graph(sheet, counts, 15)
+    found, _ = communities(overlapping, counts, None, derive_generator(0), flat=True)
+    assert adjusted_rand_score(truth, found) > 0.85
+    assert int(communities(flat, counts, None, derive_generator(0), flat=True)[0].max()) < 2, "not twenty stretches"
+    monkeypatch.setattr(graph_cut, "_PEAK", 1.0)
+    joined, _ = communities(overlapping, counts, None, derive_generator(0), flat=True)
+    assert adjusted_rand_score(truth, joined) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("found", "stability", "peak"),
+    [
+        ([2, 5, 9], [0.6, 0.8, 0.69], 1),
+        ([2, 5, 9], [0.6, 0.8, 0.71], None),
+        ([2, 5, 9], [0.5, 0.6, 0.7], None),
+        ([2, 5, 9], [0.5, 0.6, 0.96], 2),
+        ([1, 5, 9], [1.0, 0.6, 0.7], None),
+        ([1, 10, 10], [1.0, 1.0, 1.0], None),
+    ],
+)
+def test_clusters_are_more_stable_than_their_parts(found, stability, peak):
+    assert graph_cut._peak(found, stability, nodes=10) == peak

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.nearest import assign_to_nearest
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.replies import doubles, reals, whole
 from fedkin.methods.samples.kingraph.client_sums import ClientSums
 from fedkin.methods.samples.kingraph.kingraph_tasks import SPACE, client_points
@@ -47,17 +47,32 @@ def send_counts(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
 
 @task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
-    holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("centres", None)},
+    holds={"counts": whole("centres"), "sums": doubles("centres", "components")},
+)
+def send_cell_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send how many of a client's samples are nearest to each centre, and the sums of how far they are from it."""
+    return [
+        _sums(*_apart(client, payload), payload["centres"]) for client, payload in zip(clients, payloads, strict=True)
+    ]
+
+
+@task(
+    takes={"space": SPACE, "centres": reals("centres", "components"), "full": whole("full")},
+    holds={"counts": whole("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
 )
 def send_cell_moments(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send counts, sums and scatter about each centre: the lower triangle, or the diagonal of very many centres."""
+    """As `send_cell_sums`, with the scatter about full centres: the lower triangle, or the diagonal of very many."""
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        centres, labels = payload["centres"], _labels(client, payload)
-        apart = (client_points(client, payload["space"]) - centres[labels]).double()
-        scatter = _scatter(apart, labels, *centres.shape)
-        sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, apart)
-        replies.append({"counts": labels.bincount(minlength=len(centres)), "sums": sums, "scatter": scatter})
+        centres, full = payload["centres"], payload["full"]
+        if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
+            raise FedkinError(f"A centre is named whose number is not among 0 to {len(centres) - 1}.")
+        apart, labels = _apart(client, payload)
+        place = torch.full((len(centres),), -1)
+        place[full] = torch.arange(len(full))
+        inside = place[labels] >= 0
+        scatter = _scatter(apart[inside], place[labels[inside]], len(full), centres.shape[1])
+        replies.append({**_sums(apart, labels, centres), "scatter": scatter})
     return replies
 
 
@@ -65,8 +80,9 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
     """Micro-clusters of the samples of all clients together.
 
     Every level takes two sums. In the first, clients count alone, and centres with too few samples are dropped; the
-    samples of these go to other centres, whose counts only grow. The second has the moments of what is left. A level
-    splits a centre into two, or into four where there are samples enough.
+    samples of these go to other centres, whose counts only grow. The second has the sums of what is left, and the
+    scatter of centres with samples enough for two; those that only grow to that wait for the next level. A level splits
+    a centre into two, or into four where there are samples enough.
 
     Parameters
     ----------
@@ -84,16 +100,18 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
         float32 ``(m, d)`` and int64 ``(m,)``; ``None`` if a sum failed. Where clients are lost between the last two
         sums, micro-clusters that are left with too few samples are dropped, so that m may be 0.
     """
-    found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]))
+    found = _moments(sums, space, torch.zeros(1, space["directions"].shape[1]), torch.zeros(1, dtype=torch.int64))
     for _ in range(_MAX_LEVELS):
         if found is None:
             return None
         centres = _split(found, least, most)
-        if len(centres) == len(found.means):
+        if len(centres) == len(found.means) and not (found.waiting(least).any() and len(centres) < most):
             break
-        found = _moments(sums, space, _kept(sums, space, centres, least))
+        kept = _kept(sums, space, centres, least)
+        found = None if kept is None else _moments(sums, space, kept.centres, kept.full)
     for _ in range(_LLOYD_ROUNDS):
-        found = None if found is None else _moments(sums, space, _kept(sums, space, found.means, least))
+        kept = None if found is None else _kept(sums, space, found.means, least)
+        found = None if kept is None else _moments(sums, space, kept.centres, None)
     if found is None:
         return None
     full = found.counts >= least
@@ -110,38 +128,72 @@ class CellMoments(NamedTuple):
     means : Tensor
         float32 ``(m, d)``.
     deviations : Tensor
-        float32 ``(m, 2, d)``, the two leading directions, one standard deviation long.
+        float32 ``(m, 2, d)``, the two leading directions, one standard deviation long; 0 where they are not known.
+    known : Tensor
+        bool ``(m,)``, whether they are.
     """
 
     counts: Tensor
     means: Tensor
     deviations: Tensor
+    known: Tensor
+
+    def waiting(self, least: int) -> Tensor:
+        """Which centres have samples enough for two, in directions not known yet: bool ``(m,)``."""
+        return (self.counts >= 2 * least) & ~self.known
 
 
-def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> Tensor | None:
+class _Kept(NamedTuple):
+    """Centres ``(k, d)``, and the positions of those with samples enough for two: int64 ``(f,)``."""
+
+    centres: Tensor
+    full: Tensor
+
+
+def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> _Kept | None:
     """Centres with `least` samples or more; the fullest if there are none."""
     found = sums.ask(send_counts, {"space": space, "centres": centres}, {"counts": (len(centres),)})
     if found is None:
         return None
-    full = found["counts"] >= least
-    return centres[full] if full.any() else centres[found["counts"].argmax()][None]
+    counts = found["counts"].round()
+    enough = counts >= least if (counts >= least).any() else counts == counts.max()
+    return _Kept(centres[enough], (counts[enough] >= 2 * least).nonzero()[:, 0])
 
 
-def _moments(sums: ClientSums, space: Payload, centres: Tensor | None) -> CellMoments | None:
-    """The moments of what is nearest to each of ``(k, d)`` centres."""
-    if centres is None:
-        return None
+def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | None) -> CellMoments | None:
+    """The moments of what is nearest to each of ``(k, d)`` centres, with the scatter about the `full` ones."""
     k, d = centres.shape
-    pairs = _pairs(k, d)
-    wanted = {"counts": (k,), "sums": (k, d), "scatter": (k, len(pairs[0]))}
-    found = sums.ask(send_cell_moments, {"space": space, "centres": centres}, wanted)
+    asked: Payload = {"space": space, "centres": centres}
+    wanted: dict[str, tuple[int, ...]] = {"counts": (k,), "sums": (k, d)}
+    if full is None or not len(full):
+        found = sums.ask(send_cell_sums, asked, wanted)
+    else:
+        wanted["scatter"] = (len(full), len(_pairs(len(full), d)[0]))
+        found = sums.ask(send_cell_moments, {**asked, "full": full}, wanted)
     if found is None:
         return None
     counts = found["counts"].round().long()
+    shift = found["sums"] / counts.clamp_min(1)[:, None]
+    deviations, known = torch.zeros(k, 2, d), torch.zeros(k, dtype=torch.bool)
+    if "scatter" in found and full is not None:
+        pairs, some = _pairs(len(full), d), counts[full] > 0
+        full, scatter = full[some], found["scatter"][some]
+        known[full] = True
+        deviations[full] = _deviations(scatter / counts[full, None], shift[full], pairs)
     filled = counts > 0
-    shift, second = (found[name][filled] / counts[filled, None] for name in ("sums", "scatter"))
-    means = (centres[filled].double() + shift).float()
-    return CellMoments(counts[filled], means, _deviations(second, shift, pairs))
+    means = (centres.double() + shift).float()
+    return CellMoments(counts[filled], means[filled], deviations[filled], known[filled])
+
+
+def _apart(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
+    """How far each sample is from its centre, float64 ``(n, d)``, and which centre that is, int64 ``(n,)``."""
+    labels = _labels(client, payload)
+    return (client_points(client, payload["space"]) - payload["centres"][labels]).double(), labels
+
+
+def _sums(apart: Tensor, labels: Tensor, centres: Tensor) -> Payload:
+    sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, apart)
+    return {"counts": labels.bincount(minlength=len(centres)), "sums": sums}
 
 
 def _labels(client: Client, payload: Payload) -> Tensor:
@@ -186,7 +238,7 @@ def _deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor]) -> 
 
 def _split(cells: CellMoments, least: int, most: int) -> Tensor:
     """Centres after a level: fullest first, each splits into four, two or none, up to `most` in all."""
-    counts, means, deviations = cells
+    counts, means, deviations, _ = cells
     room, found = most - len(means), []
     lengths = deviations.square().sum(2)
     scale = _SAME * means.square().sum(1).clamp_min(_SAME)
