@@ -1,38 +1,32 @@
 """Runs the toy experiment in children that are killed, until one comes to the end; prints how many were killed.
 
-``python killing.py ROUNDS FOLDER writes``: the Nth child, with FOLDER/N for its files, dies at its Nth write: before a
-file is moved into place, or when half a line is appended. Another resumes after it; until there are no more writes.
-``python killing.py ROUNDS FOLDER SECONDS``: every child dies so long after its start, a little later each time.
-``python killing.py ROUNDS FOLDER random KILLS SEED``: children die at random moments, until there were so many; those
-that come to the end before leave FOLDER/0, FOLDER/1 and so on. Prints how many there are.
-One process does the slow imports and forks the others.
+``main(ROUNDS, FOLDER, "writes")``: the Nth child, with FOLDER/N for its files, dies at its Nth write: before a file is
+moved into place, or when half a line is appended. Another resumes after it; until there are no more writes.
+``main(ROUNDS, FOLDER, SECONDS)``: every child dies so long after its start, a little later each time.
+``main(ROUNDS, FOLDER, "random", KILLS, SEED)``: children die at random moments, until there were so many; those that
+come to the end before leave FOLDER/0, FOLDER/1 and so on. Prints how many there are.
 """
 
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
 import toy
-from fedkin.cli import main
+from fedkin.cli import main as fedkin
 from fedkin.experiment import registry
-from fedkin.experiment.run import execute  # noqa: F401  (imported once, for all children)
 
-ROUNDS = sys.argv[1]
-registry.METHODS["toy"], registry.SCENARIOS["toy"] = toy.METHOD, toy.SCENARIO
 OPTIONS = ["--scenario", "toy", "--seed", "3", "--set", "engine.drop_rate=0.2", "--set", "method.pause=0.01"]
-os.fsync = lambda handle: None  # it guards against a power cut, not against a kill, and is slow
 
 
-def arguments(folder: Path) -> list[str]:
+def arguments(folder: Path, rounds: int) -> list[str]:
     if (folder / "config.toml").exists():
         return ["resume", str(folder)]
-    return ["run", "toy", "--out", str(folder), *OPTIONS, "--set", f"method.rounds={ROUNDS}"]
+    return ["run", "toy", "--out", str(folder), *OPTIONS, "--set", f"method.rounds={rounds}"]
 
 
-def start(folder: Path, writes: int | None = None) -> int:
+def start(folder: Path, rounds: int, writes: int | None = None) -> int:
     """A child that does the experiment, or kills itself at write number `writes`."""
     child = os.fork()
     if child:
@@ -56,7 +50,7 @@ def start(folder: Path, writes: int | None = None) -> int:
 
         os.replace, os.write = counted, halved
     try:
-        main(arguments(folder))
+        fedkin(arguments(folder, rounds))
     except SystemExit as end:
         os._exit(end.code or 0)
     os._exit(1)
@@ -69,18 +63,18 @@ def ended(child: int) -> bool:
     return os.WIFEXITED(status)
 
 
-def kill_at_every_write(folder: Path) -> int:
+def kill_at_every_write(folder: Path, rounds: int) -> int:
     kills = 0
-    while not ended(start(folder / str(kills), writes=kills + 1)):
-        assert ended(start(folder / str(kills)))
+    while not ended(start(folder / str(kills), rounds, writes=kills + 1)):
+        assert ended(start(folder / str(kills), rounds))
         kills += 1
     return kills
 
 
-def kill_at(folder: Path, seconds: float) -> int:
+def kill_at(folder: Path, rounds: int, seconds: float) -> int:
     kills = 0
     while True:
-        child = start(folder)
+        child = start(folder, rounds)
         time.sleep(seconds * 1.2**kills)
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             return kills
@@ -89,12 +83,12 @@ def kill_at(folder: Path, seconds: float) -> int:
         kills += 1
 
 
-def kill_at_random(folder: Path, kills: int, rng: random.Random) -> int:
+def kill_at_random(folder: Path, rounds: int, kills: int, rng: random.Random) -> int:
     began = time.perf_counter()
-    assert ended(start(folder / "0"))
+    assert ended(start(folder / "0", rounds))
     seconds, runs = time.perf_counter() - began, 1
     while kills:
-        child = start(folder / str(runs))
+        child = start(folder / str(runs), rounds)
         time.sleep(rng.uniform(0, 1.2 * seconds))
         if os.waitpid(child, os.WNOHANG) != (0, 0):
             runs += 1
@@ -102,13 +96,14 @@ def kill_at_random(folder: Path, kills: int, rng: random.Random) -> int:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         kills -= 1
-    assert ended(start(folder / str(runs)))
+    assert ended(start(folder / str(runs), rounds))
     return runs + 1
 
 
-if __name__ == "__main__":
-    where, how = Path(sys.argv[2]), sys.argv[3]
+def main(rounds: int, folder: Path, how: str | float, kills: int = 0, seed: int = 0) -> None:
+    registry.METHODS["toy"], registry.SCENARIOS["toy"] = toy.METHOD, toy.SCENARIO
+    os.fsync = lambda handle: None  # it guards against a power cut, not against a kill, and is slow
     if how == "random":
-        print(kill_at_random(where, int(sys.argv[4]), random.Random(sys.argv[5])))
+        print(kill_at_random(folder, rounds, kills, random.Random(seed)))
     else:
-        print(kill_at_every_write(where) if how == "writes" else kill_at(where, float(how)))
+        print(kill_at_every_write(folder, rounds) if how == "writes" else kill_at(folder, rounds, float(how)))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import forked
 from fedkin.cli import main
 from fedkin.methods.samples.fedcref import held_out_rule
 
@@ -259,17 +260,12 @@ def test_a_full_disk_while_the_report_is_written_leaves_the_old_one(
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
 def test_the_operating_system_may_refuse_a_large_file(tmp_path: Path) -> None:
     """No simulation: files of this process may have 4 kB, which the checkpoint exceeds."""
-    code = f"""
-import resource, sys
-from fedkin.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-main({START.split()!r})
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    program = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, START.split(), 4096)
+    code, printed, errors = program.ended()
+    assert code == 2
+    assert printed == ""
     sentence = "Cannot write run/checkpoint.safetensors: File too large; nothing half-written was left there."
-    assert done.stderr == f"fedkin: {sentence}\n"
+    assert errors == f"fedkin: {sentence}\n"
     assert files(tmp_path / "run") == {}
 
 

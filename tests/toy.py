@@ -1,7 +1,4 @@
-"""A method and a scenario small enough for tests of the run around them.
-
-As a script, ``python toy.py ARGUMENTS`` is ``fedkin ARGUMENTS`` with both of them known.
-"""
+"""A method and a scenario small enough for tests of the run around them."""
 
 import os
 import time
@@ -119,11 +116,3 @@ class Blobs:
         truth = [torch.randint(2, (6,), generator=rng) for _ in range(self.clients)]
         clients = [Client(i, t[:, None] * 4.0 + torch.randn(6, 2, generator=rng)) for i, t in enumerate(truth)]
         return Population(clients, truth, ["low", "high"])
-
-
-if __name__ == "__main__":
-    from fedkin.cli import main
-
-    registry.METHODS["toy"] = METHOD
-    registry.SCENARIOS["toy"] = SCENARIO
-    main()

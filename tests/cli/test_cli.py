@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forked
 from fedkin import __version__
 from fedkin.cli import main
 
-TESTS = Path(__file__).parents[1]
 HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx", "pydantic", "numpy", "rich")
 
 
@@ -326,15 +326,13 @@ def test_interrupted_while_reading_nothing_is_written(
 
 def test_control_c_reaches_a_run(tmp_path: Path) -> None:
     arguments = shlex.split("run toy --scenario toy --out run --set method.rounds=1000 --set method.pause=0.05")
-    process = subprocess.Popen(
-        [sys.executable, str(TESTS / "toy.py"), *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    program = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, arguments, None, True)
     deadline = time.monotonic() + 300
     while not (tmp_path / "run" / "records.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
-    _, complaint = process.communicate(timeout=300)
-    assert process.returncode == 130
+    os.kill(program.process.pid or 0, signal.SIGINT)
+    code, _, complaint = program.ended()
+    assert code == 130
     assert complaint == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
     assert not list((tmp_path / "run").rglob("*.partial"))
 

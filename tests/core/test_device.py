@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,6 +5,7 @@ import pytest
 import torch
 
 import fedkin
+import forked
 from fedkin.core import FedkinError
 from fedkin.core.device import device, device_named, on
 
@@ -56,9 +54,7 @@ def test_estimators_have_a_device_if_their_networks_use_it() -> None:
         fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
 
 
-def test_training_on_a_device() -> None:
+def test_training_on_a_device(tmp_path: Path) -> None:
     """In a process of its own, for the device that is made up there would be seen by all tests."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "on_elsewhere.py"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, "on_elsewhere.py").ended()
+    assert code == 0, printed + errors

@@ -2,13 +2,13 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+import forked
+import killing
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock, write_atomically
@@ -74,15 +74,18 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -
     assert different == {"config.toml", "report.html"}
 
 
-def killed(*arguments: str) -> int:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    script = [sys.executable, str(TESTS / "killing.py"), *arguments]
-    return int(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
+def killed(folder: Path, *how: str | int | float) -> int:
+    """A number that killing.py prints; what it runs is in ``folder/killed``."""
+    rounds, *more = how
+    program = forked.Program(TESTS, folder / "log", killing.main, rounds, folder / "killed", *more)
+    code, printed, errors = program.ended()
+    assert code == 0, errors
+    return int(printed)
 
 
 def test_killed_at_any_write_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     run(tmp_path / "whole", "method.pause=0.01", "method.rounds=2")
-    kills = killed("2", str(tmp_path / "killed"), "writes")
+    kills = killed(tmp_path, 2, "writes")
     assert kills > 1 + 2 + 3 * 2 + 3
     for number in range(kills):
         assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"killed at write {number + 1}"
@@ -90,14 +93,14 @@ def test_killed_at_any_write_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> 
 
 def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     run(tmp_path / "whole", "method.pause=0.01", "method.rounds=4")
-    assert killed("4", str(tmp_path / "killed"), "0.02") > 3
+    assert killed(tmp_path, 4, 0.02) > 3
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
 def test_killed_at_random_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     """Twice, or a hundredth as often as FEDKIN_FUZZ asks for cases."""
     run(tmp_path / "whole", "method.pause=0.01", "method.rounds=4")
-    runs = killed("4", str(tmp_path / "killed"), "random", str(max(2, CASES // 100)), "7")
+    runs = killed(tmp_path, 4, "random", max(2, CASES // 100), 7)
     for number in range(runs):
         assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"run {number}"
 

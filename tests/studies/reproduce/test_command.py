@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import entries
+import forked
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment.run_folder import CONFIG
@@ -286,8 +285,8 @@ def test_square_brackets_are_shown_as_they_are(
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = entries.written(tmp_path)
-    program = [sys.executable, "-m", "fedkin", "reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
-    parent = subprocess.Popen(program, start_new_session=True)
+    words = ["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    parent = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, words).process
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     try:
         _wait_until(lambda: (tmp_path / "out" / "runs").is_dir())
@@ -295,7 +294,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert workers
     finally:
         parent.kill()
-        parent.wait()
+        parent.join()
     _wait_until(lambda: not any(_alive(worker) for worker in workers))
 
 
