@@ -102,7 +102,7 @@ def drawn(shape: tuple[int, ...], count: int) -> tuple[torch.Generator, Tensor]:
         pytest.param(lambda: classifier("lenet5", IMAGES, momentum=0.9, proximal=0.1), id="momentum"),
         pytest.param(lambda: classifier("lenet5", IMAGES, optimizer="adam", weight_decay=0.1), id="Adam"),
         pytest.param(lambda: classifier("ocfl-cnn", IMAGES), id="dropout"),
-        pytest.param(lambda: classifier("resnet18", COLOURS, samples=8), id="residual blocks"),
+        pytest.param(lambda: classifier("resnet18", COLOURS, samples=4), id="residual blocks"),
         pytest.param(lambda: classifier("perceptron", VECTORS), id="perceptron"),
         pytest.param(encoder, id="encoder"),
         pytest.param(adversaries, id="adversaries"),
@@ -130,11 +130,11 @@ NETWORKS = {"synthetic_samples": 20, "epochs": 1, "min_steps": 2, "capacity": 0.
         ("SCFC", CONTRAST),
         ("SDAFC", NETWORKS),
         ("PPFCGAN", {**NETWORKS, "pretrain_epochs": 1, "cluster_epochs": 1}),
-        ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8}),
+        ("UIFCA", {"cluster_rounds": 1, "rounds": 1, "local_steps": 2, "width": 8, "depth": 1, "couplings": 2}),
     ],
 )
 def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None:
-    sites = [drawn((8, 8), 30)[1].numpy() + np.float32(at) / 10 for at in range(2)]
+    sites = [drawn((8, 8), 16)[1].numpy() + np.float32(at) / 10 for at in range(2)]
     here, there = fitted(name, sites, options)
     assert all(map(np.array_equal, here.labels_, there.labels_))
     assert np.array_equal(here.predict(sites[0]), there.predict(sites[0]))
@@ -173,7 +173,7 @@ def test_a_run_names_its_device(tmp_path: Path) -> None:
     def run(device: str) -> bytes:
         folder = tmp_path / device
         settings = ["data.source=wine", "method.pretrain_rounds=1", "method.cluster_rounds=1", "method.latent=8"]
-        settings += ["method.batch_size=16", "evaluation.map=none", f"engine.device={device}"]
+        settings += ["method.batch_size=16", "scenario.fraction=0.5", "evaluation.map=none", f"engine.device={device}"]
         with pytest.raises(SystemExit) as end:
             main(["run", "ccfc", "--out", str(folder), *(word for one in settings for word in ("--set", one))])
         assert not end.value.code
