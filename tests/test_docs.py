@@ -48,7 +48,7 @@ QUICK = {
         "method.min_steps=0",
         "method.max_iterations=1",
     ],
-    "kin-graph": [],
+    "kin-graph": ["scenario.fraction=0.2"],
     "kfed": [],
     "kmeans": [],
     "fedkmeans:FederatedKMeans": [],
@@ -64,6 +64,8 @@ QUICK = {
     "embedding": [*FEW, "method.pretraining_rounds=1", "method.pretraining_steps=1", "method.pretraining_epochs=1"],
 }
 """What makes a run short, by method; all others are made so by `FEW`. No run draws a map, which takes longest."""
+STUDIES = {"compare": ["--clusters", "5", "--set", "scenario.fraction=0.2"], "reproduce": ["--only", "p = 1"]}
+"""What makes the runs of a study short and few, by command."""
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
@@ -130,6 +132,7 @@ def run_command(line: str) -> None:
     if arguments[0] == "run":
         settings = [*QUICK.get(load_config(arguments[1]).method_name, FEW), "evaluation.map=none"]
         arguments += [part for setting in settings for part in ("--set", setting)]
+    arguments += STUDIES.get(arguments[0], [])
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert not end.value.code, line
