@@ -91,6 +91,11 @@ def columns_of(payload: Payload) -> list[SchemaColumn]:
     return [SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in payload["columns"]]
 
 
+def _are_numbers(columns: Sequence[SchemaColumn]) -> Tensor:
+    """1 for each column of numbers, 0 for one of categories, float64 ``(columns,)``."""
+    return torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
+
+
 def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
     if client.table is None:
         raise FedkinError(f"Client {client.id} has no table.")
@@ -124,8 +129,7 @@ def column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         columns = columns_of(payload)
-        values = _aligned(client, columns)
-        numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
+        values, numbers = _aligned(client, columns), _are_numbers(columns)
         reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
         replies.append({**reply, "counts": _frequencies(values, columns), "samples": len(values)})
     return replies
@@ -140,8 +144,7 @@ def column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         columns = columns_of(payload)
-        values = _aligned(client, columns)
-        numbers = torch.tensor([column.kind != "category" for column in columns], dtype=torch.float64)
+        values, numbers = _aligned(client, columns), _are_numbers(columns)
         squares = (values - payload["mean"]).nan_to_num(0.0).square().sum(0) * numbers
         replies.append({"squares": squares, "counts": _frequencies(values, columns)})
     return replies

@@ -11,25 +11,21 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.federation import Federation
-from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Drift, Population
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.prepare import prepare_newcomers
-from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, SampleTransform
-from fedkin.data.scenarios.planted import LabelFlip, Rotation
+from fedkin.data.scenarios.partition_scenario import Labelled, SampleTransform
+from fedkin.data.scenarios.planted import InTurns, LabelFlip, Rotation
 
 
 @dataclass(frozen=True)
-class _Changing(PartitionScenario):
+class _Changing(InTurns):
     """A scenario with hidden clusters, in which something happens at one step.
 
     Attributes
     ----------
-    clients : int or None
-        Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
-    alpha : float
-        Concentration of the Dirichlet distribution, above 0.
     kind : {"rotation", "label-flip"}
         Which scenario the clusters are those of; client i is in cluster i mod their number.
     angles : list of int
@@ -43,8 +39,6 @@ class _Changing(PartitionScenario):
     """
 
     kind: Literal["rotation", "label-flip"] = "rotation"
-    clients: Count | None = None
-    alpha: Positive = 10.0
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
     n_clusters: Count = 4
     step: Count = 20

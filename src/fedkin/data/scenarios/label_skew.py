@@ -20,21 +20,17 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition import class_range, dirty, fitting_samples_per_class, label_skew
-from fedkin.data.scenarios.partition_scenario import client_of, hold_out
+from fedkin.data.scenarios.partition_scenario import DataSetScenario, client_of, hold_out
 
 _INITIAL = ("method", "true", "dirty")
 
 
 @dataclass(frozen=True)
-class LabelSkew:
+class LabelSkew(DataSetScenario):
     """One labelled data set partitioned so that each client sees only some of its classes (FedCRef, section 5.2).
 
     Attributes
     ----------
-    data : str
-        Name or path, see `fedkin.data.reading.sources.load`.
-    label : str or None
-        Its column of labels, where it does not have a usual name.
     n_classes : int or None
         Keep only so many classes, the most frequent ones.
     clients : int
@@ -50,12 +46,8 @@ class LabelSkew:
         fraction of `dirtiness` moved at random.
     dirtiness : float
         In [0, 1].
-    table : TableOptions or None
-        How a table's columns are read.
     """
 
-    data: str = "digits"
-    label: str | None = None
     n_classes: int | None = None
     clients: int = 10
     min_classes: int | None = None
@@ -64,7 +56,6 @@ class LabelSkew:
     overlap: float = 0.0
     initial: str = "method"
     dirtiness: float = 0.3
-    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.

@@ -13,37 +13,28 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.scenarios.partition_scenario import Labelled, client_of, load_labelled
+from fedkin.data.scenarios.partition_scenario import DataSetScenario, Labelled, client_of, load_labelled
 
 
 @dataclass(frozen=True)
-class OwnClass:
+class OwnClass(DataSetScenario):
     """One unlabelled client per class, of whose samples a fraction is of that class (CCFC, section 4.1).
 
     The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
     others leave, so that every sample is at exactly one client. With a `heterogeneity` of 1 client c holds all of class
-    c and nothing else. A class too small for its client's fraction goes to it whole.
+    c and nothing else. A class too small for its client's fraction goes to it whole. The splits for training
+    and test are taken together.
 
     Attributes
     ----------
-    data : str
-        Name or path, see `fedkin.data.reading.sources.load`; the splits for training and test are taken together.
-    label : str or None
-        Its column of labels, where it does not have a usual name.
     heterogeneity : float
         The paper's p: from 0, all samples allocated at random, to 1, each client a class.
     fraction : float
         Only this part of the data takes part, chosen at random; in (0, 1].
-    table : TableOptions or None
-        How a table's columns are read.
     """
 
-    data: str = "digits"
-    label: str | None = None
     heterogeneity: Fraction = 0.5
     fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients, without labels, and the truth; the same for the same seed.

@@ -66,8 +66,8 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class PartitionScenario(ABC):
-    """A scenario that partitions one labelled data set among clients; each keeps a training and a test part.
+class DataSetScenario(ABC):
+    """A scenario of one labelled data set.
 
     Attributes
     ----------
@@ -75,29 +75,43 @@ class PartitionScenario(ABC):
         Name or path, see `fedkin.data.reading.sources.load`.
     label : str or None
         Its column of labels, where it does not have a usual name.
-    test_fraction : float
-        Fraction of every client's samples that is held out, in [0, 1], where the data have no test split of their own
-        that is partitioned like the training split; at least one sample remains to train on.
-    samples_per_client : int or None
-        At most so many training samples at each client, chosen at random; all by default.
     table : TableOptions or None
         How a table's columns are read.
     """
 
     data: str = "digits"
     label: str | None = None
-    test_fraction: Fraction = 0.2
-    samples_per_client: Count | None = None
     table: TableOptions | None = field(default=None, kw_only=True)
 
+    @abstractmethod
     def build(self, seed: int) -> Population:
-        """The clients, with labels, tests and hidden clusters; the same for the same seed.
+        """The clients, and what is true of them; the same for the same seed.
 
         Raises
         ------
         FedkinError
             If the data cannot be loaded or have no labels, or an option does not suit them.
         """
+
+
+@dataclass(frozen=True)
+class PartitionScenario(DataSetScenario):
+    """A scenario that partitions one labelled data set among clients; each keeps a training and a test part.
+
+    Attributes
+    ----------
+    test_fraction : float
+        Fraction of every client's samples that is held out, in [0, 1], where the data have no test split of their own
+        that is partitioned like the training split; at least one sample remains to train on.
+    samples_per_client : int or None
+        At most so many training samples at each client, chosen at random; all by default.
+    """
+
+    test_fraction: Fraction = 0.2
+    samples_per_client: Count | None = None
+
+    def build(self, seed: int) -> Population:
+        """The clients, with labels, tests and hidden clusters; see `DataSetScenario.build`."""
         return self.partition(load_labelled(self.data, self.label, self.table), seed)
 
     @abstractmethod

@@ -13,8 +13,8 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.data.reading.names import EMBEDDED
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition_scenario import (
+    DataSetScenario,
     Labelled,
     PartitionScenario,
     SampleTransform,
@@ -29,11 +29,8 @@ _PAPER_CLIENTS = 100
 
 
 @dataclass(frozen=True)
-class Rotation(PartitionScenario):
-    """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
-
-    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test
-    split independently, as in the authors' code. Data must be square images.
+class InTurns(PartitionScenario):
+    """A scenario whose clients are in its clusters in turns: client i in cluster i mod their number.
 
     Attributes
     ----------
@@ -41,12 +38,25 @@ class Rotation(PartitionScenario):
         Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
     alpha : float
         Concentration of the Dirichlet distribution, above 0.
-    angles : list of int
-        Per cluster, degrees counter-clockwise, multiples of 90.
     """
 
     clients: Count | None = None
     alpha: Positive = 10.0
+
+
+@dataclass(frozen=True)
+class Rotation(InTurns):
+    """Clusters whose images are turned by different angles (Prigent et al.); client i is in cluster i mod their number.
+
+    Sizes and class proportions come from `fedkin.data.scenarios.split.capped_dirichlet`, of the training and the test
+    split independently, as in the authors' code. Data must be square images.
+
+    Attributes
+    ----------
+    angles : list of int
+        Per cluster, degrees counter-clockwise, multiples of 90.
+    """
+
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
 
     def partition(self, data: Labelled, seed: int) -> Population:
@@ -65,23 +75,17 @@ class Rotation(PartitionScenario):
 
 
 @dataclass(frozen=True)
-class LabelFlip(PartitionScenario):
+class LabelFlip(InTurns):
     """Clusters that call the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
 
     Client i is in cluster i mod `n_clusters`; sizes are those of `Rotation`.
 
     Attributes
     ----------
-    clients : int or None
-        Number of clients, at least one per cluster. By default 100 with 10,000 training samples or more, else 20.
-    alpha : float
-        Concentration of the Dirichlet distribution, above 0.
     n_clusters : int
         At most the number of classes, beyond which labels would repeat.
     """
 
-    clients: Count | None = None
-    alpha: Positive = 10.0
     n_clusters: Count = 4
 
     def partition(self, data: Labelled, seed: int) -> Population:
@@ -98,15 +102,11 @@ class LabelFlip(PartitionScenario):
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(DataSetScenario):
     """Clusters whose samples are from different domains, such as the photos and sketches of PACS (Prigent et al.).
 
     Attributes
     ----------
-    data : str
-        Name or path, see `fedkin.data.reading.sources.load`.
-    label : str or None
-        Its column of labels, where it does not have a usual name.
     test_fraction : float
         Fraction of every client's samples that is held out, in [0, 1].
     samples_per_client : int or None
@@ -118,18 +118,14 @@ class Domain:
     alpha : float
         Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
         `fedkin.data.scenarios.split.capped_dirichlet`.
-    table : TableOptions or None
-        How a table's columns are read.
     """
 
     data: str = "pacs"
-    label: str | None = None
     test_fraction: Fraction = 0.2
     samples_per_client: Count | None = None
     column: str = "domain"
     clients_per_domain: Count = 10
     alpha: Positive = 10.0
-    table: TableOptions | None = None
 
     def build(self, seed: int) -> Population:
         """The clients, with labels, tests and their domains as hidden clusters.
