@@ -2,10 +2,13 @@
 
 import ast
 import dataclasses
+import html
 import io
+import os
 import re
 import runpy
 import shlex
+import shutil
 import sys
 import tokenize
 from collections import Counter
@@ -236,3 +239,57 @@ def test_nothing_lies_loose_and_names_are_unique() -> None:
 
 def repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which ``heart`` is the folder of the guide's four hospitals."""
+    data = Path(os.environ.get("FEDKIN_DATA", "")) / "heart"
+    if not data.is_dir():
+        pytest.skip("FEDKIN_DATA names no folder with the hospitals")
+    shutil.copytree(data, tmp_path / "heart")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def guide() -> list[str]:
+    """The blocks of the guide on tables that are commands on the hospitals, or what these say."""
+    page = (ROOT / "docs" / "your-tables.md").read_text()
+    return re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def test_the_guide_on_hospitals_says_what_its_commands_do(hospitals: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands as they stand there, its sentences in what they print, and its lines in what they write."""
+    commands = [block for block in guide() if block.startswith("fedkin ")]
+    assert [shlex.split(command)[1] for command in commands] == ["run", "predict"]
+    for command in commands:
+        with pytest.raises(SystemExit) as end:
+            main(shlex.split(command)[1:])
+        assert not end.value.code, command
+    said = capsys.readouterr().out
+    sentences = next(block for block in guide() if block.startswith("Cluster "))
+    assert sentences in said
+    page = html.unescape((hospitals / "runs" / "heart" / "report.html").read_text())
+    assert all(sentence in page for sentence in sentences.splitlines())
+    labels = next(block for block in guide() if block.startswith("row,"))
+    for written in ("runs/heart/labels/budapest.csv", "new.csv"):
+        assert (hospitals / written).read_text().startswith(labels)
+
+
+def test_the_guide_on_hospitals_shows_the_problems_as_they_are_told(
+    hospitals: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def changed(name: str, old: str, new: str) -> None:
+        path = hospitals / "heart" / f"{name}.csv"
+        header, _, rows = path.read_text().partition("\n")
+        path.write_text(f"{header}\n{rows}".replace(old, new))
+
+    changed("budapest", "HU0003,female,30,", "HU0003,female,old,")
+    changed("cleveland", "vessels,thal", "thal,thal")
+    changed("long-beach", ",male,", ",1,")
+    changed("long-beach", ",female,", ",0,")
+    with pytest.raises(SystemExit) as end:
+        main(shlex.split(guide()[0])[1:])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == next(block for block in guide() if block.startswith("fedkin: "))
+    assert not (hospitals / "runs").exists()

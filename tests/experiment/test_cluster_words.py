@@ -49,6 +49,26 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "noise" not in first + second
 
 
+@pytest.mark.parametrize(
+    ("means", "spread", "cells"),
+    [
+        ([5.19e8, 1.0e7], 9.9e7, ["5.2e+08 ± 1.0e+08", "1e+07 ± 1.0e+08"]),
+        ([7e-6, -1e-9], 1e-6, ["7.0e-06 ± 1.0e-06", "0 ± 1.0e-06"]),
+        ([12_345_678.0, 12_341_000.0], 900.0, ["12,345,700 ± 900", "12,341,000 ± 900"]),
+        ([-0.001, 0.4], 0.1, ["0.00 ± 0.10", "0.40 ± 0.10"]),
+    ],
+    ids=str,
+)
+def test_the_numbers_of_a_column_are_written_alike(means, spread, cells):
+    n = torch.full((2, 1), 40)
+    values = torch.tensor(means, dtype=torch.float64)[:, None]
+    one = ClusterProfile(
+        (SchemaColumn("dose", "number"),), n[:, 0], n, torch.zeros(1, dtype=torch.float64), n * values,
+        n * (values.square() + spread**2), torch.zeros(2, 0, dtype=torch.int64),
+    )  # fmt: skip
+    assert described(one)[0].cells == cells
+
+
 def test_columns_come_in_order_of_how_much_they_tell_apart():
     columns = described(profile())
     assert [column.effect for column in columns] == sorted((column.effect for column in columns), reverse=True)

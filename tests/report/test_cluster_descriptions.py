@@ -28,6 +28,21 @@ def test_cells_are_shaded_by_how_far_they_are_off():
     assert '<tr class="faint"><th scope="row">noise</th>' in markup
 
 
+def test_long_names_and_categories_are_broken_into_lines():
+    markup = described_clusters(
+        view(
+            columns=["age", "n" * 30],
+            cells=[["70 ± 5", "30 ± 5"], ["c" * 30, "1"]],
+            typical=[["70", "30"], ["d" * 30, "1"]],
+            typical_rows=[12, 10],
+        )
+    )
+    assert markup.count(f'<th scope="row" class="long">{"n" * 30}</th>') == 2
+    assert f'<td class="p0 long">{"c" * 30}</td>' in markup or f'<td class="n0 long">{"c" * 30}</td>' in markup
+    assert f'<td class="long">{"d" * 30}</td>' in markup
+    assert markup.count("long") == 4
+
+
 def test_a_cell_too_few_is_refused():
     with pytest.raises(FedkinError):
         view(cells=[["70"], ["1", "1"]])

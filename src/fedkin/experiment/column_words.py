@@ -30,6 +30,14 @@ _RARE = 0.25
 """Share of a category below which it is rare."""
 
 
+_SMALLEST, _LARGEST = -4, 7
+"""Exponents of a column's spread between which its numbers are written out, and not as powers of ten."""
+
+
+_MANY_DIGITS = 1e15
+"""Above it floats are not exact to one."""
+
+
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -156,14 +164,16 @@ def _true(levels: Sequence[str]) -> str:
 
 
 def _rounded(value: float, spread: float) -> str:
-    """A number with the digits that a spread justifies: two of the spread's own."""
+    """A number with the digits that a spread justifies, two of the spread's own; all of a column are written alike."""
     if spread <= 0 or not math.isfinite(spread):
-        return f"{value:.3g}"
-    digits = 1 - math.floor(math.log10(spread))
-    if digits > 5 or abs(value) >= 1e7:
-        return f"{value:.3g}"
-    text = f"{round(value, digits):,.{max(digits, 0)}f}"
-    return text.removeprefix("-") if not text.strip("-0.,") else text
+        return f"{value:,.0f}" if value == round(value) and abs(value) < _MANY_DIGITS else f"{value:.6g}"
+    exponent = math.floor(math.log10(spread))
+    rounded = round(value, 1 - exponent) + 0.0  # never -0
+    if _SMALLEST <= exponent < _LARGEST:
+        return f"{rounded:,.{max(1 - exponent, 0)}f}"
+    if rounded == 0:
+        return "0"
+    return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) - exponent + 1, 0)}e}"
 
 
 def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:

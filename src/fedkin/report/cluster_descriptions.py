@@ -11,6 +11,8 @@ from fedkin.report.markup import cluster_mark, element, prose, sheet, text
 _LEVELS, _STRONG = 5, 1.5
 """Levels of shading on either side, and the standard deviations of the strongest."""
 _MAX_ROWS = 40
+_LONG = 24
+"""Characters of a cell or a name above which it is broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def _table(view: ClusterDescriptions) -> str:
     body = [
         element(
             "tr",
-            element("th", text(name), scope="row"),
+            _name(name),
             *(_cell(cell, shift) for cell, shift in zip(cells, shifts, strict=True)),
             element("td", f"{effect:.2f}", class_="total"),
             class_=None if effect >= view.least_effect else "faint",
@@ -111,7 +113,7 @@ def _typical(view: ClusterDescriptions) -> str:
     )
     shown = list(zip(view.columns, view.typical, strict=True))[:_MAX_ROWS]
     body = [
-        element("tr", element("th", text(name), scope="row"), *(element("td", text(cell)) for cell in cells))
+        element("tr", _name(name), *(element("td", text(cell), class_=_broken(cell)) for cell in cells))
         for name, cells in shown
     ]
     counts = [element("td", f"{rows:,}") for rows in view.typical_rows]
@@ -131,4 +133,13 @@ def _heads(view: ClusterDescriptions) -> list[str]:
 def _cell(cell: str, shift: float) -> str:
     level = max(-_LEVELS, min(_LEVELS, round(_LEVELS * shift / _STRONG)))
     shade = f"p{level}" if level > 0 else f"n{-level}"
-    return element("td", text(cell), class_=shade)
+    return element("td", text(cell), class_=" ".join(filter(None, (shade, _broken(cell)))))
+
+
+def _name(column: str) -> str:
+    return element("th", text(column), scope="row", class_=_broken(column))
+
+
+def _broken(cell: str) -> str | None:
+    """The class of a cell that takes several lines."""
+    return "long" if len(cell) > _LONG else None
