@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,41 +70,30 @@ class Program:
             )
 
     def kill(self) -> None:
-        """Kill it and its children, as a power cut would."""
-        for pid in self._family():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """Kill it and its children, as a power cut would, and what one of them has started meanwhile."""
+        while family := _family(self.process.pid):
+            for pid in family:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.poll()
+            time.sleep(0.01)
         self.process.wait(timeout=10)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def _family(self) -> list[int]:
-        """Processes of its session, itself first."""
-        found = [self.process.pid]
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != self.process.pid:
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[3]) == self.process.pid or int(entry.name) in _descendants(self.process.pid):
-                    found.append(int(entry.name))
-        return found
 
-
-def _descendants(pid: int) -> set[int]:
-    parents: dict[int, int] = {}
+def _family(leader: int) -> set[int]:
+    """Processes that live in the session of this one, or come from one that does."""
+    alive: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found: set[int] = set()
-    while new := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+            with suppress(OSError):
+                state, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if state != "Z":
+                    alive[int(entry.name)] = (int(parent), int(session))
+    found = {pid for pid, (_, session) in alive.items() if session == leader}
+    while new := {pid for pid, (parent, _) in alive.items() if parent in found} - found:
         found |= new
     return found
 
