@@ -1,4 +1,4 @@
-"""Processes that make runs or do commands, forked from one that has imported what they need: each start would cost seconds."""
+"""Processes forked from one that has imported what runs and commands need: each start would cost seconds."""
 
 import multiprocessing
 import os

@@ -1,12 +1,12 @@
 """The pages become a site without a warning, notebooks run on the way, and it needs no other place to be read."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from sphinx.cmd.build import main as sphinx_build
 
+import forked
 from fedkin.experiment import registry
 
 ROOT = Path(__file__).parents[1]
@@ -15,12 +15,11 @@ GALLERY = sorted(page.stem for page in (ROOT / "docs" / "gallery").glob("*.md") 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("docs") / "html"
-    strict = ["-W", "--keep-going", "-n", "-q"]
-    command = [sys.executable, "-m", "sphinx", *strict, str(ROOT / "docs"), str(folder)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return folder
+    folder = tmp_path_factory.mktemp("docs")
+    words = ["-W", "--keep-going", "-n", "-q", str(ROOT / "docs"), str(folder / "html")]
+    code, _, errors = forked.Program(ROOT, folder / "log", sphinx_build, words).ended()
+    assert code == 0, errors
+    return folder / "html"
 
 
 def test_the_site_has_a_page_for_everything(site: Path) -> None:
