@@ -164,7 +164,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
 
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
-    method: Any = _named(tables, "method", "fedcref", places)
+    method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
     scenario: Any = _named(tables, "scenario", method.scenario, places)
     model = _experiment(scenario, method)
     try:
@@ -206,7 +206,7 @@ def _experiment(scenario: type[Any], method: type[Any]) -> type[BaseModel]:
         seed=(NonNegativeInt, 0),
         data=(DataSection, DataSection()),
         scenario=(model_of(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
-        method=(model_of(method, "fedcref"), Field(default_factory=dict, validate_default=True)),
+        method=(model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
         engine=(EngineSection, EngineSection()),
         federation=(FederationSection, FederationSection()),
         evaluation=(EvaluationSection, EvaluationSection()),

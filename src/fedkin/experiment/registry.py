@@ -60,6 +60,9 @@ METHODS = {
 }
 """Methods that cluster samples, then those that cluster clients; comparisons try each in this order, cheapest first."""
 
+DEFAULT_METHOD = "fedcref"
+"""The method of an experiment that names none."""
+
 SCENARIOS = {
     "label-skew": _scenario(
         "label_skew:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.registry import DEFAULT_METHOD
 from fedkin.studies.reproduce.entry import (
     EncoderFile,
     EntryLine,
@@ -189,7 +190,7 @@ def _job(
 def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
     """The complete experiment: the entry's ``[run]`` with dotted keys on top."""
     merged = json.loads(json.dumps(run))
-    method = settings.get("method.name", merged.get("method", {}).get("name", "fedcref"))
+    method = settings.get("method.name", merged.get("method", {}).get("name", DEFAULT_METHOD))
     overrides = [
         *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in _flat(merged)),
         *(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()),

@@ -139,7 +139,7 @@ def test_means_are_clustered_as_bits_are():
 def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
     points, truth = planted([60, 60, 60], bits=120, flips=0.3, seed=1)
     refined = agreement(cluster(points, "exact", 10, rng()), truth)
-    monkeypatch.setattr("fedkin.methods.clients.one_shot.nearest_means._REFINEMENTS", 0)
+    monkeypatch.setattr("fedkin.clustering.nearest_means._REFINEMENTS", 0)
     assert refined > agreement(cluster(points, "exact", 10, rng()), truth)
 
 

@@ -29,11 +29,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkin.clustering.nearest_means import joined, refined
 from fedkin.clustering.ward import Floats, Integers, Tree, ward_tree
 from fedkin.core import FedkinError
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
-from fedkin.methods.clients.one_shot.nearest_means import joined, refined
 from fedkin.methods.clients.one_shot.noise_level import noise_level
 from fedkin.methods.clients.one_shot.threshold_search import PENALTY, admissible, tried_thresholds
 

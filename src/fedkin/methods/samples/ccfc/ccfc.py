@@ -36,7 +36,7 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
-from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies
+from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies, centroids_by_name
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.augmentation import Views, augmentation_for
@@ -192,14 +192,13 @@ class CCFCMethod(SampleMethod):
 
     def _train(self, fed: Federation, state: CCFCState, task: Task, missing: dict[int, str]) -> RoundReplies:
         """Train for a round; in the second phase only clients with centroids."""
-        clients = [i for i in fed.present if task is ccfc_tasks.learn_views or self._name(i) in state.centroids]
+        by_views = task is ccfc_tasks.learn_views
+        clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
         found, means = RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
         training = {name: getattr(self, name) for name in _TRAINING}
         asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
-        expected = {"model": updates(size)} | (
-            {} if task is ccfc_tasks.learn_views else {"centroids": (None, self.latent)}
-        )
+        expected = {"model": updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         for client, reply in fed.stream(task, asked, expected):
             name = self._name(client)
             means.add(names.index(name), reply["model"], reply["samples"], client)
@@ -245,17 +244,13 @@ class CCFCMethod(SampleMethod):
         self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]
     ) -> dict[str, Tensor]:
         """Line 19: k-means of the centroids received under the same name, scaled to length 1."""
-        by_name: dict[str, list[Tensor]] = {}
-        for name, centroids in found:
-            by_name.setdefault(name, []).append(centroids)
         rng = fed.rng("centroids", state.steps)
-        centroids_of = {
-            name: own[0] if self.standalone else self._clustered(torch.cat(own), rng) for name, own in by_name.items()
-        }
-        return {name: normalize(centroids, dim=1) for name, centroids in centroids_of.items()}
 
-    def _clustered(self, centroids: Tensor, rng: torch.Generator) -> Tensor:
-        return k_means(centroids.double(), self.n_clusters, rng, self.restarts).centres
+        def common(own: list[Tensor]) -> Tensor:
+            return k_means(torch.cat(own).double(), self.n_clusters, rng, self.restarts).centres
+
+        by_name = centroids_by_name(found).items()
+        return {name: normalize(own[0] if self.standalone else common(own), dim=1) for name, own in by_name}
 
     def _payloads(self, fed: Federation, state: CCFCState, clients: Sequence[int], **more: Any) -> dict[int, Payload]:
         """Model and centroids for each of `clients`; in place of a missing model, the seed of the initial one."""
@@ -298,9 +293,6 @@ class CCFCMethod(SampleMethod):
 
 @dataclass(frozen=True)
 class SCFCMethod(CCFCMethod):
-    """`CCFCMethod` without cluster contrast: federated SimSiam, then k-means of representations (section 4.4).
-
-    The parameters are the same; only the default of `cluster_rounds` differs.
-    """
+    """`CCFCMethod` by views alone: federated SimSiam, then k-means of representations (section 4.4)."""
 
     cluster_rounds: Annotated[int, Ge(0)] = 0

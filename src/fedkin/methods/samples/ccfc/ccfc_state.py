@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,3 +47,11 @@ class RoundReplies:
         """Mean over the clients that trained, weighted by samples; None if there are none."""
         total = sum(samples for _, samples in self.losses)
         return sum(loss * samples for loss, samples in self.losses) / total if total else None
+
+
+def centroids_by_name(found: Sequence[tuple[str, Tensor]]) -> dict[str, list[Tensor]]:
+    """Centroids received, by the name that they are kept under, both in order of arrival."""
+    by_name: dict[str, list[Tensor]] = {}
+    for name, centroids in found:
+        by_name.setdefault(name, []).append(centroids)
+    return by_name

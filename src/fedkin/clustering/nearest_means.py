@@ -1,4 +1,4 @@
-"""Clients put to the cluster with the nearest mean."""
+"""Points put to the cluster with the nearest mean, and k-means that leaves no cluster too small; on numpy arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _nearest(x: Any, means: Floats) -> Integers:
 
 
 def joined(x: Any, labels: Integers) -> Integers:
-    """`labels` as 0..k-1, with clients of no cluster (-1) put to the nearest mean."""
+    """`labels` as 0..k-1, with points of no cluster (-1) put to the nearest mean."""
     known = labels >= 0
     found = np.full(len(labels), -1, dtype=np.int64)
     found[known] = np.unique(labels[known], return_inverse=True)[1]
