@@ -8,7 +8,7 @@ READY := .venv/ready
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(READY) ## Find the groups in the embedded digits, spread over ten sites
+run: $(READY) ## Find the clusters in the embedded digits, spread over ten clients
 	$(BIN)/fedkin run fedcref
 
 test: $(READY) ## Run all tests, a few at once
