@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import defaultdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from torch.nn.functional import conv2d, cosine_similarity
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.nn.augmentation import Augmentation, augmentation_for
 from fedkin.nn.pillow_augmentation import crop_boxes
-from grid import records, run, spread
+from grid import records, run
 
 VIEWS, STARTS = ("affine", "pillow"), ("common", "own")
 LAPLACIAN = torch.tensor([[[[0.0, 1, 0], [1, -4, 1], [0, 1, 0]]]])
@@ -69,19 +68,17 @@ def settings(seed: int, views: str, start: str, fraction: float, rounds: list[in
 
 
 def table(runs: Path) -> list[str]:
-    """NMI and kappa after the views and at the end, over seeds, as a Markdown table."""
-    cells: dict[tuple[str, str], list[list[dict[str, Any]]]] = defaultdict(list)
-    for folder in sorted(path.parent for path in runs.glob("*/result.json")):
-        match = re.fullmatch(r"(\w+)-(\w+)-s\d+", folder.name)
+    """NMI and kappa of every run after the views and at the end, as far as it came, as a Markdown table."""
+    lines = ["| views | start | seed | NMI after views | kappa | NMI at the end | kappa |", "|---" * 7 + "|"]
+    for folder in sorted(path.parent for path in runs.glob("*/records.jsonl")):
+        match = re.fullmatch(r"(\w+)-(\w+)-s(\d+)", folder.name)
         if match:
-            cells[match[1], match[2]].append([line for line in records(folder) if "nmi" in line.get("metrics", {})])
-    lines = ["| views | start | seeds | NMI after views | kappa | NMI at the end | kappa |", "|---" * 7 + "|"]
-    for (views, start), found in cells.items():
-        figures = []
-        for phase, measure in product(("views", "clusters"), ("nmi", "kappa")):
-            last = [[line for line in lines_of if line["values"]["phase"] == phase][-1] for lines_of in found]
-            figures.append(spread([line["metrics"][measure] for line in last], 3))
-        lines.append(f"| {views} | {start} | {len(found)} | {' | '.join(figures)} |")
+            last = {line["values"]["phase"]: line for line in records(folder) if "nmi" in line.get("metrics", {})}
+            found = [
+                f"{last[phase]['metrics'][measure]:.3f}" if phase in last else "–"
+                for phase, measure in product(("views", "clusters"), ("nmi", "kappa"))
+            ]
+            lines.append(f"| {' | '.join([*match.groups(), *found])} |")
     return lines
 
 
