@@ -17,6 +17,7 @@ from fedkin.methods.samples.fedcref import held_out_rule
 
 QUICK = "--data wine --clients 3 --set method.initial=kmeans --set method.n_clusters=2 --set method.local_epochs=1"
 QUICK += " --set method.rounds=1 --set method.min_steps=0 --set method.max_iterations=2 --set method.stability=1"
+QUICK += " --set evaluation.map=pca"
 START = f"run fedcref {QUICK} --out run"
 
 

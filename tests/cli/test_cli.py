@@ -338,7 +338,7 @@ def test_control_c_reaches_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--set", "scenario.fraction=0.3", "--out", "run"]
+    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=pca", "--out", "run"]
     assert fedkin("run", "kin-graph", *small) == 0
     assert fedkin("cut", "run", "--clusters", "4") == 0
     assert "Clusters found" in capsys.readouterr().out

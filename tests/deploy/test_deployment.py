@@ -62,7 +62,7 @@ def prepared(folder: Path, files: dict[str, Path], *arguments: str) -> Iterator[
 
 def locally(deployed: Deployment, experiment: str, folder: Path, data: Path, *more: str) -> Path:
     """The same experiment on the local engine."""
-    here = [f'data.source="{data}"', "engine.name=local", *more]
+    here = [f'data.source="{data}"', "engine.name=local", "evaluation.map=none", *more]
     return execute(load_config(deployed.app / experiment, here), folder).folder
 
 
@@ -86,6 +86,7 @@ def same_clusters(deployed: Deployment, local: Path, names: list[str]) -> float:
 def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) -> None:
     files = written(tmp_path / "data", digits(2, classes=6))
     settings = ("--set", "method.n_clusters=8", "--set", "tracking.to=['tensorboard']")
+    settings += ("--set", "data.scaling=none")  # every exchange is a process at every site
     with prepared(tmp_path, files, "kfed", *settings) as deployed:
         unknown = deployed.add_site("stranger", 'name = "x"\ndata = "x.npz"\nfolder = "private"\n', register=False)
         stranger = deployed.start_site(unknown.parent.name)
