@@ -47,6 +47,7 @@ from fedkin.methods.samples.kingraph.private_kingraph import (
     private_components,
     send_shape,
 )
+from fedkin.methods.samples.kingraph.unsmoothed import SUSPICIOUS, are_clients, unsmoothed_nodes
 from fedkin.methods.samples.kingraph.whitening import MIN_SAMPLES, whitened
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
 from fedkin.secure.sums import lost_themselves
@@ -102,7 +103,9 @@ class KinGraphMethod(SampleMethod):
         Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client;
         at most an eighth of the root of the client's samples, and none with fewer than 256 samples. With 0 points stay.
         "auto" is 10 for images and 0 for tables: where many components are noise, all points have the same few
-        neighbours in it, and each client's part of a cluster becomes a cluster.
+        neighbours in it, and each client's part of a cluster becomes a cluster. If more than half of a cluster's
+        samples are at one client on average, clients also send the means before smoothing; where clusters of these are
+        shared, smoothing is what made clients stand out, and "auto" takes the clusters without it.
     smoothing_rounds : int
         Number of repetitions, with the neighbours found at first.
     micro_clusters : int
@@ -346,8 +349,7 @@ class KinGraphMethod(SampleMethod):
         sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()])
         owners = torch.tensor(list(sent)).repeat_interleave(sizes)
         own = torch.stack([owners, nodes.labels, counts], dim=1)
-        described = replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own)
-        after, record = self._cut(fed, described)
+        after, record = self._cut(fed, replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own))
         return after, Record(list(replies), missing, record.values)
 
     def _common_step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
@@ -430,9 +432,28 @@ class KinGraphMethod(SampleMethod):
     def _cut(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         """The last step, from the nodes on; the record is of clients that have received their clusters."""
         after, values = self.clusters_of(state, fed.rng("communities"))
+        if state.smoothing and values.get("largest_client_share", 0.0) >= SUSPICIOUS and len(fed.ids) > 1:
+            after, values = self._without_smoothing(fed, after, values)
         self.conclude(fed, after)
         answered = [client for client in fed.present if client not in fed.missing]
         return after.next(), Record(answered, dict(fed.missing), values)
+
+    def _without_smoothing(
+        self, fed: Federation, state: KinGraphState, values: dict[str, Any]
+    ) -> tuple[KinGraphState, dict[str, Any]]:
+        """The clusters without smoothing, if those with it are only clients and `smoothing` is "auto"; a warning."""
+        means = unsmoothed_nodes(fed, state.space, state.own)
+        if means is None:
+            return state, values
+        other, without = self.clusters_of(replace(state, centroids=means, smoothing=0), fed.rng("communities"))
+        share, plain = values["largest_client_share"], without["largest_client_share"]
+        values = {**values, "share_without_smoothing": plain}
+        if not are_clients(share, plain):
+            return state, values
+        why = f"Smoothing made clients stand out: of a cluster {share:.0%} is at one client, without it {plain:.0%}"
+        if self.smoothing == "auto":
+            return other, {**without, "warning": f"{why}. Clusters are those without smoothing."}
+        return state, {**values, "warning": f'{why}; set method.smoothing to 0 or "auto".'}
 
     def _summary_request(self, state: KinGraphState, clients: int) -> Payload:
         """The payload of `send_summary`."""
