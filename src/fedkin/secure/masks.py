@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 BITS = 32
 """Binary places of a hidden number: it is exact to 2^-33."""
@@ -46,6 +50,17 @@ def encode(values: Tensor, clients: int) -> Tensor:
 def decode(total: Tensor) -> Tensor:
     """Return a sum of fixed-point numbers, int64 ``(n,)``, as float64 ``(n,)``."""
     return total.double() / 2.0**BITS
+
+
+def content(octets: Tensor) -> bytes:
+    """Return the bytes of a tensor, uint8."""
+    return octets.numpy().tobytes()
+
+
+def rows_of(octets: Tensor) -> list[bytes]:
+    """Return the bytes of every row of a tensor, uint8 ``(..., width)``, in order."""
+    flat, width = content(octets.contiguous()), octets.shape[-1]
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
 def public_key(private: bytes) -> bytes:
@@ -101,9 +116,17 @@ def agreed(private: bytes, public: bytes) -> bytes:
     ValueError
         If the public key is invalid.
     """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))
+
+
+@lru_cache(maxsize=512)
+def _loaded(private: bytes) -> X25519PrivateKey:
+    """A private key; kept, since loading it takes as long as using it, and it is used with every other client's."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(private)
 
 
 def is_key(public: bytes) -> bool:

@@ -12,7 +12,7 @@ from fedkin.core.payload import Payload
 from fedkin.core.replies import is_count, is_list, is_text, octets
 from fedkin.core.task import task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.secure.masks import KEY, context_of
+from fedkin.secure.masks import KEY, content, context_of
 from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, deal, openers_of
 from fedkin.secure.shamir import threshold
 from fedkin.secure.taking_part import (
@@ -78,7 +78,7 @@ def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
 
 def _dealt(client: Client, payload: Payload) -> Payload:
     keys, secret = keys_of(payload), secret_of(client)
-    dealt = [deal(secret, client.id, keys, context_of(bytes(tag.tolist()), keys)) for tag in payload["tags"]]
+    dealt = [deal(secret, client.id, keys, context_of(content(tag), keys)) for tag in payload["tags"]]
     return {
         "publics": octets_of(b"".join(key for one in dealt for key in one.publics), -1, len(KINDS), KEY),
         "shares": octets_of(
@@ -100,7 +100,7 @@ def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
-        reason, tag = group_objection(client, payload) or _unfit(client, payload), bytes(payload["tag"].tolist())
+        reason, tag = group_objection(client, payload) or _unfit(client, payload), content(payload["tag"])
         if reason is None and is_second(client, REVEALED, tag, to_bytes(owned(payload))):
             reason = USED_TAG
         replies.append({"refused": reason} if reason else _revealed(client, payload))
@@ -115,14 +115,14 @@ def _unfit(client: Client, payload: Payload) -> str | None:
     if client.id not in survivors:
         return "it is not among the survivors"
     everyone = names_of([*survivors, *payload["dropped"]])
-    if not is_known(client, DEALERS, bytes(payload["tag"].tolist()), everyone):
+    if not is_known(client, DEALERS, content(payload["tag"]), everyone):
         return "it shares no masks with just these clients"
     return None if len(survivors) >= needed else f"fewer than {needed} survivors"
 
 
 def _revealed(client: Client, payload: Payload) -> Payload:
     keys, channel = keys_of(payload), channel_key(secret_of(client))
-    context = context_of(bytes(payload["tag"].tolist()), keys)
+    context = context_of(content(payload["tag"]), keys)
 
     def told(dealers: Sequence[int], kind: int) -> Tensor:
         openers = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]

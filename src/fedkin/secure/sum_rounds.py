@@ -16,7 +16,7 @@ from fedkin.core.federation import Federation
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import refusal
 from fedkin.core.task import Task
-from fedkin.secure.masks import KEY, context_of, is_key
+from fedkin.secure.masks import KEY, content, context_of, is_key, rows_of
 from fedkin.secure.sealed_shares import KINDS, PAIRS, SEALED
 from fedkin.secure.shamir import threshold
 from fedkin.secure.share_tasks import reveal_shares, send_shares
@@ -99,7 +99,7 @@ def dealt(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, S
     for client, reply in fed.stream(send_shares, requests):
         one = round_of[client]
         reason = _rejection(reply, {"publics": (1, len(KINDS), KEY), "shares": (1, len(one.ids), len(KINDS), SEALED)})
-        if reason is None and not is_key(bytes(reply["publics"][0, PAIRS].tolist())):
+        if reason is None and not is_key(content(reply["publics"][0, PAIRS])):
             reason = "its key of the sum is invalid"
         if reason is None:
             one.held.add(client, reply["publics"][0], reply["shares"][0])
@@ -199,9 +199,9 @@ def _opened(one: SumAttempt, told: Mapping[int, Mapping[int, int]], silent: Mapp
     one.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
     if wrong:
         return None
-    ids = dict(zip(one.ids, (bytes(key.tolist()) for key in one.group["keys"]), strict=True))
+    ids = dict(zip(one.ids, rows_of(one.group["keys"]), strict=True))
     publics = one.held.mask_publics()
-    context = mask_context(context_of(bytes(one.group["tag"].tolist()), ids), publics, one.asked)
+    context = mask_context(context_of(content(one.group["tag"]), ids), publics, one.asked)
     hidden = one.total - leftover(keys, one.replied, publics, context, len(one.total))
     return torch.from_numpy(hidden.view(np.int64))
 

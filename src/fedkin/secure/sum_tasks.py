@@ -18,8 +18,8 @@ from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, is_count, is_list, is_name, is_shape, is_text, octets
 from fedkin.core.task import Task, known_task, task
 from fedkin.core.trees import owned, to_bytes
-from fedkin.secure.masks import KEY, context_of, encode, is_key, mask, own_mask
-from fedkin.secure.sealed_shares import KINDS, OWN, PAIRS, SEALED, channel_key, opened, openers_of, sum_keys
+from fedkin.secure.masks import KEY, content, context_of, encode, mask, own_mask, rows_of
+from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, opened, openers_of, sum_keys
 from fedkin.secure.shamir import threshold
 from fedkin.secure.taking_part import (
     DEALERS,
@@ -119,14 +119,16 @@ def _still_sealed(client: Client, payload: Payload) -> list[int]:
     """Dealers whose shares this client cannot open: they, or their public keys, are not those that they dealt."""
     keys, channel = keys_of(payload), channel_key(secret_of(client))
     context, sealed = _dealt_context(payload, keys), []
-    for dealer, publics, shares in zip(payload["dealers"], payload["publics"], payload["shares"], strict=True):
-        if is_key(keys[dealer]):
+    publics, shares = rows_of(payload["publics"]), rows_of(payload["shares"])
+    for at, dealer in enumerate(payload["dealers"]):
+        try:
             openers = openers_of(channel, keys[dealer], dealer, client.id, context)
-            theirs = [bytes(public.tolist()) for public in publics]
-            parts = zip(KINDS, openers, shares, strict=True)
-            if all(opened(opener, bytes(share.tolist()), theirs, kind) is not None for kind, opener, share in parts):
-                continue
-        sealed.append(dealer)
+        except ValueError:  # no key at all
+            openers = (bytes(OPENER), bytes(OPENER))
+        theirs = slice(at * len(KINDS), (at + 1) * len(KINDS))
+        parts = zip(KINDS, openers, shares[theirs], strict=True)
+        if any(opened(opener, share, publics[theirs], kind) is None for kind, opener, share in parts):
+            sealed.append(dealer)
     return sealed
 
 
@@ -135,7 +137,7 @@ def _is_replayed(client: Client, payload: Payload) -> bool:
 
     The same tag gives the same masks, so the difference of two replies would be that of what they hide.
     """
-    request, tag = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode(), bytes(payload["tag"].tolist())
+    request, tag = to_bytes(owned(payload)) + str(client.rng.initial_seed()).encode(), content(payload["tag"])
     return is_second(client, MASKED, tag, request) or is_second(client, DEALERS, tag, names_of(payload["dealers"]))
 
 
@@ -150,7 +152,7 @@ def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
     keys = keys_of(payload)
     values = torch.cat([_values(reply, Term(**term)) for term in payload["terms"]])
     whole = encode(values, len(keys)).numpy().view(np.uint64)
-    publics = {i: bytes(both[PAIRS].tolist()) for i, both in zip(payload["dealers"], payload["publics"], strict=True)}
+    publics = dict(zip(payload["dealers"], rows_of(payload["publics"][:, PAIRS]), strict=True))
     dealt = _dealt_context(payload, keys)
     context = mask_context(dealt, publics, question(payload))
     private = sum_keys(secret_of(client), dealt)
@@ -163,7 +165,7 @@ def _hidden(client: Client, reply: Payload, payload: Payload) -> Tensor:
 
 
 def _dealt_context(payload: Payload, keys: Mapping[int, bytes]) -> bytes:
-    return context_of(bytes(payload["tag"].tolist()), keys)
+    return context_of(content(payload["tag"]), keys)
 
 
 def mask_context(dealt: bytes, publics: Mapping[int, bytes], asked: bytes) -> bytes:

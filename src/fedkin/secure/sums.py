@@ -18,7 +18,7 @@ from fedkin.core.federation import Federation
 from fedkin.core.method import display_name
 from fedkin.core.payload import Payload
 from fedkin.core.task import Task
-from fedkin.secure.masks import KEY, decode, is_key
+from fedkin.secure.masks import KEY, content, decode, is_key
 from fedkin.secure.share_tasks import send_key
 from fedkin.secure.sum_rounds import SIGNED, dealt, hear, uncover
 from fedkin.secure.sum_tasks import Term
@@ -184,7 +184,7 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     if not unknown:
         return {}
     for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
-        if is_key(bytes(reply["key"].tolist())):
+        if is_key(content(reply["key"])):
             fed.keys[client] = reply["key"]
             fed.signed.pop(client, None)
             if "signer" in reply and "signature" in reply:

@@ -14,7 +14,7 @@ from fedkin.core.noise import Secret
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import objection
 from fedkin.core.replies import Expected, Maybe, is_count, is_list, is_text, octets
-from fedkin.secure.masks import KEY, public_key
+from fedkin.secure.masks import KEY, content, public_key, rows_of
 from fedkin.secure.sealed_shares import channel_key
 
 MIN_CLIENTS = 3
@@ -46,7 +46,7 @@ def secret_of(client: Client) -> bytes:
     """Return what all keys of a client follow from; made when it is first needed, and kept for the run."""
     if _SECRET not in client.state:
         client.state[_SECRET] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
-    return bytes(client.state[_SECRET].tolist())
+    return content(client.state[_SECRET])
 
 
 def own_key(client: Client) -> bytes:
@@ -56,7 +56,7 @@ def own_key(client: Client) -> bytes:
 
 def keys_of(payload: Payload) -> dict[int, bytes]:
     """Return the public keys of a request, by id."""
-    return {int(i): bytes(key.tolist()) for i, key in zip(payload["ids"], payload["keys"], strict=False)}
+    return dict(zip(map(int, payload["ids"]), rows_of(payload["keys"]), strict=False))
 
 
 def group_objection(client: Client, payload: Payload) -> str | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core.payload import Payload
 from fedkin.core.refusals import refusal
-from fedkin.secure.masks import KEY, mask, own_mask
+from fedkin.secure.masks import KEY, content, mask, own_mask, rows_of
 from fedkin.secure.sealed_shares import OPENER, OWN, PAIRS, opened, public_of
 from fedkin.secure.shamir import combine
 
@@ -50,7 +50,7 @@ class Holdings:
 
     def mask_publics(self) -> dict[int, bytes]:
         """The public keys that masks are agreed on by, by dealer."""
-        return {dealer: bytes(publics[PAIRS].tolist()) for dealer, publics in self.publics.items()}
+        return {dealer: content(publics[PAIRS]) for dealer, publics in self.publics.items()}
 
 
 def opened_by(
@@ -64,10 +64,9 @@ def opened_by(
         return None
     shares, at = {}, held.ids.index(holder)
     for kind, dealers, openers in ((OWN, survivors, reply["own"]), (PAIRS, dropped, reply["pairs"])):
-        for dealer, opener in zip(dealers, openers, strict=True):
-            publics = [bytes(public.tolist()) for public in held.publics[dealer]]
-            sealed = bytes(held.shares[dealer][at, kind].tolist())
-            share = opened(bytes(opener.tolist()), sealed, publics, kind)
+        for dealer, opener in zip(dealers, rows_of(openers), strict=True):
+            sealed = content(held.shares[dealer][at, kind])
+            share = opened(opener, sealed, rows_of(held.publics[dealer]), kind)
             if share is None:
                 return None
             shares[dealer] = share
@@ -92,7 +91,7 @@ def recovered(
     for dealer in held.dealers:
         secret = combine({places[holder]: shares[dealer] for holder, shares in told.items()})
         kind = OWN if dealer in survivors else PAIRS
-        if public_of(secret, kind) != bytes(held.publics[dealer][kind].tolist()):
+        if public_of(secret, kind) != content(held.publics[dealer][kind]):
             wrong.append(dealer)
         keys[dealer] = secret.to_bytes(KEY, "little")
     return keys, wrong
