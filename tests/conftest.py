@@ -22,6 +22,8 @@ sys.path.append(str(Path(__file__).parent))  # for toy.py
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.fsync = lambda handle: None  # it guards against a power cut, which no test has, and waits for the disk
+
 # Machines are shared: an example may have to wait.
 settings.register_profile("fedkin", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fedkin")

@@ -48,6 +48,7 @@ def _called(folder: Path, files: list[Path], call: Callable[..., Any], arguments
     os.chdir(folder)
     for descriptor, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), descriptor)
+    os.fsync = lambda handle: None  # as in conftest.py
     sys.exit(call(*arguments))
 
 
@@ -123,6 +124,7 @@ def _work(
     for connection, descriptor in ((orders, 0), (messages, 1), (errors, 2)):
         os.dup2(connection.fileno(), descriptor)
         connection.close()
+    os.fsync = lambda handle: None  # as in conftest.py
     from fedkin.studies.run_worker import main
 
     main()

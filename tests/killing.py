@@ -102,7 +102,6 @@ def kill_at_random(folder: Path, rounds: int, kills: int, rng: random.Random) ->
 
 def main(rounds: int, folder: Path, how: str | float, kills: int = 0, seed: int = 0) -> None:
     registry.METHODS["toy"], registry.SCENARIOS["toy"] = toy.METHOD, toy.SCENARIO
-    os.fsync = lambda handle: None  # it guards against a power cut, not against a kill, and is slow
     if how == "random":
         print(kill_at_random(folder, rounds, kills, random.Random(seed)))
     else:

@@ -12,7 +12,7 @@ from fedkin.experiment.outputs import load_found, predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import is_finished
 
-OPTIONS = ["scenario.fraction=0.3"]
+OPTIONS = ["scenario.fraction=0.3", "evaluation.map=pca"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
