@@ -197,10 +197,16 @@ def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
 
 
 def _all_resolutions(graph: Any, rng: np.random.Generator, resolutions: Sequence[float]) -> list[CommunityLabels]:
-    """Communities at every resolution, composed of the same fine ones."""
-    fine = louvain(graph, max(_FINE, 2 * resolutions[-1]), rng)
-    coarse = condensed(graph, fine)
-    return [louvain(coarse, resolution, rng)[fine] for resolution in resolutions]
+    """Communities at every resolution, composed of the same fine ones; at high resolutions of still finer ones."""
+    found: list[CommunityLabels] = []
+    usual = [resolution for resolution in resolutions if 2 * resolution <= _FINE]
+    higher = [resolution for resolution in resolutions if 2 * resolution > _FINE]
+    for fineness, composed in ((_FINE, usual), (2 * resolutions[-1], higher)):
+        if composed:
+            fine = louvain(graph, fineness, rng)
+            coarse = condensed(graph, fine)
+            found += [louvain(coarse, resolution, rng)[fine] for resolution in composed]
+    return found
 
 
 def _stability(
