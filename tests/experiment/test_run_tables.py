@@ -127,3 +127,20 @@ def test_new_rows_that_lack_columns_are_told_of_all_and_runs_of_the_nearest(tabl
     for ask in (lambda path: predict(path, "wine"), report, resume):
         with pytest.raises(FedkinError, match=r"did you mean '.*wines-run'\?$"):
             ask(tmp_path / "wine-run")
+
+
+def test_clients_go_by_the_names_of_their_files_in_errors_and_commands(tables, tmp_path):
+    here = [f"data.source='{tables}'", "scenario.name=files", "evaluation.map=none", "method.rounds=1"]
+    with pytest.raises(FedkinError, match=r"^Client north has no labels, which IFCA needs;"):
+        ran(load_config("ifca", here), tmp_path / "unlabelled")
+    lost = ["engine.failures=[[" + "],[".join(f"{at},{client}" for at in range(1, 80) for client in range(3)) + "]]"]
+    with pytest.raises(FedkinError, match=r"Client (north|south|west) "):
+        ran(config(tables, *lost), tmp_path / "lost")
+    for path in tables.iterdir():
+        frame = pd.read_csv(path)
+        frame.assign(label=np.where(frame.index % 2, "u", "v")).to_csv(path, index=False)
+    folder = ran(load_config("ifca", here), tmp_path / "labelled").folder
+    given = predict(folder, str(tables / "north.csv"), "label", client="north")
+    assert given == predict(folder, str(tables / "north.csv"), "label", client="north.csv")
+    with pytest.raises(FedkinError, match=r"client nort does not exist; allowed: 0 to 2, or north, south, west\.$"):
+        predict(folder, str(tables / "north.csv"), "label", client="nort")

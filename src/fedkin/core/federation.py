@@ -79,6 +79,8 @@ class Federation(ABC):
         Whether clients that are silent when all are needed may still take part later, rather than being left out.
     clients : dict of int to Client
         The clients in this process, for the evaluator and the report only; empty where clients run elsewhere.
+    client_names : sequence of str
+        What the clients are called in sentences, in order of id; empty where they have no names.
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
@@ -103,6 +105,7 @@ class Federation(ABC):
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
         self.clients: dict[int, Client] = {}
+        self.client_names: Sequence[str] = ()
 
     @property
     def present(self) -> list[int]:
@@ -266,8 +269,9 @@ class Federation(ABC):
             self.on_left_out(f"{self.called(client)} is left out of the run: {reason}.".replace("..", "."))
 
     def called(self, client: int) -> str:
-        """What a client is called at the beginning of a sentence."""
-        return f"Client {client}"
+        """What a client is called at the beginning of a sentence: by its name, or without one by its id."""
+        name = self.client_names[client] if client < len(self.client_names) else str(client)
+        return f"Client {name.removeprefix('Client ')}"
 
     def can_spare(self, clients: Collection[int]) -> bool:
         """Whether enough clients remain without these."""

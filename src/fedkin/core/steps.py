@@ -55,7 +55,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):
-            raise FedkinError(_nobody(state, reasons, empty))
+            raise FedkinError(_nobody(fed, state, reasons, empty))
         fed.leave_out(reasons)
         empty = 0
 
@@ -66,9 +66,9 @@ def _attempts(reasons: Mapping[int, str]) -> int:
     return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
 
 
-def _nobody(state: State, reasons: Mapping[int, str], attempts: int) -> str:
+def _nobody(fed: Federation, state: State, reasons: Mapping[int, str], attempts: int) -> str:
     """The sentence that nobody gave a usable reply."""
-    clients = [f"client {client}: {reason}" for client, reason in reasons.items()]
+    clients = [f"client{fed.called(client).removeprefix('Client')}: {reason}" for client, reason in reasons.items()]
     return (
         f"Nobody gave a usable reply in step {state.steps + 1}, in {attempts} attempts, so the run stops "
         f"({listing(clients)})."

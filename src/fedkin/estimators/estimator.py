@@ -145,6 +145,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         history: list[dict[str, Any]] = []
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
+            fed.client_names = names
             preparation = prepare(fed, self._preparing(), names)
             state = method.init(fed)
             while not state.finished:

@@ -13,6 +13,7 @@ from fedkin.core.progress import Callback
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config
+from fedkin.experiment.label_files import short_names
 
 
 @contextmanager
@@ -42,18 +43,17 @@ def open_federation(
         progress.phase(f"Reading {config.data.source}")
         population = config.scenario.build(config.data_seed).without(engine.absent, config.data_seed)
         if engine.name != "flower":
-            yield (
-                population,
-                LocalFederation(
-                    population.clients,
-                    seed=config.seed,
-                    chunk=None if engine.chunk == "auto" else engine.chunk,
-                    workers=None if engine.workers == "auto" else engine.workers,
-                    drop_rate=engine.drop_rate,
-                    failures=engine.failures,
-                    on_progress=progress.part,
-                ),
+            local = LocalFederation(
+                population.clients,
+                seed=config.seed,
+                chunk=None if engine.chunk == "auto" else engine.chunk,
+                workers=None if engine.workers == "auto" else engine.workers,
+                drop_rate=engine.drop_rate,
+                failures=engine.failures,
+                on_progress=progress.part,
             )
+            local.client_names = short_names(population.names)
+            yield population, local
             return
         from fedkin.experiment.simulated_clients import simulated, unreachable
 
@@ -62,6 +62,7 @@ def open_federation(
             return
         progress.phase("Starting Flower's simulation")
         with simulated(config, population, folder, progress.part) as fed:
+            fed.client_names = short_names(population.names)
             yield population, fed
 
 

@@ -26,7 +26,7 @@ from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
-from fedkin.experiment.label_files import as_csv, csv_of_clusters, row_names
+from fedkin.experiment.label_files import as_csv, client_name, csv_of_clusters, row_names, short_names
 from fedkin.nn.encoder import Pretrained
 
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
@@ -259,20 +259,21 @@ def _known_cluster(found: SavedResult, cluster: int) -> int:
 
 def _known_client(found: SavedResult, client: int | str | None) -> int:
     clients = len(found.result["labels"])
-    if isinstance(client, str) and client in found.clients:
-        client = found.clients.index(client)
+    short = short_names(found.clients)
+    if isinstance(client, str) and client in (*found.clients, *short):
+        client = (found.clients if client in found.clients else short).index(client)
     elif isinstance(client, str) and client.isdecimal():
         client = int(client)
     if not isinstance(client, int) or not 0 <= client < clients:
         given = "no --client was given" if client is None else f"client {client} does not exist"
         raise FedkinError(
             f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}"
-            f"{', or ' + listing(found.clients) if found.clients else ''}."
+            f"{', or ' + listing(short) if short else ''}."
         )
     if int(found.result["labels"][client]) < 0:
         raise FedkinError(
-            f"The cluster of client {client} in {found.folder} is not known, for it has not answered since clusters "
-            "were formed or divided."
+            f"The cluster of client {client_name(client, found.clients)} in {found.folder} is not known, for it has "
+            "not answered since clusters were formed or divided."
         )
     return client
 

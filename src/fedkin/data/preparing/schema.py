@@ -216,7 +216,7 @@ def _united(
 
 def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:
     """Clients by name, of which a few are named."""
-    called = [names.get(client, str(client)) for client in clients]
+    called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
     shown = ", ".join(called[:most]) + (f" and {len(called) - most} more" if len(called) > most else "")
     plural = "client" if len(called) == 1 else "clients"
     return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"

@@ -71,7 +71,7 @@ class FlowerFederation(Federation):
         super().__init__(range(len(roster.members)), seed)
         self.watched = watched
         self.clients = watched.clients if watched else {}
-        self.names = sorted(roster.members)
+        self.names = self.client_names = sorted(roster.members)
         self.roster, self.grid, self.run = roster, roster.grid, run
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress

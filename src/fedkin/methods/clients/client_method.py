@@ -138,8 +138,8 @@ class ClientMethod(Method[Any]):
         if len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
             for client in without:
                 raise FedkinError(
-                    f"Client {client} has no labels, which {display_name(type(self))} needs; name their column with "
-                    "'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
+                    f"{fed.called(client)} has no labels, which {display_name(type(self))} needs; name their column "
+                    "with 'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)."
                 )
         fed.leave_out(dict.fromkeys(without, "it has no labels"))
         replies = fed.agreeing({client: reply for client, reply in replies.items() if client not in without})
