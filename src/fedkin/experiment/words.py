@@ -134,6 +134,10 @@ MEASURES = {
         "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes",
         "percent", chart=False,
     ),
+    "share_without_smoothing": Measure(
+        "Largest client's share without smoothing", "the same, of clusters found without smoothing at clients",
+        "percent", chart=False,
+    ),
     "nodes": _plain("Nodes", "micro-clusters in the server's graph", "count"),
     "edges": _plain("Edges", "between nodes of the server's graph", "count"),
     "exchanges": _plain("Exchanges", "sums asked of all clients in this step", "count"),
