@@ -11,7 +11,6 @@ confidence than one that is wrong: 0.5 is chance.
 from __future__ import annotations
 
 import argparse
-from statistics import mean, pstdev
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,13 @@ def main() -> None:
     given = parser.parse_args()
     print("| data | right, of the sure half | right, of the others | sure with probability |\n|---|---|---|---|")
     for name in ("digits as images", *TABLES, *SHAPED):
-        found = np.array([judged(*table(name, seed), given.clients, seed) for seed in range(given.seeds)]).T
-        print(
-            f"| {name} | {' | '.join(f'{mean(column):.3f} ± {pstdev(column):.3f}' for column in found)} |", flush=True
-        )
+        found = np.array([judged(*table(name, seed), given.clients, seed) for seed in range(given.seeds)])
+        print(f"| {name} | {' | '.join(map(written, found.T))} |", flush=True)
+
+
+def written(figures: NDArray[Any]) -> str:
+    """Mean and standard deviation over seeds; a dash where a seed has none."""
+    return "–" if np.isnan(figures).any() else f"{figures.mean():.3f} ± {figures.std():.3f}"
 
 
 def table(name: str, seed: int) -> Table:
