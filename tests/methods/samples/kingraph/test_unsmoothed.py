@@ -60,6 +60,18 @@ def test_clusters_that_a_client_has_to_itself_stay() -> None:
     assert state.smoothing == 10
 
 
+@pytest.mark.parametrize("apart", [0.0, 60.0])
+def test_a_cut_asks_clients_for_nothing_and_keeps_what_was_decided(apart: float) -> None:
+    state, _, fed = last(noise(apart=apart))
+    method = KinGraphMethod(local_whitening=0.0, n_clusters=3)
+    received = fed.traffic.received
+    after, record = method.step(fed, method.uncut(state))
+    assert fed.traffic.received - received <= 2 * len(fed.ids)
+    assert after.smoothing == state.smoothing == (10 if apart else 0)
+    assert record.values["clusters"] == 3
+    assert "share_without_smoothing" not in record.values
+
+
 def test_means_before_smoothing_are_those_of_the_same_samples() -> None:
     clients = noise(2, 300)
     state, _, fed = last(clients, smoothing=10, max_nodes=40)

@@ -190,8 +190,8 @@ class KinGraphMethod(SampleMethod):
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
         """Find the components, whiten them, or find the clusters."""
-        if len(state.centroids):
-            return self._cut(fed, state)
+        if len(state.centroids):  # it is cut again
+            return self._cut(fed, state, again=True)
         if state.common:
             return self._common_step(fed, state)
         if self.epsilon is None:
@@ -429,10 +429,14 @@ class KinGraphMethod(SampleMethod):
         after, record = self._cut(fed, replace(state, centroids=centroids, counts=counts))
         return after, Record(found.answered, found.missing, {**record.values, "epsilon": budget.epsilon})
 
-    def _cut(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
-        """The last step, from the nodes on; the record is of clients that have received their clusters."""
+    def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
+        """The last step, from the nodes on; the record is of clients that have received their clusters.
+
+        When nodes are cut `again`, smoothing stays as it was decided at first, so that clients are asked for nothing.
+        """
         after, values = self.clusters_of(state, fed.rng("communities"))
-        if state.smoothing and values.get("largest_client_share", 0.0) >= SUSPICIOUS and len(fed.ids) > 1:
+        suspicious = values.get("largest_client_share", 0.0) >= SUSPICIOUS and len(fed.ids) > 1
+        if state.smoothing and suspicious and not again:
             after, values = self._without_smoothing(fed, after, values)
         self.conclude(fed, after)
         answered = [client for client in fed.present if client not in fed.missing]
