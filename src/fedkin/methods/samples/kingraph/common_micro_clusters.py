@@ -23,7 +23,10 @@ from fedkin.methods.samples.kingraph.kingraph_tasks import SPACE, client_points
 
 _LLOYD_ROUNDS = 2
 """Rounds after the last split; each round of splitting moves the centres as well."""
-_MAX_LEVELS = 12
+_MAX_LEVELS, _GAIN = 12, 1.02
+"""Levels of splitting at most; and as many times more centres a level must bring for another to follow. The last levels
+split centres whose halves have too few samples again and again: 1,797 digits have 247 centres after seven, 258 after
+twelve."""
 _MAX_SCATTER = 1 << 20
 """Numbers of all scatter matrices at most; with more centres only variances along the axes are sent."""
 _ELONGATED = 4.0
@@ -108,7 +111,10 @@ def common_micro_clusters(sums: ClientSums, space: Payload, least: int, most: in
         if len(centres) == len(found.means) and not (found.waiting(least).any() and len(centres) < most):
             break
         kept = _kept(sums, space, centres, least)
+        before = len(found.means)
         found = None if kept is None else _moments(sums, space, kept.centres, kept.full)
+        if found is not None and len(found.means) < _GAIN * before:
+            break
     for _ in range(_LLOYD_ROUNDS):
         kept = None if found is None else _kept(sums, space, found.means, least)
         found = None if kept is None else _moments(sums, space, kept.centres, None)

@@ -115,7 +115,7 @@ class KinGraphMethod(SampleMethod):
         Minimum number of samples in a micro-cluster; smaller ones join the nearest. A client with fewer samples sends
         nothing. With 1, features of single samples may leave a client.
     common_micro_clusters : bool or "auto"
-        Whether clients describe their samples by the same micro-clusters, found from some 20 to 30 sums over all of
+        Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
         them, see `common_micro_clusters`. `min_members` then holds over all clients together, and it hardly
         matters how samples are spread over clients; points are not smoothed. With 3 to 64 clients their parts of the
         sums are hidden; otherwise the server sees them, which can be of single samples. "auto" does so where they are
