@@ -78,7 +78,7 @@ def labels(path: Path) -> list[int]:
 
 def same_clusters(deployed: Deployment, local: Path, names: list[str]) -> float:
     """ARI of all samples' clusters at the sites with those of the local engine."""
-    there = [cluster for name in names for cluster in labels(kept(deployed, name) / "labels.csv")]
+    there = [cluster for name in names for cluster in labels(kept(deployed, name) / "labels" / f"{name}.csv")]
     here = [cluster for name in sorted(names) for cluster in labels(local / "labels" / f"{name}.csv")]
     return float(adjusted_rand(np.array(here), np.array(there)))
 

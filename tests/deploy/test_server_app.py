@@ -83,8 +83,9 @@ def test_every_site_keeps_the_clusters_of_its_samples(data: Path, tmp_path: Path
     local = [f"data.source={data}", "scenario.name=files", *settings]
     here = execute(load_config("kfed", local), tmp_path / "here").folder
     for site in range(4):
-        assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels.csv"]
-        assert (kept(tmp_path, site) / "labels.csv").read_text() == (here / "labels" / f"site-{site}.csv").read_text()
+        assert [path.name for path in kept(tmp_path, site).iterdir()] == ["labels"]
+        own = kept(tmp_path, site) / "labels" / f"site-{site}.csv"
+        assert own.read_text() == (here / "labels" / f"site-{site}.csv").read_text()
     assert not (tmp_path / "out" / "labels").exists()
 
 
@@ -96,7 +97,7 @@ def test_sites_get_the_clusters_of_another_cut(data: Path, tmp_path: Path) -> No
     here = execute(load_config("kin-graph", local), tmp_path / "here").folder
     for site in range(4):
         text = (here / "labels" / f"site-{site}.csv").read_text()
-        assert (kept(tmp_path, site) / "labels.csv").read_text() == text
+        assert (kept(tmp_path, site) / "labels" / f"site-{site}.csv").read_text() == text
 
 
 def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:

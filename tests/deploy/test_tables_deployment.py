@@ -44,7 +44,7 @@ def test_hospitals_whose_tables_differ_are_one_federation(tmp_path: Path) -> Non
         local = execute(load_config(deployed.app / "experiment.toml", here), tmp_path / "local", Quiet()).folder
         results = deployed.app / "results"
         for name in files:
-            own = (kept(deployed, name) / "labels.csv").read_text()
+            own = (kept(deployed, name) / "labels" / f"{name}.csv").read_text()
             assert own == (local / "labels" / f"{name}.csv").read_text()
             assert own.startswith(f"row,patient,cluster,confidence\n0,{name}-0,")
         page = (results / "report.html").read_text()

@@ -14,7 +14,7 @@ from fedkin.engines.flower.node_app import client_app as answering
 from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 
-LABELS, RESULTS = "labels.csv", "results"
+RESULTS = "results"
 
 
 def client_app() -> ClientApp:
@@ -30,14 +30,14 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
     from fedkin.data.preparing.preparation import Preparation
-    from fedkin.experiment.label_files import labels_of
+    from fedkin.experiment.label_files import label_file, labels_of
     from fedkin.experiment.outputs import write_result
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
         labels = labels_of(site.table, memory.state() or {})
     if labels is not None:
-        write_atomically(folder / LABELS, labels)
+        write_atomically(label_file(folder, 0, [site.name]), labels)
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])
