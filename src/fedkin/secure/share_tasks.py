@@ -124,12 +124,12 @@ def _revealed(client: Client, payload: Payload) -> Payload:
     keys, channel = keys_of(payload), channel_key(secret_of(client))
     context = context_of(content(payload["tag"]), keys)
 
-    def told(dealers: Sequence[int], kind: int) -> Tensor:
+    def revealed(dealers: Sequence[int], kind: int) -> Tensor:
         openers = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]
         return octets_of(b"".join(openers), len(dealers), OPENER)
 
     try:
-        return {"own": told(payload["survivors"], OWN), "pairs": told(payload["dropped"], PAIRS)}
+        return {"own": revealed(payload["survivors"], OWN), "pairs": revealed(payload["dropped"], PAIRS)}
     except ValueError:
         return {"refused": "a key is invalid"}
 

@@ -167,11 +167,11 @@ def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -
     for one in open_.values():
         dropped = [client for client in one.held.dealers if client not in one.replied]
         requests |= dict.fromkeys(one.replied, one.group | {"survivors": one.replied, "dropped": dropped})
-    told: dict[int, dict[int, int]] = {}
+    revealed: dict[int, dict[int, int]] = {}
     silent: dict[int, str] = {}
     for attempt in range(_ATTEMPTS):
-        few = [one for one in open_.values() if sum(client in told for client in one.replied) < one.needed]
-        asked = {i: requests[i] for one in few for i in one.replied if i not in told and i not in one.convicted}
+        few = [one for one in open_.values() if sum(client in revealed for client in one.replied) < one.needed]
+        asked = {i: requests[i] for one in few for i in one.replied if i not in revealed and i not in one.convicted}
         if not asked:
             break
         if attempt:
@@ -184,18 +184,18 @@ def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -
             if shares is None:
                 (one.convicted if reason is None else silent)[client] = reason or _NO_PART
             else:
-                told[client] = shares
+                revealed[client] = shares
         silent |= fed.missing
-    return {cluster: total for cluster, one in open_.items() if (total := _opened(one, told, silent)) is not None}
+    return {cluster: total for cluster, one in open_.items() if (total := _opened(one, revealed, silent)) is not None}
 
 
-def _opened(one: SumAttempt, told: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
-    """The sum without masks, int64 ``(length,)``; ``None`` if too few have told, or a key cannot be recovered."""
-    holders = [client for client in one.replied if client in told]
+def _opened(one: SumAttempt, revealed: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
+    """The sum without masks, int64 ``(length,)``; ``None`` with too few shares, or a key that they do not give."""
+    holders = [client for client in one.replied if client in revealed]
     if len(holders) < one.needed:
-        one.lost |= {client: silent[client] for client in one.replied if client not in told and client in silent}
+        one.lost |= {client: silent[client] for client in one.replied if client not in revealed and client in silent}
         return None
-    keys, wrong = recovered(one.held, one.replied, {holder: told[holder] for holder in holders[: one.needed]})
+    keys, wrong = recovered(one.held, one.replied, {holder: revealed[holder] for holder in holders[: one.needed]})
     one.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
     if wrong:
         return None

@@ -74,7 +74,7 @@ def opened_by(
 
 
 def recovered(
-    held: Holdings, survivors: Sequence[int], told: Mapping[int, Mapping[int, int]]
+    held: Holdings, survivors: Sequence[int], revealed: Mapping[int, Mapping[int, int]]
 ) -> tuple[dict[int, bytes], list[int]]:
     """Return one private key of every dealer, and the dealers whose shares are not those of their key.
 
@@ -83,13 +83,13 @@ def recovered(
     held : Holdings
     survivors : sequence of int
         Those whose key of their own mask is recovered; of the others it is that of the masks shared with others.
-    told : mapping of int to mapping
+    revealed : mapping of int to mapping
         By holder, as many as the threshold, shares by dealer.
     """
     keys, wrong = {}, []
-    places = {holder: held.ids.index(holder) + 1 for holder in told}
+    places = {holder: held.ids.index(holder) + 1 for holder in revealed}
     for dealer in held.dealers:
-        secret = combine({places[holder]: shares[dealer] for holder, shares in told.items()})
+        secret = combine({places[holder]: shares[dealer] for holder, shares in revealed.items()})
         kind = OWN if dealer in survivors else PAIRS
         if public_of(secret, kind) != content(held.publics[dealer][kind]):
             wrong.append(dealer)

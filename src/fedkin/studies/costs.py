@@ -156,7 +156,7 @@ def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for each in found:
         rows += _rows(each, found)
-    return "\n".join([aligned(rows, left=(0, 1)), "", *(_told(each, target) for each in found)])
+    return "\n".join([aligned(rows, left=(0, 1)), "", *(_sentences(each, target) for each in found)])
 
 
 def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
@@ -239,7 +239,7 @@ def _amounts(cost: Cost) -> tuple[str, ...]:
     )
 
 
-def _told(each: Costs, target: CostTarget | None) -> str:
+def _sentences(each: Costs, target: CostTarget | None) -> str:
     what = f"{target.metric} {target.reach:g}" if target else ""
     if each.step is None:
         return f"{each.run}: {what} not reached"
