@@ -14,10 +14,10 @@ from fedkin.secure.sealed_shares import (
     PAIRS,
     SEALED,
     channel_key,
-    deal,
     opened,
     openers_of,
     public_of,
+    share_keys,
     sum_keys,
 )
 from fedkin.secure.shamir import combine, threshold
@@ -34,7 +34,7 @@ KEYS = {client: public_key(channel_key(secret(client))) for client in IDS}
 
 
 def opened_by(holder: int, dealer: int, kind: int, context: bytes = CONTEXT, **changes: object) -> int | None:
-    dealt = deal(secret(dealer), dealer, KEYS, CONTEXT)
+    dealt = share_keys(secret(dealer), dealer, KEYS, CONTEXT)
     opener = openers_of(channel_key(secret(holder)), KEYS[dealer], dealer, holder, context)[kind]
     sealed = changes.get("sealed", dealt.shares[IDS.index(holder)][kind])
     return opened(opener, sealed, changes.get("publics", dealt.publics), changes.get("opened_as", kind))
@@ -50,7 +50,7 @@ def test_what_holders_open_recovers_the_key(dealer, kind):
         assert len(enough) == threshold(5)
         assert combine(enough).to_bytes(32, "little") == key
     number = int.from_bytes(key, "little")
-    public = deal(secret(dealer), dealer, KEYS, CONTEXT).publics[kind]
+    public = share_keys(secret(dealer), dealer, KEYS, CONTEXT).publics[kind]
     assert public_of(number, kind) == public
     assert kind == OWN or public_key(key) == public
     assert all(public_of(number ^ (8 << bit), kind) != public for bit in range(250))
@@ -61,19 +61,19 @@ def test_what_holders_open_recovers_the_key(dealer, kind):
 
 @given(st.integers(0, SEALED - 1), st.integers(1, 255), st.sampled_from(KINDS))
 def test_a_sealed_share_with_any_byte_changed_does_not_open(at, change, kind):
-    content = bytearray(deal(secret(3), 3, KEYS, CONTEXT).shares[3][kind])
+    content = bytearray(share_keys(secret(3), 3, KEYS, CONTEXT).shares[3][kind])
     content[at] ^= change
     assert opened_by(7, 3, kind, sealed=bytes(content)) is None
 
 
 @given(st.binary(min_size=OPENER, max_size=OPENER))
 def test_nobody_guesses_what_opens_a_share(opener):
-    dealt = deal(secret(3), 3, KEYS, CONTEXT)
+    dealt = share_keys(secret(3), 3, KEYS, CONTEXT)
     assert opened(opener, dealt.shares[3][OWN], dealt.publics, OWN) is None
 
 
 def test_a_share_opens_for_its_holder_kind_keys_and_sum_alone():
-    dealt, other = deal(secret(3), 3, KEYS, CONTEXT), deal(secret(5), 5, KEYS, CONTEXT)
+    dealt, other = share_keys(secret(3), 3, KEYS, CONTEXT), share_keys(secret(5), 5, KEYS, CONTEXT)
     assert opened_by(7, 3, OWN) is not None
     assert opened_by(11, 3, OWN, sealed=dealt.shares[3][OWN]) is None
     assert opened_by(7, 3, PAIRS, sealed=dealt.shares[3][OWN], opened_as=OWN) is None
@@ -84,8 +84,8 @@ def test_a_share_opens_for_its_holder_kind_keys_and_sum_alone():
 
 
 def test_every_sum_has_keys_of_its_own_and_dealing_again_changes_nothing():
-    assert deal(secret(3), 3, KEYS, CONTEXT) == deal(secret(3), 3, KEYS, CONTEXT)
+    assert share_keys(secret(3), 3, KEYS, CONTEXT) == share_keys(secret(3), 3, KEYS, CONTEXT)
     one, other = (sum_keys(secret(3), context) for context in (CONTEXT, b"another"))
     assert len({*one, *other, channel_key(secret(3)), secret(3)}) == 6
-    first, second = (deal(secret(3), 3, KEYS, context).shares for context in (CONTEXT, b"another"))
+    first, second = (share_keys(secret(3), 3, KEYS, context).shares for context in (CONTEXT, b"another"))
     assert not {sealed for both in first for sealed in both} & {sealed for both in second for sealed in both}

@@ -33,7 +33,7 @@ _EVEN = 2 * KEY
 
 
 @dataclass(frozen=True)
-class Dealt:
+class KeyShares:
     """What a client deals for a sum.
 
     Attributes
@@ -59,7 +59,7 @@ def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
     return pairs, own
 
 
-def deal(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> Dealt:
+def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> KeyShares:
     """Return the public keys of a client's sum, and shares of the private ones.
 
     Parameters
@@ -88,7 +88,7 @@ def deal(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> 
         plain = [values[kind][at].to_bytes(KEY, "little") for kind in KINDS]
         sealed = [_cipher(openers[kind]).encrypt(_NONCE, plain[kind], _about(publics, kind)) for kind in KINDS]
         shares.append((sealed[PAIRS], sealed[OWN]))
-    return Dealt(publics, shares)
+    return KeyShares(publics, shares)
 
 
 def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:

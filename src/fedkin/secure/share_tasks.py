@@ -13,7 +13,7 @@ from fedkin.core.replies import is_count, is_list, is_text, octets
 from fedkin.core.task import task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.secure.masks import KEY, content, context_of
-from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, deal, openers_of
+from fedkin.secure.sealed_shares import KINDS, OPENER, OWN, PAIRS, SEALED, channel_key, openers_of, share_keys
 from fedkin.secure.shamir import threshold
 from fedkin.secure.taking_part import (
     DEALERS,
@@ -68,7 +68,7 @@ def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
             reason = f"more than {MAX_SUMS} sums at once"
         if reason is None:
             try:
-                replies.append(_dealt(client, payload))
+                replies.append(_shared(client, payload))
                 continue
             except ValueError:
                 reason = "a key is invalid"
@@ -76,14 +76,14 @@ def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
     return replies
 
 
-def _dealt(client: Client, payload: Payload) -> Payload:
+def _shared(client: Client, payload: Payload) -> Payload:
     keys, secret = keys_of(payload), secret_of(client)
-    dealt = [deal(secret, client.id, keys, context_of(content(tag), keys)) for tag in payload["tags"]]
+    shared = [share_keys(secret, client.id, keys, context_of(content(tag), keys)) for tag in payload["tags"]]
     return {
-        "publics": octets_of(b"".join(key for one in dealt for key in one.publics), -1, len(KINDS), KEY),
+        "publics": octets_of(b"".join(key for one in shared for key in one.publics), -1, len(KINDS), KEY),
         "shares": octets_of(
-            b"".join(sealed for one in dealt for both in one.shares for sealed in both),
-            len(dealt), len(keys), len(KINDS), SEALED,
+            b"".join(sealed for one in shared for both in one.shares for sealed in both),
+            len(shared), len(keys), len(KINDS), SEALED,
         ),
     }  # fmt: skip
 

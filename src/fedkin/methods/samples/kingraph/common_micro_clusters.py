@@ -162,7 +162,7 @@ def _kept(sums: ClientSums, space: Payload, centres: Tensor, least: int) -> _Kep
     if found is None:
         return None
     counts = found["counts"].round()
-    enough = counts >= least if (counts >= least).any() else counts == counts.max()
+    enough = (counts >= least).nonzero()[:, 0] if (counts >= least).any() else counts.argmax()[None]
     return _Kept(centres[enough], (counts[enough] >= 2 * least).nonzero()[:, 0])
 
 
