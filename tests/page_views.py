@@ -150,7 +150,7 @@ def _figure(at: int, column: int) -> TableCell:
         return TableCell("–", "84.20", tip="not run: the data were not there")
     ours = 96.4 - 3.7 * column - 1.9 * (at % 4) + 1.3 * (at // 4)
     gap = [0.3, -0.2, 1.8, -3.1, 0.4][(at + column) % 5]
-    verdict = "better" if gap > 1 else "worse" if gap < -1 else "inside"
+    verdict = "higher" if gap > 1 else "lower" if gap < -1 else "within"
     return TableCell(
         f"{ours:.2f} ± {0.41 + 0.1 * column:.2f}", f"paper {ours - gap:.2f}", verdict, f"five seeds\n{gap:+.2f}"
     )

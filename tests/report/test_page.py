@@ -7,6 +7,8 @@ from itertools import product
 import pytest
 
 from fedkin.report.page import LONGEST_VALUE, page
+from fedkin.report.result_tables import MEANINGS
+from fedkin.studies.reproduce.verdict import SIGNS
 
 STYLE = resources.files("fedkin.report").joinpath("page.css").read_text(encoding="utf-8")
 
@@ -30,9 +32,9 @@ def contrast(one: str, other: str) -> float:
 
 
 TEXT_ON_GROUND = [
-    *product(["ink", "muted", "link", "inside"], ["page", "surface"]),
-    *product(["ink", "muted", "better"], ["better-fill"]),
-    *product(["ink", "muted", "worse"], ["worse-fill"]),
+    *product(["ink", "muted", "link", "within"], ["page", "surface"]),
+    *product(["ink", "muted", "higher"], ["higher-fill"]),
+    *product(["ink", "muted", "lower"], ["lower-fill"]),
     *product(["ink", "muted", "best"], ["best-fill"]),
 ]
 
@@ -52,9 +54,10 @@ def test_lines_and_dots_stand_out_from_what_they_are_drawn_on(scheme: str, clust
 
 
 def test_every_verdict_has_a_sign_besides_its_colour() -> None:
-    signs = dict(re.findall(r'\.(\w+)::before \{ content: "(.)"; content: "." / "[\w ]+"; \}', STYLE))
-    assert set(signs) == {"inside", "better", "worse", "best"}
-    assert len(set(signs.values())) == 4
+    signs = dict(re.findall(r'\.(\w+)::before \{ content: "(.)"; content: "." / "[\w ,]+"; \}', STYLE))
+    assert set(signs) == set(MEANINGS)
+    assert len(set(signs.values())) == len(MEANINGS)
+    assert {name: signs[name] for name in SIGNS} == SIGNS
 
 
 def test_long_headlines_are_written_smaller() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fedkin.report import CellVerdict, ResultTable, TableCell
-from fedkin.report.result_tables import result_table
+from fedkin.report.result_tables import MEANINGS, result_table
 
 
 def drawn(*cells: TableCell) -> str:
@@ -16,15 +16,15 @@ def drawn(*cells: TableCell) -> str:
 
 
 def test_a_cell_is_its_text_alone_what_it_is_compared_with_and_what_to_think_of_it() -> None:
-    markup = drawn(TableCell("0.947 ± 0.012", "paper 0.95", "inside", "5 seeds\nleast 0.93"), TableCell("–"))
+    markup = drawn(TableCell("0.947 ± 0.012", "paper 0.95", "within", "5 seeds\nleast 0.93"), TableCell("–"))
     assert (
-        '<td class="inside" data-tip="5 seeds\nleast 0.93" tabindex="0"><span>0.947 ± 0.012</span>'
+        '<td class="within" data-tip="5 seeds\nleast 0.93" tabindex="0"><span>0.947 ± 0.012</span>'
         "<small>paper 0.95</small></td>"
     ) in markup
     assert "<td><span>–</span></td>" in markup
 
 
-@pytest.mark.parametrize("verdict", ["inside", "better", "worse", "best"])
+@pytest.mark.parametrize("verdict", list(MEANINGS))
 def test_the_legend_tells_the_signs_that_are_used(verdict: CellVerdict) -> None:
     markup = drawn(TableCell("1", verdict=verdict), TableCell("2"))
     assert re.findall(r'<li><i class="(\w+)"', markup) == [verdict]

@@ -12,7 +12,7 @@ from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: TableCell("1", verdict="good"), "The verdict of cell '1' is one of '', 'inside', .* not 'good'."),
+        (lambda: TableCell("1", verdict="good"), "The verdict of cell '1' is one of '', 'within', .* not 'good'."),
         (
             lambda: ResultTable("T", "", "method", ["a", "b"], [("kfed", [TableCell("1")])]),
             "Row 'kfed' of table 'T' has 1 cells for 2 columns.",

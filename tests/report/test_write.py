@@ -144,7 +144,7 @@ def test_every_part_of_a_page_of_results_is_written_in_words() -> None:
         "data.name",
     ]:
         assert expected in words
-    assert "better" not in words  # no sign of it is used
+    assert "within the spread" not in words  # no sign of it is used
     assert "fedkin run kin-graph" in words
 
 

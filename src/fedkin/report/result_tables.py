@@ -8,9 +8,13 @@ from fedkin.report.markup import element, prose, sheet, text
 from fedkin.report.results_view import CellVerdict, ResultTable, TableCell
 
 MEANINGS: dict[CellVerdict, str] = {
-    "inside": "as expected",
-    "better": "better",
-    "worse": "worse",
+    "within": "within the spread",
+    "higher": "higher",
+    "lower": "lower",
+    "unsure": "too few seeds to say",
+    "near": "one seed: near",
+    "above": "one seed: higher",
+    "below": "one seed: lower",
     "best": "best of its column, or recommended",
 }
 """In the order of the legend; the signs stand in the style sheet, so that they are never copied with a cell."""

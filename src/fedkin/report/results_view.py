@@ -11,8 +11,9 @@ from fedkin.core.errors import FedkinError
 from fedkin.report.run_view import Bars
 from fedkin.report.timeline import Curve
 
-CellVerdict = Literal["", "inside", "better", "worse", "best"]
-"""Verdict on a cell: as expected, better or worse than that, or the best of its column or recommended."""
+CellVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below", "best"]
+"""Verdict on a cell beside what it is compared with: within its spread, higher or lower, with too wide an interval to
+tell, or of one seed and near, above or below; or the best of its column, or recommended."""
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     table = json.loads((out / "try" / "quick" / "table.json").read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
     assert (table["runs"], table["finished"]) == (4, 4)
-    assert cells["k-FED", "p = 0"]["verdict"] == "better"
-    assert cells["k-FED", "p = 1"]["verdict"] == "inside"
+    assert cells["k-FED", "p = 0"]["verdict"] == "one seed: higher"
+    assert cells["k-FED", "p = 0"]["is_better"] is True
+    assert cells["k-FED", "p = 1"]["verdict"] == "one seed: near"
     assert cells["k-means", "p = 0"]["verdict"] == ""
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
     assert table["claims"][0]["holds"] == "holds"
@@ -59,6 +60,7 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     assert [ahead for _, ahead in told_lines[1:]] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     text = (out / "try" / "quick" / "table.md").read_text()
     assert "A third of the data." in text
+    assert "Ours beside the paper's (in brackets): ≈ one seed: near, △ one seed: higher." in text
     assert f"fedkin reproduce {path} --scale quick" in text
     assert (out / "try" / "quick" / "report.html").exists()
 

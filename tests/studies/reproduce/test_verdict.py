@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.verdict import Figure, judged, over_seeds, printed
+from fedkin.studies.reproduce.verdict import Figure, PaperVerdict, at_least, is_better, judged, over_seeds, printed
 
 
 def test_the_interval_is_students() -> None:
@@ -38,22 +38,71 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "paper", "better", "verdict"),
+    ("ours", "paper", "verdict"),
     [
-        (0.9, Figure(0.88, 0.02), "higher", "inside"),
-        (0.91, Figure(0.88, 0.02), "higher", "better"),
-        (0.85, Figure(0.88, 0.02), "higher", "worse"),
-        (0.85, Figure(0.88, 0.02), "lower", "better"),
-        (0.9, Figure(0.88), "higher", "inside"),
-        (0.95, Figure(0.88), "higher", "better"),
-        (10.0, Figure(12.0, 1.0), "near:10", "better"),
-        (7.0, Figure(9.0, 1.0), "near:10", "worse"),
+        (Figure(0.9, 0.01, 3), Figure(0.88, 0.02), "within"),
+        (Figure(0.93, 0.01, 3), Figure(0.88, 0.02), "higher"),
+        (Figure(0.84, 0.01, 3), Figure(0.88, 0.02), "lower"),
+        (Figure(0.602, 0.971, 2), Figure(0.5), "unsure"),  # two seeds far apart say nothing
+        (Figure(0.89, 0.971, 2), Figure(0.88), "unsure"),  # nor that they agree
+        (Figure(0.92, 0.03, 3), Figure(0.88, 0.02), "unsure"),
+        (Figure(0.9, 0.03, 3), Figure(0.88), "within"),
+        (Figure(0.95, 0.01, 3), Figure(0.88), "higher"),
+        (Figure(0.9, None, 1), Figure(0.88), "near"),
+        (Figure(0.92, None, 1), Figure(0.88, 0.02), "above"),
+        (Figure(0.8, None, 1), Figure(0.88), "below"),
     ],
 )
-def test_verdicts(ours: float, paper: Figure, better: str, verdict: str) -> None:
-    assert judged(Figure(ours), paper, better, tolerance=0.03) == verdict
+def test_verdicts(ours: Figure, paper: Figure, verdict: str) -> None:
+    assert judged(ours, paper, tolerance=0.03) == verdict
+
+
+def test_a_spread_of_nothing_is_that_of_rounding() -> None:
+    assert judged(Figure(99.97, 0.01, 5), printed("100.0 ± 0.0"), 1.0) == "within"
+    assert judged(Figure(99.9, 0.01, 5), printed("100.0 ± 0.0"), 1.0) == "lower"
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 1), st.floats(0, 0.2))
+def test_higher_and_lower_are_said_only_of_intervals_that_leave_the_spread(
+    values: list[float], paper: float, tolerance: float
+) -> None:
+    ours = over_seeds(values)
+    assert ours is not None
+    assert ours.half is not None
+    verdict = judged(ours, Figure(paper), tolerance)
+    is_apart = abs(ours.value - paper) > tolerance + ours.half
+    assert (verdict in ("higher", "lower")) == is_apart or abs(ours.value - paper) == pytest.approx(
+        tolerance + ours.half, abs=1e-6
+    )
 
 
 def test_without_two_figures_there_is_no_verdict() -> None:
-    assert judged(None, Figure(1.0), "higher", 0.1) == ""
-    assert judged(Figure(1.0), None, "higher", 0.1) == ""
+    assert judged(None, Figure(1.0), 0.1) == ""
+    assert judged(Figure(1.0), None, 0.1) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ours", "paper", "better", "side"),
+    [
+        ("higher", 0.9, 0.8, "higher", True),
+        ("higher", 0.9, 0.8, "lower", False),
+        ("below", 7.0, 9.0, "near:10", False),
+        ("lower", 10.0, 12.0, "near:10", True),
+        ("unsure", 0.9, 0.8, "higher", None),
+        ("within", 0.9, 0.8, "higher", None),
+    ],
+)
+def test_a_side_is_better_or_worse_only_where_a_verdict_names_one(
+    verdict: PaperVerdict, ours: float, paper: float, better: str, side: bool | None
+) -> None:
+    assert is_better(verdict, ours, paper, better) is side
+
+
+def test_a_link_of_a_claim_holds_fails_or_is_open() -> None:
+    wide = Figure(0.602, 0.971, 2)
+    assert at_least(wide, Figure(0.1), 0.0) is None
+    assert at_least(Figure(0.9, 0.03, 3), Figure(0.8, 0.04, 3), 0.0) is True
+    assert at_least(Figure(0.8, 0.04, 3), Figure(0.9, 0.03, 3), 0.0) is False
+    assert at_least(Figure(0.84, 0.03, 3), Figure(0.8, 0.04, 3), 0.0) is None
+    assert at_least(Figure(0.98, 0.0, 2), Figure(0.98, 0.0, 2), 0.0) is True
+    assert at_least(Figure(0.4, None, 1), Figure(0.5), 0.05) is False

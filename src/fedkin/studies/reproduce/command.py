@@ -17,7 +17,8 @@ from fedkin.studies.reproduce.entry import EncoderFile, ScaleName, chosen, load_
 from fedkin.studies.reproduce.entry_table import EntryTable, table_of
 from fedkin.studies.reproduce.plan import RUNS, Plan, PlannedRun, experiment_of, place_of, plan_of
 from fedkin.studies.reproduce.probes import is_probed
-from fedkin.studies.reproduce.reproduce_words import markdown, page, page_of_all, summary
+from fedkin.studies.reproduce.reproduce_page import page, page_of_all
+from fedkin.studies.reproduce.reproduce_words import markdown, summary
 from fedkin.studies.run_pool import run_all
 
 

@@ -10,13 +10,23 @@ from statistics import mean
 from typing import Any, Literal, TypeVar
 
 from fedkin.experiment.run_folder import is_finished
+from fedkin.report.result_tables import MEANINGS
 from fedkin.studies.reproduce.entry import EntryLine, EntryRow, PaperClaim, measure_of
 from fedkin.studies.reproduce.finished_run import FinishedRun
 from fedkin.studies.reproduce.measures import measured
 from fedkin.studies.reproduce.plan import Plan, PlannedCell
-from fedkin.studies.reproduce.verdict import Figure, PaperVerdict, judged, over_seeds, printed
+from fedkin.studies.reproduce.verdict import (
+    SIGNS,
+    Figure,
+    PaperVerdict,
+    at_least,
+    is_better,
+    judged,
+    over_seeds,
+    printed,
+)
 
-Holds = Literal["holds", "fails", "untested"]
+Holds = Literal["holds", "fails", "unsure", "untested"]
 Value = TypeVar("Value")
 
 
@@ -30,9 +40,11 @@ class Result:
     ours, paper : Figure or None
         In the paper's unit; ``None`` where it has no figure, or no run is finished.
     digits : int
-    verdict : Verdict
+    verdict : PaperVerdict
     values : tuple of float
         Ours, by seed, in the order of the scale's; those of unfinished runs are left out.
+    is_better : bool or None
+        Whether ours is on the better side of the paper's, where the verdict is that it is on one.
     """
 
     row: str
@@ -43,15 +55,32 @@ class Result:
     digits: int
     verdict: PaperVerdict
     values: tuple[float, ...]
+    is_better: bool | None = None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim, and the figures of its chain that there are, with the names of their cells, if they are of cells."""
+    """A claim, checked.
+
+    Attributes
+    ----------
+    text : str
+    holds : {"holds", "fails", "unsure", "untested"}
+        ``"unsure"`` where a link of the chain is closer than the spread over seeds tells; ``"untested"`` where there
+        are not two figures.
+    figures : tuple of (str, float)
+        Of its chain, as far as there are any, with the names of their cells, if they are of cells.
+    on_means : bool
+        Whether the means alone, or single seeds, would have it.
+    one_seed : bool
+        Whether a figure is of one seed, and so without an interval.
+    """
 
     text: str
     holds: Holds
     figures: tuple[tuple[str, float], ...]
+    on_means: bool = False
+    one_seed: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,9 +109,9 @@ class EntryTable:
         """The cells of a row."""
         return [result for result in self.results if result.row == name]
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[PaperVerdict, int]:
         """How many cells have which verdict."""
-        return {name: sum(result.verdict == name for result in self.results) for name in ("inside", "better", "worse")}
+        return {name: sum(result.verdict == name for result in self.results) for name in SIGNS}
 
     def tree(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -96,7 +125,10 @@ class EntryTable:
             "runs": len(self.plan.jobs),
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
-            "cells": [asdict(result) for result in self.results],
+            "cells": [
+                asdict(result) | {"verdict": MEANINGS[result.verdict] if result.verdict else ""}
+                for result in self.results
+            ],
             "claims": [asdict(claim) for claim in self.claims],
         }
 
@@ -127,8 +159,9 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
     tolerance = _first(lambda line: line.tolerance, column, row, entry.tolerance)
     values = tuple(factor * value for value in _values(cell, measure, finished))
     ours, paper = over_seeds(values), _paper(plan, row, column)
-    verdict = judged(ours, paper, better, tolerance)
-    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values)
+    verdict = judged(ours, paper, tolerance)
+    side = is_better(verdict, ours.value, paper.value, better) if ours and paper else None
+    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values, side)
 
 
 def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:
@@ -156,16 +189,20 @@ def _paper(plan: Plan, row: EntryRow, column: EntryLine) -> Figure | None:
 
 def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
     """A claim against what there is; cells that a scale leaves out are passed over."""
-    figures: list[tuple[str, float]] = []
+    chain: list[tuple[str, Figure]] = []
+    is_known = True
     for link in claim.chain:
         if not isinstance(link, str):
-            figures.append(("", float(link)))
+            chain.append(("", Figure(float(link))))
         elif link in results:
             ours = results[link].ours
-            if ours is None:
-                return Checked(claim.text, "untested", tuple(figures))
-            figures.append((link, ours.value))
-    if len(figures) < 2:
-        return Checked(claim.text, "untested", tuple(figures))
-    holds = all(first >= second - claim.margin for (_, first), (_, second) in pairwise(figures))
-    return Checked(claim.text, "holds" if holds else "fails", tuple(figures))
+            is_known &= ours is not None
+            chain += [] if ours is None else [(link, ours)]
+    shown = tuple((name, figure.value) for name, figure in chain)
+    if len(chain) < 2 or not is_known:
+        return Checked(claim.text, "untested", shown)
+    links = list(pairwise(figure for _, figure in chain))
+    found = [at_least(first, second, claim.margin) for first, second in links]
+    holds: Holds = "fails" if False in found else "unsure" if None in found else "holds"
+    on_means = all(first.value >= second.value - claim.margin for first, second in links)
+    return Checked(claim.text, holds, shown, on_means, any(figure.seeds == 1 for _, figure in chain))

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: means and intervals over seeds, and a verdict."""
+"""Our figures beside the paper's: means and intervals over seeds, and a verdict that minds both spreads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from scipy.stats import t
 
 from fedkin.core import FedkinError
 
-PaperVerdict = Literal["", "inside", "better", "worse"]
+PaperVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below"]
+SIGNS: dict[PaperVerdict, str] = {
+    "within": "✓", "higher": "▲", "lower": "▼", "unsure": "?", "near": "≈", "above": "△", "below": "▽",
+}  # fmt: skip
+"""The sign of each verdict in text; pages have the same, with words in `fedkin.report.result_tables.MEANINGS`."""
 
 CONFIDENCE = 0.95
+_EQUAL = 1e-9
+"""By how much figures differ at most that are equal but for arithmetic."""
 
 _PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
@@ -31,11 +37,14 @@ class Figure:
         Half of the 95 % interval of the mean, by Student's t; ``None`` for a single seed, or where none was printed.
     seeds : int
         How many values it is the mean of; 0 where it is not known.
+    rounding : float
+        How far the value may be from what it was before it was rounded; 0 for one of ours.
     """
 
     value: float
     half: float | None = None
     seeds: int = 0
+    rounding: float = 0.0
 
     def shown(self, digits: int) -> str:
         """As in a table, such as ``"0.894 ± 0.031"``."""
@@ -66,27 +75,65 @@ def printed(text: str) -> Figure | None:
     match = _PRINTED.fullmatch(text.strip())
     if not match:
         raise FedkinError(f"'{text}' is not a figure; it should be like '0.894', '0.894 ± 0.031' or ''.")
-    return Figure(float(match[1]), None if match[2] is None else float(match[2]))
+    places = len(match[1].partition(".")[2])
+    return Figure(float(match[1]), None if match[2] is None else float(match[2]), rounding=0.5 * 10.0**-places)
 
 
-def judged(ours: Figure | None, paper: Figure | None, better: str, tolerance: float) -> PaperVerdict:
-    """Whether our mean lies in the paper's interval, or on which side of it.
+def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> PaperVerdict:
+    """What our figure says of the paper's.
+
+    The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing.
 
     Parameters
     ----------
     ours, paper : Figure or None
         Without one of them there is nothing to say.
-    better : str
-        ``"higher"``, ``"lower"``, or ``"near:X"``: the better figure is the one that is nearer to X.
     tolerance : float
-        Half of the paper's interval where it prints none.
+
+    Returns
+    -------
+    str
+        ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our mean lies
+        in the spread and our interval is no wider; else ``"unsure"``: our interval is too wide to tell. One seed has
+        no interval and is compared loosely: ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``.
     """
     if ours is None or paper is None:
         return ""
-    half = tolerance if paper.half is None else paper.half
-    if abs(ours.value - paper.value) <= half + 1e-12:
-        return "inside"
+    width = tolerance if paper.half is None else max(paper.half, paper.rounding)
+    apart = ours.value - paper.value
+    if ours.half is None:
+        return "near" if abs(apart) <= width + _EQUAL else "above" if apart > 0 else "below"
+    if abs(apart) > width + ours.half + _EQUAL:
+        return "higher" if apart > 0 else "lower"
+    return "within" if max(abs(apart), ours.half) <= width + _EQUAL else "unsure"
+
+
+def is_better(verdict: PaperVerdict, ours: float, paper: float, better: str) -> bool | None:
+    """Whether ours is on the better side of a paper's figure; ``None`` where the verdict tells no side.
+
+    Parameters
+    ----------
+    verdict : PaperVerdict
+    ours, paper : float
+    better : str
+        ``"higher"``, ``"lower"``, or ``"near:X"``: the better figure is the one that is nearer to X.
+    """
+    if verdict not in ("higher", "lower", "above", "below"):
+        return None
     if better.startswith("near:"):
         goal = float(better.removeprefix("near:"))
-        return "better" if abs(ours.value - goal) < abs(paper.value - goal) else "worse"
-    return "better" if (ours.value > paper.value) == (better == "higher") else "worse"
+        return abs(ours - goal) < abs(paper - goal)
+    return (ours > paper) == (better == "higher")
+
+
+def at_least(first: Figure, second: Figure, margin: float) -> bool | None:
+    """Whether one figure is at least another less a margin; ``None`` where the spread over seeds leaves it open.
+
+    Half of the interval of a difference is taken for the root of the sum of both halves' squares. A figure without an
+    interval, a number or one seed, counts as exact.
+    """
+    half = math.hypot(first.half or 0.0, second.half or 0.0)
+    ahead = first.value - second.value + margin
+    if abs(ahead) >= half - _EQUAL:
+        return ahead >= -_EQUAL
+    return None

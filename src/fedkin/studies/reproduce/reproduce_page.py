@@ -1,0 +1,190 @@
+"""The page of a reproduction, and that of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.numbers import pluralize
+from fedkin.report.result_tables import MEANINGS
+from fedkin.report.step_tables import MIN_STEPS
+from fedkin.studies.reproduce.entry import EntryLine
+from fedkin.studies.reproduce.entry_table import EntryTable, Result
+from fedkin.studies.reproduce.estimate import duration
+from fedkin.studies.reproduce.reproduce_words import (
+    COUNTED,
+    claim_text,
+    command,
+    counted,
+    differences,
+    heading,
+    holding,
+    of_paper,
+    plain,
+    runs_text,
+)
+from fedkin.studies.reproduce.verdict import Figure
+
+LEGEND = (
+    "Ours is the mean over seeds ± half of its 95 % interval (Student's t), small below it what the paper prints. Ours "
+    "is higher or lower if its whole interval lies on one side of the paper's spread, which is what it prints after ±, "
+    "or the entry's tolerance; and within it if its mean is and its interval is no wider. Else there are too few seeds "
+    "to say. One seed has no interval and is compared loosely."
+)
+
+
+def page(table: EntryTable) -> PageView:
+    """The page of one entry."""
+    plan = table.plan
+    return PageView(
+        title=plan.entry.title,
+        lead=f"{_finding([table])}\n{plan.entry.source}, at scale {plan.scale_name}. {plan.entry.claim}",
+        summary=_summary([table]),
+        parts=list(_parts(table)),
+        settings={"run": plan.entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
+    )
+
+
+def _parts(table: EntryTable) -> Iterator[PagePart]:
+    yield PagePart(
+        "table",
+        "Ours beside the paper's",
+        paragraphs=[f"Differs: {text}" for text in differences(table)],
+        tables=[_table(table)],
+    )
+    if curves := list(_curves(table)):
+        yield PagePart("curves", "As curves", curves=curves)
+    if table.claims:
+        yield PagePart("claims", "What the paper concludes", notes=[plain(claim_text(claim)) for claim in table.claims])
+    yield PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)])
+
+
+def pages_part(table: EntryTable) -> PagePart:
+    """An entry as a part of the page of many."""
+    notes = [plain(claim_text(claim)) for claim in table.claims]
+    paragraphs = [f"Differs: {text}" for text in differences(table)]
+    return PagePart(
+        f"entry-{table.plan.name}", heading(table), paragraphs=paragraphs, tables=[_table(table)], notes=notes
+    )
+
+
+def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
+    """The page of many entries."""
+    return PageView(
+        title="Reproductions",
+        lead=f"{_finding(tables)}\nTables and figures of the papers at scale {scale}, ours beside what they print.",
+        summary=[("Entries", str(len(tables)), "tables and figures"), *_summary(tables)],
+        parts=[PagePart("all", "All entries", tables=[_overview(tables)]), *map(pages_part, tables)],
+    )
+
+
+def _finding(tables: Sequence[EntryTable]) -> str:
+    """What came of it in one sentence."""
+    if not any(table.finished for table in tables):
+        return "No run is finished yet."
+    claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
+    if not claims:
+        return f"{pluralize(sum(counted(tables).values()), 'cell')} stand beside what the paper prints."
+    held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
+    seeds = " with one seed" if all(claim.one_seed for claim in claims) else ""
+    text = f"{held} of {pluralize(len(claims), 'claim')} of the {'paper' if len(tables) == 1 else 'papers'} hold{seeds}"
+    return f"{text}; of {unsure} more the seeds are too few to say." if unsure else f"{text}."
+
+
+def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
+    """Headline numbers: claims, and cells by verdict."""
+    counts = counted(tables)
+    claims = [claim for table in tables for claim in table.claims]
+    explained = {
+        "within the spread": "cells where our mean lies in the paper's spread",
+        "too few seeds to say": "cells whose interval is too wide to tell",
+        "one seed": "cells without an interval, compared loosely",
+    }
+    sides = f"{counts['higher']}, {counts['lower']}"
+    return [
+        ("Claims that hold", holding(claims), "what the paper concludes, checked on our figures"),
+        *((head.capitalize(), str(counts[head]), explained[head]) for head in explained if counts[head]),
+        ("Higher, lower", sides, "cells whose whole interval lies outside of the spread"),
+    ]
+
+
+def _overview(tables: Sequence[EntryTable]) -> ResultTable:
+    rows = []
+    for table in tables:
+        cells = [TableCell(str(count)) for count in counted([table]).values()]
+        runs = f"{table.finished} of {len(table.plan.jobs)}"
+        row = [
+            TableCell(table.plan.entry.source),
+            TableCell(runs),
+            TableCell(duration(table.seconds)),
+            *cells,
+            TableCell(holding(table.claims)),
+        ]
+        rows.append((table.plan.name, row))
+    columns = ["in the paper", "runs finished", "core time", *COUNTED, "claims that hold"]
+    return ResultTable("All entries", "Cells by verdict, and claims that were checked.", "entry", columns, rows)
+
+
+def _table(table: EntryTable) -> ResultTable:
+    columns = table.plan.columns
+    rows = [(row.name, [_cell(result) for result in table.row(row.name)]) for row in table.plan.rows]
+    title = f"{table.plan.entry.source}: {table.plan.entry.title}"
+    return ResultTable(title, LEGEND, table.plan.entry.axis, [column.name for column in columns], rows)
+
+
+def _cell(result: Result) -> TableCell:
+    if result.ours is None:
+        return TableCell("–", of_paper(result), tip="No run of this cell is finished, or none has this figure.")
+    values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
+    paper = f"; paper: {of_paper(result)}" if result.paper else ""
+    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{_said(result)}"
+    return TableCell(result.ours.shown(result.digits), of_paper(result), result.verdict, tip)
+
+
+def _said(result: Result) -> str:
+    """The verdict in words, and whether that side is the better one."""
+    if not result.verdict:
+        return ""
+    side = {None: "", True: ", the better side", False: ", the worse side"}[result.is_better]
+    return f"; {MEANINGS[result.verdict]}{side}"
+
+
+def _curves(table: EntryTable) -> Iterator[Curve]:
+    """The rows over the columns' places, where these are enough for a chart; the table says the others."""
+    columns = [column for column in table.plan.columns if column.at is not None]
+    if len(columns) < MIN_STEPS:
+        return
+    columns.sort(key=_place)
+    found = {row.name: _figures(table, row.name, columns, "ours") for row in table.plan.rows}
+    printed = {row.name: _figures(table, row.name, columns, "paper") for row in table.plan.rows if any(row.paper)}
+    yield Curve(
+        table.plan.entry.title,
+        "Means over seeds with their 95 % intervals; thin, what the paper prints.",
+        [_place(column) for column in columns],
+        {name: _values(figures) for name, figures in found.items()},
+        x_label=table.plan.entry.axis,
+        intervals={name: [_interval(figure) for figure in figures] for name, figures in found.items()},
+        reference={name: _values(figures) for name, figures in printed.items()},
+    )
+
+
+def _values(figures: Sequence[Figure | None]) -> list[float | None]:
+    return [None if figure is None else figure.value for figure in figures]
+
+
+def _interval(figure: Figure | None) -> tuple[float, float] | None:
+    if figure is None or figure.half is None:
+        return None
+    return figure.value - figure.half, figure.value + figure.half
+
+
+def _place(column: EntryLine) -> float:
+    return 0.0 if column.at is None else column.at
+
+
+def _figures(
+    table: EntryTable, row: str, columns: Sequence[EntryLine], whose: Literal["ours", "paper"]
+) -> list[Figure | None]:
+    by_column = {result.column: result for result in table.row(row)}
+    return [getattr(by_column[column.name], whose) for column in columns]
