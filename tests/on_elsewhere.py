@@ -189,6 +189,8 @@ def test_samples_are_clustered_alike(name: str, options: dict[str, Any]) -> None
         ("Embedding", {"pretraining_epochs": 1, "pretraining_steps": 2}),
         ("LADD", {"n_clusters": 3}),
         ("PACFL", {}),
+        ("FLUX", {"warm_up": 1}),
+        ("FedDrift", {"period": 1}),
         ("FedRC", {"n_clusters": 2}),
         ("CLoVE", {"n_clusters": 2}),
         ("CFLGP", {"n_clusters": 2}),

@@ -47,6 +47,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "CFLGP": {"n_clusters": 2},
     "FedGroup": {"n_clusters": 2},
     "FeSEM": {"n_clusters": 2},
+    "FedDrift": {"rounds": 8, "period": 2, "threshold": 0.3},
 }
 GROUPING = ["IFCA", "GradientLoss", "OCFL", "Sattler", "Hierarchical"]
 
@@ -108,7 +109,7 @@ def test_the_seed_decides_and_clones_do_the_same(name: str, fitted: dict[str, Cl
 
 
 def test_all_estimators_are_listed() -> None:
-    others = {"Callback", "EarlyStopping", "Embedding", "LADD", "PACFL", "__version__", "compare"}
+    others = {"Callback", "EarlyStopping", "Embedding", "FLUX", "LADD", "PACFL", "__version__", "compare"}
     made = [name for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)]
     of_samples = {name for name in made if issubclass(getattr(fedkin, name), SampleClusterer)}
     assert len(of_samples) == 13

@@ -9,6 +9,7 @@ from fedkin.estimators.baseline_estimators import DEC, FuzzyCMeans, KMeans
 from fedkin.estimators.client_clusterer import ClientClusterer
 from fedkin.estimators.client_estimators import (
     CFLGP,
+    FLUX,
     IFCA,
     LADD,
     OCFL,
@@ -16,6 +17,7 @@ from fedkin.estimators.client_estimators import (
     CLoVE,
     Embedding,
     FedAvg,
+    FedDrift,
     FedGroup,
     FedOpt,
     FedRC,
@@ -35,6 +37,7 @@ __all__ = [
     "CFLGP",
     "DEC",
     "FFCM",
+    "FLUX",
     "IFCA",
     "LADD",
     "MUFC",
@@ -50,6 +53,7 @@ __all__ = [
     "FeSEM",
     "FedAvg",
     "FedCRef",
+    "FedDrift",
     "FedGroup",
     "FedOpt",
     "FedRC",

@@ -10,10 +10,12 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fedrc,
     fesem,
+    flux,
     gradient_loss,
     hierarchical,
     ifca,
@@ -94,6 +96,20 @@ class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
     [0, 0, 0, 1, 1, 1]
     >>> model.assign(x[:200], 9 - y[:200])
     1
+    """
+
+
+class FLUX(ClientClusterer, method=flux.FLUXMethod):
+    """Cluster clients once, by moments of their data's latents after a few rounds (Fenoglio et al. 2025).
+
+    A client without labels is assigned, too. See `ClientClusterer` for the attributes of all these estimators.
+    """
+
+
+class FedDrift(ClientClusterer, method=feddrift.FedDriftMethod):
+    """Cluster clients anew in every time step, as they drift, and find how many (Jothimurugesan et al. 2023).
+
+    See `ClientClusterer` for the attributes of all these estimators.
     """
 
 

@@ -48,6 +48,30 @@ class Classifier(Architecture):
             parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
+    @torch.no_grad()
+    def latents(self, vector: Tensor, x: Tensor) -> Tensor:
+        """What the last linear layer of the model `vector` is given for samples ``(n, *shape)``: ``(n, width)``.
+
+        Of a module without linear layers, its logits.
+        """
+        given: dict[str, Tensor] = {}
+
+        def keep(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            given["last"] = arguments[0]
+
+        parts = []
+        with self.loaded(vector) as resident:
+            layers = [layer for layer in resident.module.modules() if isinstance(layer, nn.Linear)]
+            hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
+            try:
+                for part in x.split(_BATCH):
+                    output = resident.output(part)
+                    parts.append(given.get("last", output).flatten(1).cpu())
+            finally:
+                for hook in hooks:
+                    hook.remove()
+        return torch.cat(parts)
+
     def mixed_logits(self, models: Tensor, weights: Tensor, x: Tensor) -> Tensor:
         """The logarithm of the mean of several models' probabilities: ``(n, classes)``.
 

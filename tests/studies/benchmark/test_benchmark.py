@@ -90,6 +90,7 @@ def test_every_scenario_has_a_valid_experiment(family):
         unknown = {"ladd": "none", "kin-graph": "auto"}.get(cell.method)
         given = unknown or (None if cell.method == "pacfl" else conditions.clusters(cell.scenario))
         assert config.tables["method"].get("n_clusters") == given
+        assert config.tables["scenario"].get("step", 2) == 2  # changes come in the middle of two rounds
     assert len({cell.folder for cell in cells_of(list(table), methods, 2)}) == 2 * len(table) * len(methods)
 
 

@@ -10,7 +10,7 @@ def test_every_method_says_what_it_clusters() -> None:
     made = {name: method_named(name) for name in registry.METHODS}
     assert {name for name, own in made.items() if own.clusters == "clients"} == {
         *("embedding", "ladd", "fedavg", "fedopt", "local", "ifca", "gradient-loss", "ocfl", "sattler", "hierarchical"),
-        *("pacfl", "fedrc", "clove", "cfl-gp", "fesem", "fedgroup"),
+        *("pacfl", "flux", "feddrift", "fedrc", "clove", "cfl-gp", "fesem", "fedgroup"),
     }
     assert {own.clusters for own in made.values()} == {"samples", "clients"}
     assert {name for name, own in made.items() if own.cost == "cheap"} == {

@@ -16,6 +16,7 @@ Family = Literal["samples", "clients"]
 _SAMPLES = 300
 _FEW = 30
 _MANY = 100
+_ROUNDS = 20
 _LAST = 10**6
 """Rounds between evaluations: only the last is evaluated."""
 
@@ -34,12 +35,15 @@ class BenchmarkScenario:
         How many hidden clusters of clients there are; ``None``: as many as classes for samples; one for clients.
     data : str or None
         The data set it needs; by default the benchmark's.
+    changes : bool
+        Whether something changes during a run: in the middle of it.
     """
 
     about: str
     settings: Mapping[str, Any]
     clusters: int | None = None
     data: str | None = None
+    changes: bool = False
 
 
 _USUAL = {"samples_per_client": _SAMPLES}
@@ -55,8 +59,12 @@ CLIENTS: dict[str, BenchmarkScenario] = {
     "many-clients": BenchmarkScenario(
         f"label-flip over {_MANY} clients", {"name": "label-flip", "clients": _MANY, "samples_per_client": 100}, 4
     ),
-    "drift-swap": BenchmarkScenario("some clients change clusters", {"name": "drift-swap", "clients": 20, **_USUAL}, 4),
-    "arrivals": BenchmarkScenario("some clients join later", {"name": "arrivals", "clients": 20, **_USUAL}, 4),
+    "drift-swap": BenchmarkScenario(
+        "some clients change clusters", {"name": "drift-swap", "clients": 20, **_USUAL}, 4, changes=True
+    ),
+    "arrivals": BenchmarkScenario(
+        "some clients join later", {"name": "arrivals", "clients": 20, **_USUAL}, 4, changes=True
+    ),
     "dirichlet": BenchmarkScenario("classes in random proportions", {"name": "dirichlet", "clients": 20, **_USUAL}),
     "iid": BenchmarkScenario("no clusters at all", {"name": "iid", "clients": 20, **_USUAL}),
     "domains": BenchmarkScenario("photos, paintings, cartoons, sketches", {"name": "domain", **_USUAL}, 4, "pacs"),
@@ -127,6 +135,8 @@ class Conditions:
         chosen = Candidate(cell.method, self.given(cell)).settings(self.settings)
         overrides = {"data.source": scenario.data or self.data, "seed": cell.seed, "evaluation.every": _LAST}
         overrides |= {f"scenario.{key}": value for key, value in scenario.settings.items()}
+        if scenario.changes:
+            overrides["scenario.step"] = self.settings.get("rounds", _ROUNDS) // 2 + 1
         overrides |= {f"method.{key}": value for key, value in chosen.items() if key != "name"}
         if self.family == "samples":
             overrides["evaluation.map"] = "none"

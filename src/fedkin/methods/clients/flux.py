@@ -1,0 +1,287 @@
+"""FLUX: clustering clients by descriptors of their data's distribution (Fenoglio et al. 2025; NeurIPS).
+
+After a few rounds of one common model, every client sends the mean and standard deviation of what this model makes of
+its samples, of all and of each class. Distances between these approximate Wasserstein distances between the clients'
+distributions. Clusters are dense regions, so their number is found. A client without labels is assigned by the
+descriptor of all its samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Ge
+from sklearn.cluster import DBSCAN
+from torch import Tensor
+
+from fedkin.clustering.nearest import pairwise_distances
+from fedkin.clustering.nearest_means import joined
+from fedkin.core import Client, Federation, Payload, Record, task
+from fedkin.core.method import Count, Positive
+from fedkin.core.replies import reals, updates
+from fedkin.methods.clients.client_method import ClientMethod, renumbered
+from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+from fedkin.methods.clients.round_record import UNKNOWN, round_record
+from fedkin.nn.classifier import Classifier
+from fedkin.nn.descent import Descent
+from fedkin.nn.network_forms import CLASSIFIER
+
+_ABSENT = -1.0
+"""In place of the moments of a class with fewer than two samples, as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class FLUXState(OneShotState):
+    """State with what descriptors are made with.
+
+    Attributes
+    ----------
+    reference : Tensor
+        float32 ``(size,)``, the common model when descriptors were asked for; empty before.
+    projection : Tensor
+        float32 ``(width, dimensions)``, orthonormal columns.
+    lowest, highest : Tensor
+        float32 ``(segments,)``, the range of each segment of descriptors over the clients that were clustered.
+    """
+
+    reference: Tensor = field(default_factory=lambda: torch.zeros(0))
+    projection: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    lowest: Tensor = field(default_factory=lambda: torch.zeros(0))
+    highest: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+
+@dataclass(frozen=True)
+class FLUXMethod(OneShotMethod):
+    """Clusters clients once by moments of their samples' latents, after a few rounds of one model.
+
+    Descriptors are sent as they are. Differences from the authors' code: latents are what the last linear layer is
+    given, where the code takes what the first one is given; they are projected on random directions, where the code
+    takes principal components of random points; warm-up is a fixed number of rounds, where the code waits for the
+    clients' accuracy to rise more slowly; a client that joins later, with labels, is assigned by all of its descriptor.
+
+    Attributes
+    ----------
+    warm_up : int
+        Rounds of one common model before descriptors; they count as rounds of training, and at least one round comes
+        after. The authors' code takes three or more.
+    dimensions : int
+        Directions that latents are projected on, at most as many as latents are wide; the authors' code takes as many
+        as there are classes.
+    radius : float or None
+        Clients within this distance of each other are in one cluster (DBSCAN's eps), for descriptors scaled to [0, 1].
+        None finds it: where the sorted distances to the nearest client bend (Satopaa et al. 2011).
+    radius_scale : float
+        Factor of a radius that was found.
+    min_size : int
+        Minimum number of clients in a cluster; smaller ones join the nearest. With 1, a client with none within the
+        radius is a cluster by itself, as in the authors' code.
+    """
+
+    warm_up: Annotated[int, Ge(0)] = 3
+    dimensions: Count = 10
+    radius: Positive | None = None
+    radius_scale: Positive = 1.0
+    min_size: Count | None = 1
+
+    sends = (
+        "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in warm-up "
+        "and training the change of its model, the number of its samples and its loss"
+    )
+    state_type = FLUXState
+
+    def init(self, fed: Federation) -> FLUXState:
+        """Return one new model, all clients in one cluster, and random directions."""
+        classifier = self.classifier(fed)
+        model = classifier.initial(fed.rng("init"))
+        width = classifier.latents(model, torch.zeros(1, *classifier.shape)).shape[1]
+        drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
+        return FLUXState(
+            module=classifier.spec(),
+            models=model[None],
+            labels=torch.zeros(len(fed.ids), dtype=torch.int64),
+            projection=torch.linalg.qr(drawn).Q.float(),
+        )
+
+    def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
+        """A round of warm-up while there are any, then as `OneShotMethod.step`."""
+        if state.steps >= self._warming:
+            after: tuple[FLUXState, Record] = super().step(fed, state)
+            return after
+        heard, means = self.averaged(fed, state)
+        models = means.moved(state.models, self.server_learning_rate)
+        record = round_record(fed, heard, state.labels, phase="warm-up")
+        return state.next(models=models, rounds=state.rounds + 1), record
+
+    @property
+    def _warming(self) -> int:
+        """Rounds of warm-up that there are."""
+        return min(self.warm_up, self.rounds - 1)
+
+    def descent(self, step: int = 0) -> Descent:
+        """Return how clients train; in the step of descriptors nobody does."""
+        return ClientMethod.descent(self, step if step < self._warming else max(0, step - 1))
+
+    def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> dict[int, Tensor]:
+        """Return the clients' descriptors, in one exchange; scaled as those that were clustered, if there were any."""
+        how = how_described(state.tree())
+        shape = (1 + how["module"]["classes"], state.projection.shape[1])
+        expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
+        replies = fed.ask(describe_distribution, dict.fromkeys(clients, how), expected)
+        found = {client: descriptor_of(reply["means"], reply["deviations"]) for client, reply in replies.items()}
+        if state.lowest.numel():
+            found = {client: scaled(one, state.lowest, state.highest) for client, one in found.items()}
+        return found
+
+    def aligned(self, state: FLUXState, messages: Tensor) -> tuple[FLUXState, Tensor]:
+        """Scale every segment of the first descriptors to [0, 1]; the state remembers by what, and the model."""
+        segments = messages.view(len(messages), 2 * (1 + state.module["classes"]), -1)
+        lowest, highest = segments.amin((0, 2)), segments.amax((0, 2))
+        state = dataclasses.replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
+        return state, scaled(messages, lowest, highest)
+
+    def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+        """Find dense regions of descriptors; a client in none is a cluster by itself, or joins the nearest."""
+        nearest = nearest_distances(messages)
+        radius = self.radius or self.radius_scale * bend(nearest)
+        labels = without_small(messages, dense(messages, radius), self.smallest(len(messages)))
+        found = Clustering(labels, int(labels.max()) > 0, radius, [])
+        return found, {"mode": "descriptors", "radius": radius, "nearest": nearest}
+
+    def result(self, state: FLUXState) -> dict[str, Any]:
+        """As of all methods, with what the descriptor of an unseen client needs."""
+        more = {"lowest": state.lowest, "highest": state.highest}
+        return super().result(state) | how_described(state.tree()) | more
+
+    @staticmethod
+    def assign(result: Mapping[str, Any], newcomer: Client) -> int:
+        """Return the cluster of an unseen client: the nearest centroid, without labels in moments of all samples."""
+        means, deviations = moments_of(newcomer, result)
+        descriptor = scaled(descriptor_of(means, deviations), result["lowest"], result["highest"])
+        compared = len(descriptor) if newcomer.y is not None else 2 * means.shape[1]
+        return nearest_cluster(result["centroids"][:, :compared], descriptor[:compared])
+
+    @staticmethod
+    def assigns_by_labels(result: Mapping[str, Any]) -> bool:
+        """No: an unseen client may have none."""
+        return False
+
+
+@task(
+    takes={"module": CLASSIFIER, "reference": updates("size"), "projection": reals("width", "dimensions")},
+    holds={"means": reals("segments", "dimensions"), "deviations": reals("segments", "dimensions", minimum=_ABSENT)},
+)
+def describe_distribution(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report ``means`` and ``deviations`` of projected latents ``(1 + classes, dimensions)``: of all, of each class."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        labels_of(client)
+        means, deviations = moments_of(client, payload)
+        replies.append({"means": means, "deviations": deviations})
+    return replies
+
+
+def how_described(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what descriptors are made with; before the first, the model is that of all clients."""
+    reference = values["reference"] if values["reference"].numel() else values["models"][0]
+    return {"module": values["module"], "reference": reference, "projection": values["projection"]}
+
+
+def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return means and standard deviations of a client's projected latents, float32 ``(1 + classes, dimensions)`` each.
+
+    The first row is that of all samples, others are those of each class; a class with fewer than two samples has -1,
+    and so has every class of a client without labels.
+
+    Parameters
+    ----------
+    client : Client
+    how : mapping
+        ``module``, ``reference`` and ``projection`` as in `FLUXState`.
+    """
+    classifier = Classifier.of(how["module"])
+    latents = classifier.latents(how["reference"], client.x).double() @ how["projection"].double()
+    means = torch.full((1 + classifier.classes, latents.shape[1]), _ABSENT)
+    deviations = means.clone()
+    parts = {0: latents}
+    if client.y is not None:
+        y = client.y
+        parts |= {1 + k: latents[y == k] for k in y.unique().tolist() if k < classifier.classes}
+    for row, part in parts.items():
+        if row == 0 or len(part) > 1:
+            means[row], deviations[row] = part.mean(0).float(), part.std(0, correction=0).float()
+    return means, deviations
+
+
+def descriptor_of(means: Tensor, deviations: Tensor) -> Tensor:
+    """Return one vector of moments ``(segments, dimensions)``: means and deviations of all, then means by class, ..."""
+    return torch.cat([means[0], deviations[0], means[1:].flatten(), deviations[1:].flatten()])
+
+
+def scaled(descriptors: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
+    """Return descriptors ``(..., d)`` with every segment mapped from ``lowest`` to ``highest`` to [0, 1]."""
+    parts = descriptors.unflatten(-1, (len(lowest), -1)).double()
+    low, spread = lowest.double()[:, None], (highest.double() - lowest.double())[:, None]
+    found: Tensor = ((parts - low) / torch.where(spread > 0, spread, 1.0)).flatten(-2).float()
+    return found
+
+
+def nearest_distances(points: Tensor) -> list[float]:
+    """Return how far each of the points ``(n, d)`` is from the nearest other, the least first."""
+    if len(points) < 2:
+        return []
+    distances = pairwise_distances(points.double(), points.double()).fill_diagonal_(torch.inf)
+    found: list[float] = distances.min(1).values.sort().values.tolist()
+    return found
+
+
+def bend(heights: Sequence[float]) -> float:
+    """Return the height at which a rising curve bends up (Kneedle of Satopaa et al. 2011, sensitivity 1).
+
+    Parameters
+    ----------
+    heights : sequence of float
+        The least first.
+
+    Returns
+    -------
+    float
+        Of the points that lie farthest below the line from the first to the last, the one nearest to the last that the
+        next points confirm. The last height where all are alike or there are fewer than three; 0 of none.
+    """
+    if len(heights) < 3 or heights[-1] <= heights[0]:
+        return heights[-1] if heights else 0.0
+    last = len(heights) - 1
+    below = [at / last - (height - heights[0]) / (heights[-1] - heights[0]) for at, height in enumerate(heights)]
+    peak: int | None = None
+    for at in range(last - 1, 0, -1):
+        if below[at] >= below[at + 1] and below[at] >= below[at - 1]:
+            peak = at
+        elif below[at] <= below[at + 1] and below[at] <= below[at - 1]:
+            peak = None
+        if peak is not None and below[at - 1] < below[peak] - 1 / last:
+            return heights[peak]
+    return heights[below.index(max(below))]
+
+
+def dense(points: Tensor, radius: float) -> Tensor:
+    """Return the dense regions of points ``(n, d)``, int64 ``(n,)`` from 0; a point in none is a region by itself."""
+    found = DBSCAN(eps=max(radius, 1e-9), min_samples=2).fit_predict(points.double().numpy()).tolist()
+    return torch.tensor(renumbered([-1 - at if label < 0 else label for at, label in enumerate(found)]))
+
+
+def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
+    """Return `labels` ``(n,)`` with points of regions below the `smallest` size in the region with the nearest mean.
+
+    Unchanged if no region is large enough.
+    """
+    large = labels.bincount() >= smallest
+    if large.all() or not large.any():
+        return labels
+    kept = torch.where(large[labels], labels, UNKNOWN)
+    return torch.tensor(renumbered(joined(points.double().numpy(), kept.numpy()).tolist()))
