@@ -198,3 +198,29 @@ def test_a_perceptron_with_a_frozen_layer_is_not_trained_by_hand():
         resident.gradient(torch.rand(4, *IMAGE), torch.arange(4) % 3)
         assert not resident.grad[: classifier.leading(2)].any()
         assert resident.grad[classifier.leading(2) :].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latents_are_what_the_last_linear_layer_is_given(name):
+    network = Classifier.of({"name": name, "shape": IMAGE, "classes": 3})
+    vector = network.initial(torch.Generator().manual_seed(0))
+    x = torch.rand(5, *IMAGE, generator=torch.Generator().manual_seed(1))
+    latents = network.latents(vector, x)
+    last = [layer for layer in network.module(vector).modules() if isinstance(layer, nn.Linear)][-1]
+    assert latents.shape == (5, last.in_features)
+    assert torch.allclose(last(latents), network.logits(vector, x), atol=1e-5)
+    assert torch.equal(network.latents(vector, x), latents)  # hooks are gone, or would be called twice
+    with network.resident() as resident:
+        assert not any(layer._forward_pre_hooks for layer in resident.module.modules())
+
+
+def filtering(shape, classes):
+    """Without a linear layer."""
+    return nn.Sequential(nn.Conv2d(shape[0], classes, shape[1:]), nn.Flatten())
+
+
+def test_latents_without_a_linear_layer_are_logits():
+    network = Classifier.of({"name": f"{__name__}:filtering", "shape": IMAGE, "classes": 3})
+    vector = network.initial(torch.Generator().manual_seed(0))
+    x = torch.rand(5, *IMAGE, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(network.latents(vector, x), network.logits(vector, x))

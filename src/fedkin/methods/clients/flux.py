@@ -63,7 +63,8 @@ class FLUXMethod(OneShotMethod):
     Descriptors are sent as they are. Differences from the authors' code: latents are what the last linear layer is
     given, where the code takes what the first one is given; they are projected on random directions, where the code
     takes principal components of random points; warm-up is a fixed number of rounds, where the code waits for the
-    clients' accuracy to rise more slowly; a client that joins later, with labels, is assigned by all of its descriptor.
+    clients' accuracy to rise more slowly; a client in no dense region joins the nearest one; a client that joins later,
+    with labels, is assigned by all of its descriptor.
 
     Attributes
     ----------
@@ -78,16 +79,16 @@ class FLUXMethod(OneShotMethod):
         None finds it: where the sorted distances to the nearest client bend (Satopaa et al. 2011).
     radius_scale : float
         Factor of a radius that was found.
-    min_size : int
-        Minimum number of clients in a cluster; smaller ones join the nearest. With 1, a client with none within the
-        radius is a cluster by itself, as in the authors' code.
+    min_size : int or None
+        Minimum number of clients in a cluster; smaller ones join the nearest. By default a tenth of all, and at least
+        two. With 1, a client with none within the radius is a cluster by itself, as in the authors' code.
     """
 
     warm_up: Annotated[int, Ge(0)] = 3
     dimensions: Count = 10
     radius: Positive | None = None
     radius_scale: Positive = 1.0
-    min_size: Count | None = 1
+    min_size: Count | None = None
 
     sends = (
         "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in warm-up "
