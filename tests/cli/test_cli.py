@@ -525,3 +525,29 @@ def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixtur
         assert fedkin("cut", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
     assert sorted(path.name for path in Path().iterdir()) == ["fine", "run", "run-4-clusters"]
+
+
+def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=none", "--out", "run", "--quiet"]
+    assert fedkin("run", "kfed", *small) == 0
+    assert fedkin("forget", "run", "--client", "3", "--dry-run") == 0
+    said = "Client 3 will be left out of what the other 9 clients have sent: clusters are formed again"
+    assert capsys.readouterr().out.startswith(said)
+    assert [path.name for path in Path().iterdir()] == ["run"]
+    assert fedkin("forget", "run", "--client", "3") == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith(said)
+    assert "Report: run-without-3/report.html" in printed.out
+    assert fedkin("forget", "run", "--client", "3", "--client", "5", "--retrain", "--in-place", "--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+    assert json.loads(Path("run/forgotten.json").read_text())[0]["way"] == "retrained"
+    for arguments, sentence in (
+        (["run"], "Missing option '--client'"),
+        (["run", "--client", "3"], "Client 3 of run is forgotten already."),
+        (["run", "--client", "north"], "run has no client north; allowed: 0 to 9."),
+        (["run", "--client", "1", "--in-place", "-o", "other"], "--in-place and --out were both given"),
+        (["nowhere", "--client", "2"], "nowhere holds no run"),
+    ):
+        assert fedkin("forget", *arguments) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
+    assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]

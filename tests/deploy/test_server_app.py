@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Context, Message, RecordDict
 
 import planted
@@ -18,13 +19,15 @@ from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.deploy.site_file import read_site
-from fedkin.engines.flower.wire import HELLO, content, read
+from fedkin.engines.flower.wire import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.cut import cut
+from fedkin.experiment.forgetting import forget
+from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
-from fedkin.experiment.run_folder import LEDGER
+from fedkin.experiment.run_folder import LEDGER, run_config
 from nodes import Nodes, nodes_of
 
 CLUSTERS = [0, 1, 0, 1]
@@ -172,6 +175,28 @@ def test_those_who_are_listed_take_part_and_nobody_else(data: Path, tmp_path: Pa
     assert list(json.loads((tmp_path / "out" / LEDGER).read_text())["sites"]) == ["site-0", "site-1", "site-3"]
     assert "Refused: Site 'site-2' is not among the clients that" in capsys.readouterr().out
     assert not (tmp_path / "site-2" / "results").exists()
+
+
+def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_clusters(data: Path, tmp_path: Path) -> None:
+    chosen = config("kfed", "method.n_clusters=6")
+    first = serve(grid(data, tmp_path), chosen, tmp_path / "out")
+    outcome = forget(first.folder, ["site-1"], tmp_path / "without")
+    assert outcome.records[-1]["answered"] == []
+    assert json.loads((tmp_path / "without" / "forgotten.json").read_text())[0]["way"] == "exact"
+    found = load_found(tmp_path / "without").result["centroids"]
+    assert not torch.equal(found, load_found(first.folder).result["centroids"])
+    asked: set[int] = set()
+    nodes = grid(data, tmp_path)
+
+    def note(message: Any, partition: int) -> None:
+        if read(message.content).text("kind") == TASK:
+            asked.add(partition)
+
+    nodes.troubles = note
+    again = serve(nodes, run_config(tmp_path / "without"), tmp_path / "without")
+    assert asked == {0, 2, 3}
+    assert again.records[-1]["answered"] == [0, 2, 3]
+    assert torch.equal(found, load_found(tmp_path / "without").result["centroids"])
 
 
 def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:

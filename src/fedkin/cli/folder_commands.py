@@ -104,6 +104,52 @@ def cut(
 
 
 @app.command(section=_SECTION)
+@shared_options.folder(help="Folder of a finished run.")
+@click.option(
+    "--client",
+    "clients",
+    metavar="NAME",
+    multiple=True,
+    required=True,
+    help="Client to forget, by name or number. May be repeated.",
+)
+@click.option("--retrain", is_flag=True, help="Run again without it, even where the method can leave it out exactly.")
+@click.option("--in-place", is_flag=True, help="Replace the run; by default it stays as it is.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and what it costs, and do nothing.")
+@shared_options.out("Folder for the run without it; by default one beside the run's.")
+@shared_options.as_json()
+@shared_options.quiet()
+def forget(
+    folder: Path, clients: tuple[str, ...], retrain: bool, in_place: bool, dry_run: bool, out: Path | None,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
+    if in_place and out is not None:
+        stop("--in-place and --out were both given; the run is replaced, or another one is written.", 2)
+    from fedkin.experiment.forgetting import carry_out, plan_forgetting
+    from fedkin.experiment.run_folder import LEDGER
+    from fedkin.experiment.terminal import show_outcome, show_progress
+
+    plan = plan_forgetting(folder, clients, retrain)
+    if dry_run:
+        print(plan.sentence())
+        return
+    if not quiet:
+        print(plan.sentence(), file=sys.stderr)
+    positions = "-".join(str(at) for at in plan.clients)
+    target = None if in_place else out or folder.with_name(f"{folder.resolve().name}-without-{positions}")
+    with resumable(target or folder):
+        with show_progress(quiet) as progress:
+            outcome = carry_out(plan, target, progress)
+        show_outcome(outcome, as_json, quiet)
+    if (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
+        print(
+            f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'} with out = "
+            f'"{outcome.folder}".'
+        )
+
+
+@app.command(section=_SECTION)
 @shared_options.folders()
 @click.option(
     "--target", metavar="METRIC=NUMBER", help="Count until a number is reached, such as personal_accuracy=0.95."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -87,6 +87,11 @@ class Method(ABC, Generic[S]):
     recuts : bool
         Whether the clusters of a finished run can be cut again, coarser or finer. ``uncut(state)`` is then the state
         before its last step, which cuts as ``n_clusters`` or ``resolution`` say and asks clients for nothing.
+    forgets : bool
+        Whether a client can be left out of a finished run without asking the others again: `without` says how. The
+        others are forgotten by running again without them.
+    keeps : str
+        What of a client that is left out so stays in the state all the same, in words; empty if nothing does.
     scenario : str
         The scenario it is tried on by default.
     sums_suffice : mapping or None
@@ -107,6 +112,8 @@ class Method(ABC, Generic[S]):
     has_local_clusters: ClassVar[bool] = False
     sends_bits: ClassVar[bool] = False
     recuts: ClassVar[bool] = False
+    forgets: ClassVar[bool] = False
+    keeps: ClassVar[str] = ""
     scenario: ClassVar[str] = "label-skew"
     sums_suffice: ClassVar[Mapping[str, Any] | None] = None
 
@@ -140,6 +147,23 @@ class Method(ABC, Generic[S]):
     def is_private(self) -> bool:
         """Whether clients say only what a privacy guarantee accounts for, with these hyper-parameters."""
         return False
+
+    def without(self, state: S, clients: Collection[int]) -> S | None:
+        """A finished `state` before its last step, without what `clients` have sent.
+
+        The step then forms clusters of what the others have sent already, and asks them for nothing.
+
+        Returns
+        -------
+        State or None
+            ``None``, as by default, where what they sent cannot be told from what others did.
+
+        Raises
+        ------
+        FedkinError
+            If nothing would be left.
+        """
+        return None
 
     def with_oracle(self, oracle: Oracle) -> Self:
         """The method itself, or with the `oracle` if it is an upper bound; only the evaluation calls it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Column
 
@@ -81,6 +83,8 @@ class Population:
         start where it is 0. ``None`` if all are there from the start.
     absent : tuple of int
         Clients that never take part, in order; only the evaluator knows their samples.
+    forgotten : tuple of int
+        Clients that never take part and whose data are not here, in order.
     notes : tuple of str
         What a user should know of how the data were read, in sentences.
     """
@@ -96,6 +100,7 @@ class Population:
     drift: Drift | None = None
     arrivals: Tensor | None = None
     absent: tuple[int, ...] = ()
+    forgotten: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -112,13 +117,77 @@ class Population:
     def away(self, step: int) -> set[int]:
         """Clients that do not take part in this step; 0 is what comes before the first."""
         late = [] if self.arrivals is None else (self.arrivals > step).nonzero()[:, 0].tolist()
-        return {*self.absent, *late}
+        return {*self.absent, *self.forgotten, *late}
 
     def without(self, absent: float, seed: int) -> Population:
         """The same population, of which a fraction `absent` in [0, 1) never takes part; at least one client does."""
         count = min(len(self.clients) - 1, round(absent * len(self.clients)))
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
-        return dataclasses.replace(self, absent=tuple(sorted(drawn.tolist())))
+        return dataclasses.replace(self, absent=tuple(sorted(set(drawn.tolist()) - set(self.forgotten))))
+
+    def forgetting(self, clients: Sequence[int | str]) -> Population:
+        """The same population without the data of some clients, whose positions stay theirs.
+
+        Parameters
+        ----------
+        clients : sequence of int or str
+            Positions or names. A name that is not there is given the position it had in the order of names, as that of
+            a file that has been deleted.
+
+        Raises
+        ------
+        FedkinError
+            If there is no such client, nobody else is there, or a client's place cannot be made up.
+        """
+        if not clients:
+            return self
+        population = self
+        for name in sorted(str(one) for one in clients if isinstance(one, str) and one not in self.names):
+            population = population._with_place_of(name)
+        names = population.names
+        count = max(len(names), len(population.clients))
+        at = sorted({names.index(one) if isinstance(one, str) else one for one in clients})
+        if unknown := [one for one in at if not 0 <= one < count]:
+            raise FedkinError(f"'engine.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
+        if len(at) == count:
+            raise FedkinError("'engine.forgotten' names all clients; at least one must be left.")
+        return population._emptied(at)
+
+    def _with_place_of(self, name: str) -> Population:
+        """The same population with a client of this name that has nothing, where the order of names has it."""
+        if not self.names or self.names != sorted(self.names):
+            raise FedkinError(f"'engine.forgotten' names client '{name}', which is not there.")
+        if self.tests:
+            raise FedkinError(
+                f"Client '{name}' is forgotten, but the others' test samples were drawn with its file in its place; "
+                "put a file of this name there, with any rows of the same columns."
+            )
+        at = bisect(self.names, name)
+        others = self.clients
+        nobody = [dataclasses.replace(_emptied(others[0]), id=at)] if others else []
+        later = [dataclasses.replace(client, id=client.id + 1) for client in others[at:]]
+        truth = self.truth and [*self.truth[:at], self.truth[0][:0], *self.truth[at:]]
+        names = [*self.names[:at], name, *self.names[at:]]
+        return dataclasses.replace(self, clients=[*others[:at], *nobody, *later], names=names, truth=truth)
+
+    def _emptied(self, forgotten: Sequence[int]) -> Population:
+        gone = set(forgotten)
+        drift, arrivals = self.drift, self.arrivals
+        if drift is not None:
+            kept = [i for i in drift.clients.tolist() if i not in gone]
+            drift = dataclasses.replace(drift, clients=torch.tensor(kept, dtype=torch.int64))
+        if arrivals is not None:
+            arrivals = arrivals.clone()
+            arrivals[list(gone)] = 0
+        return dataclasses.replace(
+            self,
+            clients=[_emptied(client) if client.id in gone else client for client in self.clients],
+            truth=self.truth and [own[:0] if i in gone else own for i, own in enumerate(self.truth)],
+            tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(self.tests)],
+            drift=drift,
+            arrivals=arrivals,
+            forgotten=tuple(forgotten),
+        )
 
     def prepared(self, preparation: SamplePreparation) -> Population:
         """The same population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
@@ -129,3 +198,10 @@ class Population:
         ]
         common = self.common_test and (preparation.apply(self.common_test[0], columns[0]), self.common_test[1])
         return dataclasses.replace(self, tests=tests, common_test=common)
+
+
+def _emptied(client: Client) -> Client:
+    """A client of the same kind that has no sample and remembers nothing."""
+    y = None if client.y is None else client.y[:0]
+    table = None if client.table is None else client.table.rows(torch.zeros(0, dtype=torch.int64))
+    return dataclasses.replace(client, x=client.x[:0], y=y, table=table, state={})

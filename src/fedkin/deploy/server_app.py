@@ -111,7 +111,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         )
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
-        population = Population([], None, classes, features, fed.names)
+        forgotten = [one for one in engine.forgotten if one in fed.names]
+        population = Population([], None, classes, features, fed.names).forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
@@ -170,7 +171,7 @@ def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -
 def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
     """Have every site save its part of the result."""
     found = run.method.result(outcome.state)
-    parts = {i: _part(run, found, i) for i in fed.ids if i not in fed.spare}
+    parts = {i: _part(run, found, i) for i in fed.ids if i not in fed.spare and i not in run.population.forgotten}
     for client, reason in fed.conclude(parts).items():
         _say(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 

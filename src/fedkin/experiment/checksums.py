@@ -19,7 +19,7 @@ SUMS = "SHA256SUMS"
 def write_sums(folder: Path, names: Iterable[str]) -> None:
     """Write the checksums of the files in `folder` that these names or patterns match, in place of any before."""
     paths = sorted({path for name in names for path in folder.glob(name)})
-    lines = [f"{_digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     write_atomically(folder / SUMS, "".join(lines))
 
 
@@ -44,7 +44,7 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     if known is None or not path.is_file():
         return
     try:
-        digest = _digest(path)
+        digest = sha256_of(path)
     except OSError as error:
         raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
     if digest != known:
@@ -70,6 +70,7 @@ def _unreadable(path: Path) -> FedkinError:
     return FedkinError(f"{path} is damaged; remove it if the other files are known to be whole.")
 
 
-def _digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_m
 from fedkin.core import FedkinError, Method
 from fedkin.core.files import read_tables
 from fedkin.core.method import display_name
+from fedkin.data.population import Population
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import FROM_DATA, built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.sections import (
@@ -69,6 +70,17 @@ class Config:
     def data_seed(self) -> int:
         """The seed by which the data are partitioned, which is ``data.seed`` or else the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
+
+    def population(self) -> Population:
+        """The clients, of which some are absent or forgotten.
+
+        Raises
+        ------
+        FedkinError
+            If the data are refused, or a client that is to be forgotten is not there.
+        """
+        everybody: Population = self.scenario.build(self.data_seed)
+        return everybody.forgetting(self.engine.forgotten).without(self.engine.absent, self.data_seed)
 
     def to_toml(self) -> str:
         """The experiment as TOML text; reading it gives the same experiment."""

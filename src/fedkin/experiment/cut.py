@@ -5,18 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import mkdtemp
 
 from fedkin.core import FedkinError
 from fedkin.core.files import LOCK
 from fedkin.core.progress import Callback, Progress
-from fedkin.core.trees import owned, save_tree
-from fedkin.experiment.checkpoint import load_checkpoint, restore
+from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
+from fedkin.experiment.reopening import check_out, finished_checkpoint, reopen
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, REPORT, is_finished, run_config, write_config
+from fedkin.experiment.run_folder import LEDGER, REPORT, run_config
 from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.tracking import NOTES
 
@@ -64,8 +63,7 @@ def cut(
         If `folder` holds no finished run of such a method, not one of both numbers is given, or `out` is not empty.
     """
     config = _changed(folder, n_clusters, resolution)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FedkinError(f"{out} is not an empty folder; give another --out.")
+    check_out(out)
     _copy(folder, out, config)
     if (out / LEDGER).is_file():
         return None
@@ -86,8 +84,7 @@ def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> 
             f"{folder} cannot be cut again: its method keeps no clusters of clusters. Run it with another number of "
             "clusters instead."
         )
-    if not is_finished(folder):
-        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    finished_checkpoint(folder)
     number = '"auto"' if n_clusters is None else n_clusters
     height = '"auto"' if resolution is None else resolution
     return run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
@@ -95,18 +92,6 @@ def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> 
 
 def _copy(folder: Path, out: Path, config: Config) -> None:
     """Make `out` a copy of the run as it was before its last step; all of it, or nothing."""
-    checkpoint = load_checkpoint(folder / CHECKPOINT)
-    if checkpoint is None:
-        raise FedkinError(f"{folder} is damaged: {CHECKPOINT} is absent.")
-    method = config.method
+    checkpoint, method = finished_checkpoint(folder), config.method
     state = method.uncut(restore(method.state_type, checkpoint["state"]))  # type: ignore[attr-defined]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
-    try:
-        shutil.copytree(folder, partial, ignore=shutil.ignore_patterns(*_RESULTS), dirs_exist_ok=True)
-        write_config(partial, config)
-        save_tree(partial / CHECKPOINT, owned({**checkpoint, "state": state.tree()}))
-        partial.replace(out)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))

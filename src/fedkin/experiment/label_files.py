@@ -32,6 +32,16 @@ def client_name(client: int, names: Sequence[str]) -> str:
     return short_names(names)[client] if client < len(names) else str(client)
 
 
+def position_of(client: int | str | None, names: Sequence[str], count: int) -> int | None:
+    """The position of a client among `count`, by its name, its short name or the position; ``None`` if it is none's."""
+    short = short_names(names)
+    if isinstance(client, str) and client in (*names, *short):
+        return (list(names) if client in names else short).index(client)
+    if isinstance(client, str) and client.isdecimal():
+        client = int(client)
+    return client if isinstance(client, int) and 0 <= client < count else None
+
+
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     """The file of a client's clusters in the run's `folder`: ``labels/north.csv`` of ``north.csv``.
 

@@ -41,7 +41,7 @@ def open_federation(
     engine = config.engine
     with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'")):
         progress.phase(f"Reading {config.data.source}")
-        population = config.scenario.build(config.data_seed).without(engine.absent, config.data_seed)
+        population = config.population()
         if engine.name != "flower":
             local = LocalFederation(
                 population.clients,

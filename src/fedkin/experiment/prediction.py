@@ -15,7 +15,7 @@ from fedkin.data.reading.client_files import expanded, holds_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.hub import HUB
 from fedkin.data.reading.names import EMBEDDED
-from fedkin.experiment.label_files import as_csv, client_name, cluster_columns, row_names, short_names
+from fedkin.experiment.label_files import as_csv, client_name, cluster_columns, position_of, row_names, short_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
 _SPLITS = ("train", "test", "valid")
@@ -189,21 +189,17 @@ def _known_cluster(found: SavedResult, cluster: int) -> int:
 
 
 def _known_client(found: SavedResult, client: int | str | None) -> int:
-    clients = len(found.result["labels"])
-    short = short_names(found.clients)
-    if isinstance(client, str) and client in (*found.clients, *short):
-        client = (found.clients if client in found.clients else short).index(client)
-    elif isinstance(client, str) and client.isdecimal():
-        client = int(client)
-    if not isinstance(client, int) or not 0 <= client < clients:
+    clients, short = len(found.result["labels"]), short_names(found.clients)
+    at = position_of(client, found.clients, clients)
+    if at is None:
         given = "no --client was given" if client is None else f"client {client} does not exist"
         raise FedkinError(
             f"{found.folder} has a model per cluster of clients and {given}; allowed: 0 to {clients - 1}"
             f"{', or ' + listing(short) if short else ''}."
         )
-    if int(found.result["labels"][client]) < 0:
+    if int(found.result["labels"][at]) < 0:
         raise FedkinError(
-            f"The cluster of client {client_name(client, found.clients)} in {found.folder} is not known, for it has "
+            f"The cluster of client {client_name(at, found.clients)} in {found.folder} is not known, for it has "
             "not answered since clusters were formed or divided."
         )
-    return client
+    return at

@@ -27,7 +27,7 @@ def check_experiment(config: Config) -> None:
         If a tracker, the device or the engine is not there, or the data are refused.
     """
     check_machine(config)
-    config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
+    config.population()
 
 
 def check_machine(config: Config) -> None:

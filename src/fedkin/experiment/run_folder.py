@@ -16,6 +16,8 @@ from fedkin.experiment.checksums import check_sum, write_sums
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import RESULT
 
+KEPT = "checkpoints"
+"""Folder of earlier checkpoints, by step, where they are kept."""
 CONFIG, RECORDS, TIMING, CHECKPOINT, REPORT = (
     "config.toml",
     "records.jsonl",
@@ -48,10 +50,14 @@ class RunFiles(Callback):
         Steps of the checkpoint that the run resumes from; ``None`` if it starts from the beginning.
     on_damage : callable, optional
         Called with a sentence if times were lost, which nothing else depends on.
+    every : int
+        A checkpoint is kept after each so many steps; 0 keeps the last one alone.
     """
 
-    def __init__(self, folder: Path, steps: int | None, on_damage: Callable[[str], None] | None = None) -> None:
-        self.folder, self.steps, self.on_damage = folder, steps, on_damage
+    def __init__(
+        self, folder: Path, steps: int | None, on_damage: Callable[[str], None] | None = None, every: int = 0
+    ) -> None:
+        self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
 
     def begin(self) -> None:
         """Drop what was written after the checkpoint.
@@ -78,7 +84,15 @@ class RunFiles(Callback):
         for name, entry in ((RECORDS, line), (TIMING, timing)):
             if entry is not None:
                 append(self.folder / name, json.dumps(entry) + "\n")
+        step = tree["state"]["steps"]
+        if self.every and step and step % self.every == 0:
+            save_tree(kept_checkpoint(self.folder, step), tree)
         save_tree(self.folder / CHECKPOINT, tree)
+
+
+def kept_checkpoint(folder: Path, step: int) -> Path:
+    """Where the run in `folder` keeps its checkpoint after `step`."""
+    return folder / KEPT / f"{step}.safetensors"
 
 
 def write_config(folder: Path, config: Config) -> None:

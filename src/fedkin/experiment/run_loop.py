@@ -116,7 +116,8 @@ def prepare(
     def untracked(sentence: str) -> None:
         progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
 
-    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn)
+    every = config.engine.keep_checkpoints
+    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn, every)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetStop(config.target)]
     population = population.prepared(preparation)
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
@@ -210,7 +211,7 @@ class Run:
     def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
         """What the clusters look like, asked after the last step, so that nothing of the run depends on it."""
         encoding = self.preparation.encoding
-        if encoding is None or self.method.clusters != "samples" or self.method.is_private():
+        if encoding is None or not self.fed.present or self.method.clusters != "samples" or self.method.is_private():
             return None
         return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
 

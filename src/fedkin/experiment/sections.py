@@ -94,6 +94,12 @@ class EngineSection(BaseModel):
         Probability that a client does not reply; on the local engine only.
     absent : float
         Fraction of the clients that never takes part.
+    forgotten : list of int or str
+        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike the data of
+        absent ones, theirs are used for nothing.
+    keep_checkpoints : int
+        A checkpoint is kept after each so many steps, so that a client that joined later can be forgotten without
+        starting anew; 0 keeps the last one alone.
     failures : list of (int, int)
         Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
     secure_sums : bool
@@ -122,6 +128,8 @@ class EngineSection(BaseModel):
     chunk: PositiveInt | Literal["auto"] = "auto"
     drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     absent: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    forgotten: list[NonNegativeInt | _Name] = []
+    keep_checkpoints: NonNegativeInt = 0
     failures: list[tuple[PositiveInt, NonNegativeInt]] = []
     secure_sums: bool = False
     timeout: Annotated[float, Gt(0)] = 3600.0

@@ -125,7 +125,7 @@ def _population(config: Config) -> Population:
     text = config.to_toml()
     if text not in _built:
         _built.clear()
-        _built[text] = config.scenario.build(config.data_seed)
+        _built[text] = config.population()
     return _built[text]
 
 

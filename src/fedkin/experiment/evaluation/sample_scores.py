@@ -44,8 +44,8 @@ def evaluate_samples(
     -------
     dict
         ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a client,
-        mean over clients; ``kappas``: kappa within each client, in order of id. Empty without a truth, or if the method
-        has no clusters yet.
+        mean over clients; ``kappas``: kappa within each client, in order of id, ``None`` for forgotten ones. Empty
+        without a truth, or if the method has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
@@ -54,11 +54,12 @@ def evaluate_samples(
         client.state["clusters"] if "clusters" in client.state else method.predict(result, client.x)
         for client in population.clients
     ]
-    within = list(zip(population.truth, clusters, strict=True))
+    within = [(y, found) for y, found in zip(population.truth, clusters, strict=True)]
+    known = [pair for i, pair in enumerate(within) if i not in population.forgotten]
     return {
-        **_agreement(population.truth, clusters),
-        "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in within])),
-        "kappas": [cohen_kappa(truth, found) for truth, found in within],
+        **_agreement(*zip(*known, strict=True)),
+        "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in known])),
+        "kappas": [None if i in population.forgotten else cohen_kappa(*pair) for i, pair in enumerate(within)],
     }
 
 

@@ -65,7 +65,8 @@ def data_sentence(method: Method[Any], population: Population, steps: str) -> st
     if not population.clients:  # in a real federation the number of samples is not known here
         return f"{pluralize(len(population.names), 'client')} took part; {_stayed('their samples', method)}. {steps}"
     samples = sum(len(client) for client in population.clients)
-    held = f"{pluralize(len(population.clients), 'client')} hold {samples:,} samples"
+    count = len(population.clients) - len(population.forgotten)
+    held = f"{pluralize(count, 'client')} hold {samples:,} samples"
     return f"{held}; {_stayed('these', method)}. {steps}"
 
 

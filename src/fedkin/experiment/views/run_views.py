@@ -99,7 +99,7 @@ def view_of(
         profiles=cluster_profiles(clients, clusters, names) if shows_means else None,
         descriptions=None if profile is None else descriptions(profile, population.names),
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
-        notes=[*preparation.notes, *_notes(records, unit, clustered is not None, population.names)],
+        notes=[*_forgotten(population), *preparation.notes, *_notes(records, unit, bool(clustered), population.names)],
         findings=findings,
         bars=bars,
         scales=scales_of(records),
@@ -138,6 +138,13 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
         changes=changed,
         timeline=timeline(records, changed, unit),
     )
+
+
+def _forgotten(population: Population) -> list[str]:
+    """A sentence on clients that take no part any more."""
+    gone = [client_name(at, population.names) for at in population.forgotten]
+    called = f"client{'' if len(gone) == 1 else 's'} {join_words(gone)}"
+    return [f"Forgotten, and part of nothing here: {called}."] if gone else []
 
 
 def _steps(records: Sequence[RecordLine], unit: str) -> str:

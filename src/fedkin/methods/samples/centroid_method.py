@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, Payload, Record, State, Task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Maybe, is_count, is_name, positive, reals
@@ -150,6 +150,63 @@ class OneRoundMethod(CentroidMethod):
         after = state.next(finished=True, **changes)
         self.conclude(fed, after)
         return after, record
+
+
+@dataclass(frozen=True)
+class PointsState(CentroidState):
+    """State of the server, which keeps apart what each client has sent.
+
+    Attributes
+    ----------
+    points : dict of str to Tensor
+        By client id as text: the points that it sent, float32 ``(m, width)``.
+    sizes : dict of str to Tensor
+        By client id as text: how many samples each stands for, int64 ``(m,)``.
+    """
+
+    points: dict[str, Tensor] = field(default_factory=dict)
+    sizes: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeptPointsMethod(OneRoundMethod):
+    """Base of methods with a single exchange, of which each client's points are kept: it can be left out afterwards."""
+
+    state_type: ClassVar[type[State]] = PointsState
+    forgets = True
+    points_name: ClassVar[str] = "centres"
+
+    @abstractmethod
+    def cluster_points(
+        self, fed: Federation, state: Any, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
+    ) -> RoundOutcome:
+        """Cluster points of clients by id as text, as in `PointsState`."""
+
+    def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
+        """Cluster all points received, and keep them."""
+        points = {str(client): reply[self.points_name] for client, reply in replies.items()}
+        sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
+        changes, values = self.cluster_points(fed, state, points, sizes)
+        return {**changes, "points": points, "sizes": sizes}, values
+
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Ask for the points, cluster them, and broadcast the centroids; of points that are there nobody is asked."""
+        if not state.points:
+            return super().step(fed, state)
+        changes, values = self.cluster_points(fed, state, state.points, state.sizes)
+        after = state.next(finished=True, **changes)
+        self.conclude(fed, after)
+        answered = [client for client in fed.present if client not in fed.missing]
+        return after, Record(answered, dict(fed.missing), values)
+
+    def without(self, state: Any, clients: Collection[int]) -> Any:
+        """A finished `state` before its step, with the points of all but these clients."""
+        kept = {name: own for name, own in state.points.items() if int(name) not in clients}
+        if not kept:
+            raise FedkinError("Nothing would be left to cluster.")
+        sizes = {name: state.sizes[name] for name in kept}
+        nothing = torch.zeros(0, 0)
+        return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
 
 
 CENTROIDS: Expected = {

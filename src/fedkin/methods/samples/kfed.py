@@ -11,7 +11,7 @@ centroids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -26,8 +26,8 @@ from fedkin.core.replies import counts_to, is_count, is_name, reals, whole
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    CentroidState,
-    OneRoundMethod,
+    KeptPointsMethod,
+    PointsState,
     RoundOutcome,
     centroid_margin,
     predict_nearest,
@@ -68,7 +68,7 @@ def assign_by_local_cluster(clients: Sequence[Client], payloads: Sequence[Payloa
 
 
 @dataclass(frozen=True)
-class KFedState(CentroidState):
+class KFedState(PointsState):
     """State of the server.
 
     Attributes
@@ -81,7 +81,7 @@ class KFedState(CentroidState):
 
 
 @dataclass(frozen=True)
-class KFedMethod(OneRoundMethod):
+class KFedMethod(KeptPointsMethod):
     """k-FED.
 
     Attributes
@@ -106,29 +106,34 @@ class KFedMethod(OneRoundMethod):
     sends: ClassVar[str] = "the centroids of its own clusters, and how many there are"
     state_type: ClassVar[type[State]] = KFedState
     client_task: ClassVar[Task] = cluster_locally
-    points_name: ClassVar[str] = "centres"
 
     def payload(self, state: KFedState) -> Payload:
         """The number of local clusters, and the features."""
         return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
 
     def cluster(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
-        """Run k-means on all centres received."""
-        sizes = {client: int(reply["sizes"].sum()) for client, reply in replies.items()}
-        first = max(sizes, key=lambda client: sizes[client]) if self.start == "largest" else min(sizes)
-        pooled = torch.cat([reply["centres"] for reply in replies.values()])
-        start = farthest_points(replies[first]["centres"], pooled, self.n_clusters)
+        """Cluster all centres received; the record says how many iterations each client made."""
+        changes, values = super().cluster(fed, state, replies)
+        return changes, {**values, "iterations": {str(i): reply["iterations"] for i, reply in replies.items()}}
+
+    def cluster_points(
+        self, fed: Federation, state: KFedState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
+    ) -> RoundOutcome:
+        """Run k-means on all centres."""
+        samples = {client: int(own.sum()) for client, own in sizes.items()}
+        first = max(samples, key=lambda client: samples[client]) if self.start == "largest" else min(samples, key=int)
+        pooled = torch.cat(list(points.values()))
+        start = farthest_points(points[first], pooled, self.n_clusters)
         if self.server == "one-round":
             labels = nearest_centroids(pooled, start)
             centroids = torch.stack([pooled[labels == cluster].mean(0) for cluster in labels.unique()])
             labels = labels.unique(return_inverse=True)[1]
         else:
             centroids, labels, _ = k_means(pooled.double(), start, fed.rng("centroids"))
-        counts = [len(reply["centres"]) for reply in replies.values()]
-        clusters = {str(client): own for client, own in zip(replies, labels.split(counts), strict=True)}
+        counts = [len(own) for own in points.values()]
+        clusters = dict(zip(points, labels.split(counts), strict=True))
         changes = {"centroids": scaled_like_features(state.features, centroids), "clusters": clusters}
-        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
-        return changes, {"start": first, "local_clusters": counts, "iterations": iterations}
+        return changes, {"start": int(first), "local_clusters": counts}
 
     def conclude(self, fed: Federation, state: KFedState) -> None:
         """Have every client assign its samples."""

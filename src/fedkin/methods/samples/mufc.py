@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -26,8 +26,8 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    CentroidState,
-    OneRoundMethod,
+    KeptPointsMethod,
+    PointsState,
     RoundOutcome,
     centroid_margin,
     predict_nearest,
@@ -89,26 +89,20 @@ def assign_remaining(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 
 
 @dataclass(frozen=True)
-class MUFCState(CentroidState):
-    """State of the server.
+class MUFCState(PointsState):
+    """State of the server; a client's points are its rounded centroids.
 
     Attributes
     ----------
-    points : dict of str to Tensor
-        By client id as text: its rounded centroids, float32 ``(m, width)``.
-    sizes : dict of str to Tensor
-        By client id as text: how many samples each stands for, int64 ``(m,)``.
     requests : int
-        Requests to forget so far.
+        Requests to forget samples so far.
     """
 
-    points: dict[str, Tensor] = field(default_factory=dict)
-    sizes: dict[str, Tensor] = field(default_factory=dict)
     requests: int = 0
 
 
 @dataclass(frozen=True)
-class MUFCMethod(OneRoundMethod):
+class MUFCMethod(KeptPointsMethod):
     """k-means++ seeds of every client, rounded and weighted, clustered at the server; it can forget samples.
 
     Differences from the paper: clients' points are sent as they are, where the paper sums them securely so that the
@@ -129,7 +123,6 @@ class MUFCMethod(OneRoundMethod):
     state_type: ClassVar[type[State]] = MUFCState
     sends: ClassVar[str] = "some of its samples, rounded to a grid, and how many are nearest to each"
     client_task: ClassVar[Task] = draw_centroids
-    points_name: ClassVar[str] = "centres"
 
     def payload(self, state: MUFCState) -> Payload:
         """The features, the number of centroids, and the grid."""
@@ -139,12 +132,12 @@ class MUFCMethod(OneRoundMethod):
             "grid": self.grid,
         }
 
-    def cluster(self, fed: Federation, state: MUFCState, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster all points received."""
-        points = {str(client): reply["centres"] for client, reply in replies.items()}
-        sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
-        changes = {"points": points, "sizes": sizes, "centroids": self._centroids(fed, state, points, sizes)}
-        return changes, {"local_clusters": [len(own) for own in points.values()]}
+    def cluster_points(
+        self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
+    ) -> RoundOutcome:
+        """Cluster all points."""
+        centroids = self._centroids(fed, state, points, sizes)
+        return {"centroids": centroids}, {"local_clusters": [len(own) for own in points.values()]}
 
     def unlearned(
         self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor | None]
@@ -221,7 +214,7 @@ class MUFCMethod(OneRoundMethod):
         self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> Tensor:
         pooled, weights = torch.cat(list(points.values())), torch.cat(list(sizes.values()))
-        rng = fed.rng("centroids", fed.exchange)
+        rng = fed.rng("centroids")  # the same whoever was there before
         return scaled_like_features(state.features, weighted_k_means(pooled, weights, self.n_clusters, rng))
 
 

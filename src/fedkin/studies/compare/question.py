@@ -90,7 +90,7 @@ class Question:
         FedkinError
             If they are fewer than two, or clients are to be clustered that have no labels or no tests.
         """
-        population: Population = config.scenario.build(config.data_seed).without(config.engine.absent, config.data_seed)
+        population = config.population()
         if len(population.clients) < 2:
             raise FedkinError(
                 f"'{self.data}' makes one client only with scenario '{self.scenario}'; a comparison needs 2 or more."

@@ -10,7 +10,7 @@ cannot, so that the heterogeneity of clients has little effect.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -151,6 +151,11 @@ class KinGraphMethod(SampleMethod):
     state_type: ClassVar[type[State]] = KinGraphState
     finds_k = True
     recuts = True
+    forgets = True
+    keeps: ClassVar[str] = (
+        "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
+        "micro-clusters; whether points were smoothed"
+    )
     cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
 
@@ -219,6 +224,20 @@ class KinGraphMethod(SampleMethod):
         """A finished `state` before its last step, but with the nodes: the step cuts their graph again."""
         nobody = KinGraphState()
         return replace(state, steps=state.steps - 1, finished=False, clusters=nobody.clusters, scales=nobody.scales)
+
+    def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
+        """A finished `state` before its last step, without the nodes of these clients.
+
+        ``None`` where micro-clusters are common to all clients, or nodes are made of those of several. The space stays.
+        """
+        if not len(state.own) or len(state.own) != len(state.centroids):
+            return None
+        kept = ~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))
+        if not kept.any():
+            raise FedkinError("Nothing would be left to cluster.")
+        owners, counts = state.own[kept, 0], state.counts[kept]
+        own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
+        return replace(self.uncut(state), centroids=state.centroids[kept], counts=counts, own=own)
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """The clusters of a state's nodes, as `n_clusters` and `resolution` say, and values for the record.

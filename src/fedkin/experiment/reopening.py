@@ -1,0 +1,73 @@
+"""A finished run opened again: a copy of its folder with another experiment, at an earlier checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from fedkin.core import FedkinError
+from fedkin.core.trees import owned, save_tree
+from fedkin.experiment.checkpoint import load_checkpoint
+from fedkin.experiment.config import Config
+from fedkin.experiment.run_folder import CHECKPOINT, is_finished, write_config
+
+LeftOut = Callable[[str, list[str]], set[str]]
+"""Given a folder and the names in it, those that are not copied; see `shutil.copytree`."""
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder that is not empty.
+
+    Raises
+    ------
+    FedkinError
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FedkinError(f"{out} is not an empty folder; give another --out.")
+
+
+def finished_checkpoint(folder: Path) -> dict[str, Any]:
+    """The last checkpoint of a finished run.
+
+    Raises
+    ------
+    FedkinError
+        If the run has not finished, or the checkpoint is absent or of another version.
+    """
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    checkpoint = load_checkpoint(folder / CHECKPOINT)
+    if checkpoint is None:
+        raise FedkinError(f"{folder} is damaged: {CHECKPOINT} is absent.")
+    return checkpoint
+
+
+def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
+    """Make `out` a copy of the run in `folder` with this experiment and checkpoint; all of it, or nothing.
+
+    Parameters
+    ----------
+    folder : Path
+        A run's; it stays as it is.
+    out : Path
+        Empty or absent.
+    config : Config
+        The experiment of the copy.
+    checkpoint : mapping
+        As `fedkin.experiment.checkpoint.load_checkpoint` gives it.
+    left_out : callable
+        What is not copied.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
+    try:
+        shutil.copytree(folder, partial, ignore=left_out, dirs_exist_ok=True)
+        write_config(partial, config)
+        save_tree(partial / CHECKPOINT, owned(dict(checkpoint)))
+        partial.replace(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise

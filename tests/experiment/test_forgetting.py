@@ -1,0 +1,245 @@
+"""Forgetting a client: what is left is what a run without it leaves, and the certificate says what it covers."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fedkin.core import FedkinError
+from fedkin.core.trees import load_tree
+from fedkin.experiment.checkpoint import restore
+from fedkin.experiment.checksums import sha256_of
+from fedkin.experiment.config import load_config
+from fedkin.experiment.forgetting import forget, plan_forgetting
+from fedkin.experiment.forgotten import FORGOTTEN
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.prediction import predict
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, run_config
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
+from site_files import sites
+
+FEW = ["scenario.name=label-skew", "scenario.clients=5", "scenario.samples_per_class=20", "evaluation.map=none"]
+OWN = [*FEW, "method.common_micro_clusters=false", "method.smoothing=0"]
+CLIENTS = [
+    "scenario.clients=8",
+    "scenario.samples_per_client=30",
+    "method.rounds=2",
+    "method.module=perceptron",
+    "data.scaling=standard",
+]
+LATE = [*CLIENTS, "method.rounds=4", "scenario.name=arrivals", "scenario.changed_fraction=0.4", "scenario.step=3"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def labels(folder: Path) -> dict[str, bytes]:
+    return contents(folder / "labels")
+
+
+def certificate_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / FORGOTTEN).read_text())[-1]
+    return found
+
+
+@pytest.fixture(scope="module")
+def kfed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return execute(load_config("kfed", FEW), tmp_path_factory.mktemp("kfed") / "run").folder
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return execute(load_config("kin-graph", OWN), tmp_path_factory.mktemp("graph") / "run").folder
+
+
+def assert_a_whole_run(folder: Path) -> None:
+    assert is_finished(folder)
+    before = contents(folder)
+    assert report(folder).read_bytes() == before["report.html"]
+    resume(folder)
+    assert contents(folder).items() ^ before.items() <= {
+        ("timing.jsonl", text) for text in (before["timing.jsonl"], (folder / "timing.jsonl").read_bytes())
+    }
+
+
+@pytest.mark.parametrize("method", ["kfed", "mufc"])
+def test_exactly_forgotten_is_never_having_been_there(method: str, kfed: Path, tmp_path: Path) -> None:
+    run = kfed if method == "kfed" else execute(load_config(method, FEW), tmp_path / "run").folder
+    before = contents(run)
+    outcome = forget(run, ["2"], tmp_path / "out")
+    never = execute(load_config(method, [*FEW, "engine.forgotten=[2]"]), tmp_path / "never").folder
+    assert contents(run) == before
+    assert labels(outcome.folder) == labels(never) != labels(run)
+    assert sorted(labels(outcome.folder)) == [f"client-{i}.csv" for i in (0, 1, 3, 4)]
+    for name in ("config.toml", "result.json", "models.safetensors"):
+        assert (outcome.folder / name).read_bytes() == (never / name).read_bytes()
+    assert outcome.records[-1]["answered"] == [0, 1, 3, 4]
+    ours, theirs = (load_tree(folder / CHECKPOINT) for folder in (outcome.folder, never))
+    assert sorted(ours["state"]["points"]) == ["0", "1", "3", "4"]
+    assert all(torch.equal(own, theirs["state"]["points"][name]) for name, own in ours["state"]["points"].items())
+    assert ours["clients"]["2"] == {}
+    assert_a_whole_run(outcome.folder)
+    assert predict(outcome.folder, "digits").count("\n") == 1798
+
+
+def test_a_forgotten_client_can_be_followed_by_another(kfed: Path, tmp_path: Path) -> None:
+    once = forget(kfed, [4], tmp_path / "once").folder
+    twice = forget(once, [0], tmp_path / "twice").folder
+    together = forget(kfed, [0, 4], tmp_path / "together").folder
+    assert labels(twice) == labels(together)
+    assert (twice / "models.safetensors").read_bytes() == (together / "models.safetensors").read_bytes()
+    assert len(json.loads((twice / FORGOTTEN).read_text())) == 2
+    with pytest.raises(FedkinError, match=r"Client 4 of .* is forgotten already"):
+        forget(twice, [4], tmp_path / "thrice")
+    with pytest.raises(FedkinError, match="has no other clients"):
+        forget(twice, [1, 2, 3], tmp_path / "thrice")
+
+
+def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: Path, tmp_path: Path) -> None:
+    """From the space on, which stays: a run whose client answers no more has the same clusters."""
+    exchanges = load_tree(graph / CHECKPOINT)["exchange"]
+    lost = [f"[{exchange}, 2]" for exchange in range(exchanges - 1, exchanges + 9)]
+    away = execute(load_config("kin-graph", [*OWN, f"engine.failures=[{', '.join(lost)}]"]), tmp_path / "away")
+    assert away.records[-1]["answered"] == [0, 1, 3, 4]
+    plan = plan_forgetting(graph, [2])
+    assert (plan.way, plan.begins, plan.steps, plan.others) == ("exact", 2, 1, 4)
+    assert "What stays: the axes of its space" in plan.sentence()
+    outcome = forget(graph, [2], tmp_path / "out")
+    assert {name: text for name, text in labels(away.folder).items() if "2" not in name} == labels(outcome.folder)
+    assert labels(outcome.folder) != labels(graph)
+    found, theirs = (load_found(folder).result for folder in (outcome.folder, away.folder))
+    for name in ("centroids", "counts", "clusters"):
+        assert torch.equal(found[name], theirs[name])
+    assert_a_whole_run(outcome.folder)
+    held = {entry["file"]: entry["what"] for entry in certificate_of(outcome.folder)["still_hold"]}
+    assert held["records.jsonl"].startswith("that it answered in steps 1 to 2")
+    assert held["models.safetensors"].startswith("the axes of its space")
+
+
+def test_what_cannot_be_told_apart_is_run_again(graph: Path) -> None:
+    plan = plan_forgetting(graph, [2], retrain=True)
+    assert (plan.way, plan.begins, plan.steps, plan.checkpoint) == ("retrained", 0, 3, None)
+    assert plan.seconds > 0
+    assert "by running again from the start: 3 steps, which took" in plan.sentence()
+    state = restore(KinGraphState, load_tree(graph / CHECKPOINT)["state"])
+    kept = KinGraphMethod().without(state, [2])
+    assert kept is not None
+    assert set(kept.own[:, 0].tolist()) == {0, 1, 3, 4}
+    common = replace(state, own=KinGraphState().own)
+    merged = replace(state, centroids=state.centroids[1:])
+    assert KinGraphMethod().without(common, [2]) is KinGraphMethod().without(merged, [2]) is None
+    with pytest.raises(FedkinError, match="Nothing would be left"):
+        KinGraphMethod().without(state, range(5))
+
+
+@pytest.mark.parametrize(("method", "options"), [("ocfl", CLIENTS), ("ffcm", [*FEW, "method.rounds=3"])])
+def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
+    method: str, options: list[str], tmp_path: Path
+) -> None:
+    run = execute(load_config(method, options), tmp_path / "run").folder
+    outcome = forget(run, [2], tmp_path / "out")
+    never = execute(load_config(method, [*options, "engine.forgotten=[2]"]), tmp_path / "never").folder
+    ours, theirs = contents(outcome.folder), contents(never)
+    assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl"}
+    assert all(2 not in line["answered"] for line in outcome.records)
+    found = certificate_of(outcome.folder)
+    assert (found["way"], found["kept_steps"], found["others_asked_again"]) == ("retrained", 0, True)
+    assert [entry["file"] for entry in found["still_hold"]] == ["config.toml"]
+    assert found["before"] == {name: sha256_of(run / name) for name in found["before"]}
+    assert found["after"] == {name: sha256_of(outcome.folder / name) for name in found["after"]}
+    assert_a_whole_run(outcome.folder)
+
+
+def test_who_came_late_is_forgotten_from_the_last_checkpoint_before(tmp_path: Path) -> None:
+    options = [*LATE, "engine.keep_checkpoints=1"]
+    run = execute(load_config("ifca", options), tmp_path / "run").folder
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [f"{i}.safetensors" for i in range(1, 5)]
+    assert plan_forgetting(run, [0]).begins == 0
+    plan = plan_forgetting(run, [7])
+    assert (plan.way, plan.begins, plan.steps) == ("retrained", 2, 2)
+    assert "from step 3: 2 steps" in plan.sentence()
+    outcome = forget(run, [7], tmp_path / "out")
+    never = execute(load_config("ifca", [*options, "engine.forgotten=[7]"]), tmp_path / "never")
+    ours, theirs = contents(outcome.folder), contents(never.folder)
+    scored = {"records.jsonl", "SHA256SUMS", "report.html"}  # its samples were in the common test of the steps before
+    assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl", *scored}
+    assert outcome.records[2:] == never.records[2:]
+    assert theirs.keys() - ours.keys() == {"checkpoints/1.safetensors", "checkpoints/2.safetensors"}
+    assert certificate_of(outcome.folder)["kept_steps"] == 2
+
+
+def test_files_of_clients_are_forgotten_by_name_and_may_be_deleted(tmp_path: Path) -> None:
+    data = Path(sites(tmp_path / "data", labelled=False))
+    names = sorted(path.name for path in data.iterdir())
+    options = [f"data.source={str(data)!r}", "scenario.name=files", "method.n_clusters=2", "evaluation.map=none"]
+    run = execute(load_config("kfed", options), tmp_path / "run").folder
+    short = names[0].removesuffix(".npz")
+    outcome = forget(run, [short], tmp_path / "out")
+    assert run_config(outcome.folder).engine.forgotten == [names[0]]
+    held = certificate_of(outcome.folder)["still_hold"]
+    assert any(entry["what"].startswith("how samples are scaled") for entry in held)
+    assert {"file": "result.json", "what": "its name"} in held
+    (data / names[0]).unlink()
+    assert_a_whole_run(outcome.folder)
+    again = execute(load_config("kfed", [*options, f"engine.forgotten=[{names[0]!r}]"]), tmp_path / "again").folder
+    assert labels(again).keys() == labels(outcome.folder).keys() == {"1.csv", "2.csv"}
+    with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 'zz\.npz', which is not there"):
+        execute(load_config("kfed", [*FEW, "engine.forgotten=['zz.npz']"]), tmp_path / "other")
+
+
+def test_a_run_is_replaced_if_asked(tmp_path: Path) -> None:
+    run = execute(load_config("kfed", FEW), tmp_path / "run").folder
+    apart = forget(run, [1], tmp_path / "out").folder
+    outcome = forget(run, [1], None)
+    assert outcome.folder == run
+    assert labels(run) == labels(apart)
+    assert not any(text.startswith("the run ") for text in certificate_of(run)["not_covered"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+    with pytest.raises(FedkinError, match="no client 9; allowed: 0 to 4"):
+        forget(run, [9], None)
+
+
+def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Path) -> None:
+    data = Path(sites(tmp_path / "data", labelled=False))
+    name = sorted(path.name for path in data.iterdir())[1]
+    options = [f"data.source={str(data)!r}", "scenario.name=files", "method.n_clusters=2", "evaluation.map=none"]
+    local = execute(load_config("kfed", options), tmp_path / "local").folder
+    run = tmp_path / "run"
+    shutil.copytree(local, run, ignore=shutil.ignore_patterns("labels"))
+    (run / LEDGER).write_text('{"run": "00", "sites": {}, "keys": {}}')
+    here, there = forget(local, [name], tmp_path / "here").folder, forget(run, [name], tmp_path / "there").folder
+    assert (here / "models.safetensors").read_bytes() == (there / "models.safetensors").read_bytes()
+    assert not (there / "labels").exists()
+    assert (there / "report.html").is_file()
+    state = load_tree(there / CHECKPOINT)["state"]
+    assert not state["finished"], "its last step is to be done with the sites"
+    assert "1" not in state["points"]
+    with pytest.raises(FedkinError, match="cannot be told from the others'; only a run without it forgets it"):
+        forget(run, [name], tmp_path / "never", retrain=True)
+
+
+def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    run = execute(load_config("kfed", [*FEW, "engine.absent=0.3"]), tmp_path / "run").folder
+    sent = load_tree(run / CHECKPOINT)["state"]["points"]
+    gone = next(i for i in range(5) if str(i) not in sent)
+    with pytest.raises(FedkinError, match=f"Client {gone} took no part"):
+        forget(run, [gone], tmp_path / "out")
+    with pytest.raises(FedkinError, match="has no client north; allowed: 0 to 4"):
+        forget(run, ["north"], tmp_path / "out")
+    with pytest.raises(FedkinError, match="is not an empty folder"):
+        forget(run, [next(i for i in range(5) if i != gone)], run)
+    with pytest.raises(FedkinError, match="holds no run"):
+        forget(tmp_path / "nowhere", [0], tmp_path / "out")
+    (run / "report.html").unlink()
+    with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
+        forget(run, [gone], tmp_path / "out")
+    with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 7; allowed: 0 to 4"):
+        execute(load_config("kfed", [*FEW, "engine.forgotten=[7]"]), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
