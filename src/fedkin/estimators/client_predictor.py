@@ -18,7 +18,7 @@ from fedkin.data.given.given_clients import holds_several, labels_beside, named_
 from fedkin.data.given.given_data import GivenData, given_data
 from fedkin.engines.local import one_thread
 from fedkin.estimators.by_client import ByClient
-from fedkin.estimators.estimator import Estimator
+from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
 from fedkin.estimators.labelled_clients import (
     check_kind,
@@ -32,7 +32,7 @@ from fedkin.nn.classifier import Classifier
 NEW = "The data given"
 
 
-class ClientPredictor(Estimator):
+class ClientPredictor(ForgettingEstimator):
     """The models that were found, and what they say of samples in any form that ``fit`` takes."""
 
     classes_: NDArray[Any]

@@ -103,6 +103,8 @@ class FitOutcome:
         What clusters of samples look like, where the clients have tables.
     judged : list of dict
         What models got right on what was held out, see `fedkin.estimators.metrics_frame.judged_rows`.
+    forgotten : frozenset of int
+        Clients that took no part, since they are forgotten.
     """
 
     result: dict[str, Any]
@@ -112,6 +114,7 @@ class FitOutcome:
     seed: int
     profile: ClusterProfile | None = None
     judged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    forgotten: frozenset[int] = frozenset()
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -120,6 +123,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _method: ClassVar[type[Any]]
     _label: str | None = None
     """The column of labels in the tables of `fit`, which is no feature of new samples."""
+    _leaving: tuple[frozenset[int], int] | None = None
+    """Clients that the fit under way is to leave out, and its seed."""
     _kinds: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
     _more: ClassVar[type[Any] | None] = None
@@ -165,10 +170,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> FitOutcome:
         """Prepare the clients' data and take the method, with `options` for its fields, to its end."""
         method: Method[Any] = checked_method(self._method, options)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        forgotten, seed = self._leaving or (frozenset(), None)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if seed is None else seed
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
-            fed.client_names = names
+            fed.client_names, fed.away = names, set(forgotten)
             preparation = prepare(fed, self._preparing(), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]))
@@ -177,7 +183,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             found, profile = method.result(state), None
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
-        return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged)
+        return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)
 
     def _preparing(self) -> PreparingOptions:
         """How the clients' data are prepared."""

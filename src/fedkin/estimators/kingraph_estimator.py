@@ -14,6 +14,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator
+from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.estimators.sample_clusterer import LatentClusterer
@@ -116,10 +117,28 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
         self.history_ = [*self.history_[:-1], {**self.history_[-1], **values}]
-        again = [clusters_again(memory, self.result_).numpy() for memory in self._memories]
+        again = [
+            before if at in self._forgotten else clusters_again(memory, self.result_).numpy()
+            for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
+        ]
         self.labels_ = ByClient(again, self.client_names_)
         self._profile = None
         return self
+
+    def _made(self) -> Any:
+        extractor = {} if self._extractor is None else {"features": self._extractor.name}
+        return checked_method(self._method, {**self._hyper_parameters(), **extractor})
+
+    def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
+        super()._take(method, state, people, fed)
+        self.scales_, self._graph = self.result_["scales"], state
+        self._memories = [self._memory(client) for client in people]
+
+    def _memory(self, client: Client) -> Votes:
+        """What decides on the clusters of a client's samples; nothing if it is forgotten."""
+        if client.id in self._forgotten:
+            return Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
+        return nodes_of_samples(client, self._graph.own)
 
     def _cut_rng(self) -> torch.Generator:
         """As the server's when it cut the graph."""
@@ -129,7 +148,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         super()._remember(outcome, clients, names)
         self.scales_ = outcome.result["scales"]
         self._seed, self._graph = outcome.seed, outcome.state
-        self._memories = [nodes_of_samples(client, self._graph.own) for client in clients]
+        self._memories = [self._memory(client) for client in clients]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,11 +20,13 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.given.given_clients import GivenClients, given_clients, holds_several, named_data
 from fedkin.data.given.given_data import GivenData
 from fedkin.data.population import Population
-from fedkin.data.preparing.cluster_profile import ClusterProfile
+from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
 from fedkin.data.scenarios.label_skew import ClientFiles
+from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
-from fedkin.estimators.estimator import Estimator, prepared_samples
+from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.fit_rounds import Following
+from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import labelled_data, read_labels, without_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
@@ -37,15 +39,18 @@ if TYPE_CHECKING:
 LabelArray = NDArray[np.int64]
 LatentArray = NDArray[np.float32]
 ConfidenceArray = NDArray[np.float32]
+FORGOTTEN = -1
+"""Cluster of the samples of a client that is forgotten."""
 
 
-class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
+class SampleClusterer(ClusterMixin, ForgettingEstimator):  # type: ignore[misc]
     """Base of estimators that cluster the samples of several clients.
 
     Attributes
     ----------
     labels_ : list of int64 arrays
-        One per client: the cluster of every sample. Also by the client's name, ``labels_["north"]``; ``dict(labels_)``.
+        One per client: the cluster of every sample; -1 if it is forgotten. Also by the client's name,
+        ``labels_["north"]``; ``dict(labels_)``.
     n_clusters_ : int
         Number of clusters.
     result_ : dict
@@ -120,10 +125,36 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         outcome = replace(outcome, preparation=replace(outcome.preparation, notes=notes))
         self._remember(outcome, clients, names)
         self._label = self._read.label
-        self.labels_ = ByClient([client.state["clusters"].numpy() for client in clients], names)
+        self.labels_ = self._clusters_of(clients)
         self._profile: ClusterProfile | None = outcome.profile
         self._tested = None if tests is None else self._test(tests)
         return self
+
+    def _clusters_of(self, clients: Sequence[Client]) -> ByClient:
+        """The clusters of the clients' samples, -1 where a client is forgotten."""
+        nothing = [torch.full((len(client),), FORGOTTEN) for client in clients]
+        each = zip(clients, nothing, strict=True)
+        found = [none if one.id in self._forgotten else one.state["clusters"] for one, none in each]
+        return ByClient([clusters.numpy() for clusters in found], self.client_names_)
+
+    def _people(self, data: Any, y: Any) -> list[Client]:
+        clients, names = self._clients(data, y)
+        if names != self.client_names_:
+            raise FedkinError(f"The clients are {names}, but those of fit were {self.client_names_}.")
+        people = []
+        for one, private, labels, name in zip(clients, self._private, self.labels_, names, strict=True):
+            x = self.preparation_.of(one)
+            if len(x) != len(labels):
+                raise FedkinError(f"Client {name} has {len(x)} rows, but had {len(labels)} in fit.")
+            people.append(Client(one.id, x, state=dict(private), table=one.table))
+        return people
+
+    def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
+        super()._take(method, state, people, fed)
+        self.labels_ = self._clusters_of(people)
+        encoding = self.preparation_.encoding
+        described = encoding is not None and not method.is_private()
+        self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
 
     def _read_labelled(self, data: GivenData, where: str) -> Samples:
         """Labelled samples, whose labels become numbers."""
@@ -143,9 +174,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _more_rows(self) -> Iterator[Row]:
         last = int(self.history_[-1]["step"])
-        yield from sizes_of(last, self.client_names_, self.labels_)
+        there = [at for at in range(len(self.client_names_)) if at not in self._forgotten]
+        names, labels = [self.client_names_[at] for at in there], [self.labels_[at] for at in there]
+        yield from sizes_of(last, names, labels)
         if self._read.truth is not None:
-            known = list(zip(self.client_names_, self.labels_, self._read.truth, strict=True))
+            known = list(zip(names, labels, [self._read.truth[at] for at in there], strict=True))
             yield from agreement_rows(last, "train", known)
         if self._tested is not None:
             yield from agreement_rows(last, "test", self._tested)

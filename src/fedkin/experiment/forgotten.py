@@ -98,8 +98,14 @@ def remains(
             else f"that it answered in {when}, and bytes of its replies"
         )
         found.append({"file": RECORDS, "what": what})
-    kept = [type(config.method).keeps] if preparation is not None else []
-    if preparation is not None and preparation.mode in ("standard", "common"):
-        kept.append("how samples are scaled and encoded, found from sums over all clients' samples")
+    kept = [] if preparation is None else kept_of(type(config.method), preparation)
     files = [name for name in (CHECKPOINT, RESULT, MODELS) if (out / name).is_file()]
-    return found + [{"file": name, "what": what} for what in kept if what for name in files]
+    return found + [{"file": name, "what": what} for what in kept for name in files]
+
+
+def kept_of(method: type[Any], preparation: Preparation) -> list[str]:
+    """What stays of a client that a method has left out exactly, in words."""
+    kept = [method.keeps] if method.keeps else []
+    if preparation.mode in ("standard", "common"):
+        kept.append("how samples are scaled and encoded, found from sums over all clients' samples")
+    return kept

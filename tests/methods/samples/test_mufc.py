@@ -155,13 +155,13 @@ def test_the_estimator_forgets():
     model = fedkin.MUFC(n_clusters=4, scaling="none", random_state=0).fit(given)
     changed = [own.copy() for own in given]
     changed[2][:4] = 0.0  # already overwritten: it must not matter
-    certificate = model.forget(changed, client=2, rows=np.arange(4))
+    certificate = model.forget(2, changed, rows=np.arange(4))
     assert certificate == model.certificates_[0]
     assert model.labels_[2][:4].tolist() == [-1] * 4
     kept = np.concatenate([truth[0], truth[1], truth[2][4:], truth[3]])
     labels = np.concatenate([*model.labels_])
     assert adjusted_rand_score(kept, labels[labels >= 0]) == 1.0
-    model.forget(changed, client=3)
+    assert model.forget(3, changed)["way"] == "exact"
     assert set(model.labels_[3].tolist()) == {-1}
     assert model.predict(given[0]).shape == (30,)
 
@@ -179,7 +179,7 @@ def test_bad_requests_are_refused(asked, said):
     given = [one.x.numpy() for one in planted()[0]]
     model = fedkin.MUFC(n_clusters=4, scaling="none", random_state=0).fit(given)
     with pytest.raises(FedkinError, match=said):
-        model.forget(given, **asked)
+        model.forget(X=given, **asked)
     with pytest.raises(FedkinError, match="has 3 rows, but had 30"):
-        model.forget([given[0][:3], *given[1:]], client=1)
+        model.forget(1, [given[0][:3], *given[1:]])
     assert model.certificates_ == []

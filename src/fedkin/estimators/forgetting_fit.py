@@ -1,0 +1,164 @@
+"""Forgetting a client of a fitted estimator: exactly where the method can, else by fitting again without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core.errors import listing
+from fedkin.core.steps import do_step
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.estimators.estimator import Estimator, FitOutcome
+from fedkin.experiment.config import checked_method
+from fedkin.experiment.forgotten import kept_of
+
+_NOT_COVERED = [
+    "copies of the model, such as pickles, and what it has predicted",
+    "the data of the client",
+    "what the models before and after show together",
+]
+_SPACING = 1000
+"""Exchanges between two requests to forget, so that no client draws the same numbers twice."""
+
+
+class ForgettingEstimator(Estimator):
+    """Base of estimators of which clients can be forgotten after `fit`.
+
+    Attributes
+    ----------
+    certificates_ : list of dict
+        What each call of `forget` returned.
+    """
+
+    certificates_: list[dict[str, Any]]
+
+    def forget(
+        self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None,  # noqa: N803
+        retrain: bool = False, **fit: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Forget a client; the model is then one without it, whose labels are -1.
+
+        Where the method keeps apart what each client has sent, clusters are formed again of what the others have sent.
+        Else the model is fitted again, without the client: it costs as much as `fit`. Positions of clients stay, and
+        the seed is that of `fit`.
+
+        Parameters
+        ----------
+        client : int or str
+            By position or name.
+        X, y : as in `fit`
+            The same clients with the same samples, since an estimator keeps none.
+        rows : array-like of int, optional
+            Rows of its samples, where the method can forget some of them; without, the whole client.
+        retrain : bool
+            Whether to fit again even where the method can leave the client out exactly.
+        **fit
+            Further arguments of `fit`, if it is fitted again.
+
+        Returns
+        -------
+        dict
+            The certificate, also appended to `certificates_`: the ``client``, the ``way``, ``"exact"`` or
+            ``"retrained"``, what of it the model ``still_holds``, and what is ``not_covered``.
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if the clients are not those of `fit`, there is no such client, it is forgotten already,
+            nobody would be left, or the method cannot forget single samples.
+        """
+        check_is_fitted(self, "result_")
+        at = self._position(client)
+        if rows is not None:
+            certificate = self._forget_rows(at, X, y, rows)
+        else:
+            certificate = self._forget_client(at, X, y, retrain, fit)
+        self.certificates_.append(certificate)
+        return certificate
+
+    def _forget_client(self, at: int, data: Any, y: Any, retrain: bool, fit: dict[str, Any]) -> dict[str, Any]:
+        gone = self._forgotten | {at}
+        if len(gone) == len(self.client_names_):
+            raise FedkinError(f"There is no client but '{self.client_names_[at]}'; nothing would be left.")
+        method: Method[Any] = self._made()
+        state = method.without(self._state, {at}) if self._method.forgets and not retrain else None
+        if state is not None:
+            people = self._people(data, y)
+            self._again(method, state, people, gone)
+        else:
+            self._fit_without(gone, data, y, fit)
+        return {
+            "client": self.client_names_[at],
+            "way": "retrained" if state is None else "exact",
+            "still_holds": [] if state is None else kept_of(self._method, self.preparation_),
+            "not_covered": list(_NOT_COVERED),
+        }
+
+    def _fit_without(self, gone: frozenset[int], data: Any, y: Any, fit: dict[str, Any]) -> None:
+        earlier = self.certificates_
+        self._leaving = (gone, self._run_seed)
+        try:
+            self.fit(data, y, **fit)
+        finally:
+            self.__dict__.pop("_leaving", None)
+        self.certificates_ = earlier
+
+    def _again(self, method: Method[Any], state: State, people: list[Client], gone: frozenset[int]) -> None:
+        """Do the last step again with the clients that are left."""
+        with self._on_device(), one_thread():
+            fed = self._federation(people)
+            fed.away = set(gone)
+            state, record = do_step(method, fed, state)
+            self._forgotten = gone
+            self._take(method, state, people, fed)
+        self.history_ = [*self.history_[:-1], {**self.history_[-1], **record.values}]
+
+    def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
+        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or take MUFC.")
+
+    def _federation(self, people: Sequence[Client]) -> LocalFederation:
+        """The clients of `fit`, whose random numbers are other ones than before."""
+        fed = LocalFederation(people, self._run_seed)
+        fed.client_names = self.client_names_
+        fed.exchange = _SPACING * (len(self.certificates_) + 1)
+        return fed
+
+    def _made(self) -> Method[Any]:
+        """The method of `fit`."""
+        method: Method[Any] = checked_method(self._method, self._hyper_parameters())
+        return method
+
+    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
+        super()._remember(outcome, clients, names)
+        self._run_seed, self._forgotten = outcome.seed, outcome.forgotten
+        self.certificates_ = []
+        if self._method.forgets:
+            self._state = outcome.state
+            self._private = [dict(client.state) for client in clients]
+
+    def _take(self, method: Method[Any], state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
+        """Take over a state and what the clients remember after it."""
+        self._state = state
+        self._private = [{} if one.id in self._forgotten else dict(one.state) for one in people]
+        self.result_ = method.result(state)
+        self.n_clusters_ = int(self.result_["n_clusters"])
+
+    def _people(self, data: Any, y: Any) -> list[Client]:
+        """The clients of `fit`, prepared as then, with what they remember."""
+        raise NotImplementedError
+
+    def _position(self, client: int | str) -> int:
+        names = self.client_names_
+        if client in names:
+            client = names.index(str(client))
+        if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < len(names):
+            raise FedkinError(
+                f"client is {client!r}; allowed: 0 to {len(names) - 1}, the clients of fit, or {listing(names)}."
+            )
+        if client in self._forgotten:
+            raise FedkinError(f"Client '{names[client]}' is forgotten already.")
+        return client
