@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,21 +20,16 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.given.given_clients import GivenClients, given_clients, holds_several, named_data
 from fedkin.data.given.given_data import GivenData
 from fedkin.data.population import Population
-from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
+from fedkin.data.preparing.cluster_profile import profile_clusters
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
+from fedkin.estimators.describing_estimator import DescribingEstimator
 from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.fit_rounds import Following
-from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import labelled_data, read_labels, without_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
-from fedkin.experiment.cluster_words import sentences
-from fedkin.experiment.column_words import NOTHING, described
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LabelArray = NDArray[np.int64]
 LatentArray = NDArray[np.float32]
@@ -43,7 +38,7 @@ FORGOTTEN = -1
 """Cluster of the samples of a client that is forgotten."""
 
 
-class SampleClusterer(ClusterMixin, ForgettingEstimator):  # type: ignore[misc]
+class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
     """Base of estimators that cluster the samples of several clients.
 
     Attributes
@@ -126,7 +121,7 @@ class SampleClusterer(ClusterMixin, ForgettingEstimator):  # type: ignore[misc]
         self._remember(outcome, clients, names)
         self._label = self._read.label
         self.labels_ = self._clusters_of(clients)
-        self._profile: ClusterProfile | None = outcome.profile
+        self._profile = outcome.profile
         self._tested = None if tests is None else self._test(tests)
         return self
 
@@ -215,70 +210,6 @@ class SampleClusterer(ClusterMixin, ForgettingEstimator):  # type: ignore[misc]
         if data.y is None:
             raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
         return without_labels(data)
-
-    def describe(self) -> pd.DataFrame:
-        """The clusters of tables in original units.
-
-        Returns
-        -------
-        DataFrame
-            One row per cluster: ``samples``, as far as clients report them; ``sentence``, what distinguishes it; and
-            the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
-            positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
-            ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
-            column at one client with fewer than five values are left out.
-
-        Raises
-        ------
-        FedkinError
-            If the clients had no tables, or the method is private, so that they were not asked.
-        """
-        from pandas import DataFrame
-
-        profile = self._described()
-        columns = described(profile)
-        spoken = sentences(profile, self.client_names_)
-        frame = DataFrame({column.name: column.values for column in columns}, index=range(len(spoken)))
-        frame.index.name = "cluster"
-        frame.insert(0, "samples", profile.samples.numpy(), allow_duplicates=True)
-        frame.insert(1, "sentence", spoken, allow_duplicates=True)
-        frame.attrs["effects"] = {column.name: column.effect for column in columns}
-        return frame
-
-    def _described(self) -> ClusterProfile:
-        check_is_fitted(self, "result_")
-        if self._profile is None:
-            raise FedkinError(
-                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
-                "method that promises no differential privacy."
-            )
-        return self._profile
-
-    def representatives(self) -> pd.DataFrame:
-        """A typical sample of each cluster of tables, in original units.
-
-        Returns
-        -------
-        DataFrame
-            One row per cluster: ``rows``, how many it is made of, and a text for each column, in the order of
-            `describe`: the mean over the rows nearest to the cluster's middle at each client, or their most frequent
-            category. It is nobody's row: cells of fewer than five rows of a client stay there, and what no client gives
-            is ``"–"``.
-
-        Raises
-        ------
-        FedkinError
-            As `describe`.
-        """
-        from pandas import DataFrame
-
-        profile = self._described()
-        rows = profile.typical_filled.amax(1).numpy()
-        columns = {column.name: column.typical or [NOTHING] * len(rows) for column in described(profile)}
-        frame = DataFrame(columns, index=range(len(rows)))
-        frame.index.name = "cluster"
-        frame.insert(0, "rows", rows, allow_duplicates=True)
-        return frame
 
     def confidence(self, X: Any) -> ConfidenceArray | list[ConfidenceArray]:  # noqa: N803
         """How clearly samples belong to the clusters that `predict` gives them.

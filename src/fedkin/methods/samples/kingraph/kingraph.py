@@ -37,7 +37,14 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     vote,
     vote_share,
 )
-from fedkin.methods.samples.kingraph.own_micro_clusters import SUSPICIOUS, OwnPath, are_clients, unsmoothed_nodes
+from fedkin.methods.samples.kingraph.own_micro_clusters import (
+    KEPT_OF_FORGOTTEN,
+    SUSPICIOUS,
+    OwnPath,
+    are_clients,
+    unsmoothed_nodes,
+    without_clients,
+)
 from fedkin.methods.samples.kingraph.private_kingraph import (
     PrivacyBudget,
     PrivatePath,
@@ -152,10 +159,7 @@ class KinGraphMethod(SampleMethod):
     finds_k = True
     recuts = True
     forgets = True
-    keeps: ClassVar[str] = (
-        "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
-        "micro-clusters; whether points were smoothed"
-    )
+    keeps: ClassVar[str] = KEPT_OF_FORGOTTEN
     cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
 
@@ -226,18 +230,9 @@ class KinGraphMethod(SampleMethod):
         return replace(state, steps=state.steps - 1, finished=False, clusters=nobody.clusters, scales=nobody.scales)
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
-        """A finished `state` before its last step, without the nodes of these clients.
-
-        ``None`` where micro-clusters are common to all clients, or nodes are made of those of several. The space stays.
-        """
-        if not len(state.own) or len(state.own) != len(state.centroids):
-            return None
-        kept = ~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))
-        if not kept.any():
-            raise FedkinError("Nothing would be left to cluster.")
-        owners, counts = state.own[kept, 0], state.counts[kept]
-        own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
-        return replace(self.uncut(state), centroids=state.centroids[kept], counts=counts, own=own)
+        """A finished `state` before its last step, without the nodes of these clients; see `without_clients`."""
+        left = without_clients(state, clients)
+        return None if left is None else self.uncut(left)
 
     def clusters_of(self, state: KinGraphState, rng: torch.Generator) -> tuple[KinGraphState, dict[str, Any]]:
         """The clusters of a state's nodes, as `n_clusters` and `resolution` say, and values for the record.

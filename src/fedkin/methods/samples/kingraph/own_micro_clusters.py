@@ -8,7 +8,7 @@ that each client has to itself stay in one case, and not in the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,6 +33,10 @@ _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
 SUSPICIOUS = 0.5
 """Largest client's share from which clusters of smoothed points are looked at without smoothing."""
+KEPT_OF_FORGOTTEN = (
+    "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
+    "micro-clusters; whether points were smoothed"
+)
 _LOST = 0.5
 """Part of that share that clusters without smoothing must have, if those with it are more than clients. On CIFAR-10 it
 is 0.11 and 0.13, on MNIST and Fashion-MNIST with one class at each client 1.00 and 0.85."""
@@ -225,3 +229,23 @@ def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | N
 def are_clients(share: float, without: float) -> bool:
     """Whether clusters are only clients, by the largest client's share with smoothing and without."""
     return share >= SUSPICIOUS and without < _LOST * share
+
+
+def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
+    """The state without the nodes of some clients, in the same space.
+
+    ``None`` where micro-clusters are common to all clients, or nodes are made of those of several.
+
+    Raises
+    ------
+    FedkinError
+        If no node would be left.
+    """
+    if not len(state.own) or len(state.own) != len(state.centroids):
+        return None
+    kept = ~torch.isin(state.own[:, 0], torch.tensor(sorted(clients)))
+    if not kept.any():
+        raise FedkinError("Nothing would be left to cluster.")
+    owners, counts = state.own[kept, 0], state.counts[kept]
+    own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
+    return replace(state, centroids=state.centroids[kept], counts=counts, own=own)
