@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import fedkin
 import second_device
@@ -21,6 +21,7 @@ from fedkin.engines.site import Site
 from fedkin.engines.site_request import Request
 from fedkin.nn.augmentation import augmentation_for
 from fedkin.nn.classifier import Classifier
+from fedkin.nn.client_stack import Job, can_stack, descend_all
 from fedkin.nn.contrastive import Backbone, Design
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
 from fedkin.nn.dcn import DeepClustering, DeepEncoder
@@ -35,6 +36,16 @@ from fedkin.nn.stacked_autoencoder import Autoencoder
 
 ELSEWHERE = second_device.DEVICE
 IMAGES, COLOURS, VECTORS = (1, 16, 16), (3, 8, 8), (12,)
+
+
+def normed(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A network with batch normalisation, which one sample teaches nothing."""
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, classes)
+    )
+
+
+NORMED = f"{__name__}:normed"
 
 
 def contrastive(shape: tuple[int, ...], backbone: Backbone = "auto") -> list[Tensor]:
@@ -98,7 +109,7 @@ def stack() -> list[Tensor]:
 
 def few_at_once() -> list[Tensor]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedkin.nn.stack._ASSUMED", 1)
+        patch.setattr("fedkin.core.device._ASSUMED", 1)
         return stack()
 
 
@@ -107,6 +118,60 @@ def embedded_clustering() -> list[Tensor]:
     how = DeepEmbeddedClustering(hidden=(16,), code=3, pretrain_steps=10, max_refreshes=2, batch=16)
     found = how.train(x, 3, rng)
     return [found.encoder, found.centroids, found.codes(x), found.memberships(x)]
+
+
+SIZES = (20, 8, 13, 33, 20)
+
+
+def jobs(module: str, shape: tuple[int, ...], descent: Descent) -> list[Job]:
+    network = Classifier.of({"name": module, "shape": shape, "classes": 3})
+    made = []
+    for seed, samples in enumerate(SIZES):
+        rng = torch.Generator().manual_seed(seed)
+        x = torch.rand(samples, *shape, generator=rng)
+        made.append(Job(network, network.initial(rng), x, torch.arange(samples) % 3, rng, descent))
+    return made
+
+
+@pytest.mark.parametrize(
+    "descent",
+    [
+        Descent(epochs=2, batch_size=8),
+        Descent(epochs=2, batch_size=8, momentum=0.9, proximal=0.1),
+        Descent(epochs=2, batch_size=8, optimizer="adam", weight_decay=0.1),
+        Descent(steps=5, batch_size=8),
+    ],
+    ids=["plain", "momentum", "Adam", "steps"],
+)
+@pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), ("perceptron", VECTORS), (NORMED, COLOURS)])
+def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: Descent) -> None:
+    alone = [job.alone() for job in jobs(module, shape, descent)]
+    with on(ELSEWHERE):
+        assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
+        together = descend_all(jobs(module, shape, descent))
+    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
+        # Adam's first steps divide a gradient by itself, however small it is.
+        tolerance = 2e-3 if descent.optimizer == "adam" else 1e-5
+        assert torch.allclose(model, ours, rtol=0, atol=max(second_device.TOLERANCE, tolerance))
+        assert loss == pytest.approx(our_loss, rel=1e-3)
+
+
+def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on(ELSEWHERE):
+        together = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+        monkeypatch.setattr("fedkin.core.device._ASSUMED", 1)
+        in_turn = descend_all(jobs("perceptron", VECTORS, Descent(batch_size=8)))
+    for (model, loss), (other, other_loss) in zip(together, in_turn, strict=True):
+        assert torch.allclose(model, other, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
+        assert loss == pytest.approx(other_loss, rel=1e-3)
+
+
+def test_dropout_and_recipes_train_alone() -> None:
+    with on(ELSEWHERE):
+        dropped = jobs("ocfl-cnn", (1, 4, 4), Descent(batch_size=8))
+        assert not can_stack(dropped[0].architecture, dropped[0].descent)
+        assert len(descend_all(dropped)) == len(SIZES)
+        assert not can_stack(jobs("perceptron", VECTORS, Descent())[0].architecture, Descent(recipe="x:y"))
 
 
 @task

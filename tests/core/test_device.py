@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,31 @@ def test_a_device_is_named_for_a_while() -> None:
     with pytest.raises(ZeroDivisionError), on(META):
         raise ZeroDivisionError
     assert device() == CPU
+
+
+@pytest.fixture
+def torch_as_it_was() -> Iterator[None]:
+    """Put torch's settings of the whole process back."""
+    precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.allow_tf32 = tf32
+
+
+@pytest.mark.usefixtures("torch_as_it_was")
+def test_cuda_computes_the_same_each_time_and_rounds_as_it_is_asked() -> None:
+    with on(META):
+        assert not torch.are_deterministic_algorithms_enabled()
+    for tf32 in (True, None, False, None):
+        with on(torch.device("cuda"), tf32):
+            assert torch.are_deterministic_algorithms_enabled()
+            rounds = torch.get_float32_matmul_precision() == "high"
+            assert torch.backends.cudnn.allow_tf32 == rounds
+            assert tf32 is None or rounds == tf32
+    torch.set_float32_matmul_precision("high")
+    with on(torch.device("cuda")):
+        assert torch.backends.cudnn.allow_tf32
 
 
 def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

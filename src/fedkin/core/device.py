@@ -6,6 +6,8 @@ applies a network moves what it needs to `device()`, and its results back.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +17,10 @@ import torch
 from fedkin.core.errors import FedkinError
 
 _PROCESSOR = torch.device("cpu")
+_ASSUMED = 1 << 29
+"""Bytes for a stack on an accelerator that does not say how much memory is free."""
+ONE_STACK = threading.Lock()
+"""Held while a stack trains on an accelerator: two that take half of its memory each would not leave enough."""
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
 
 
@@ -24,8 +30,18 @@ def device() -> torch.device:
 
 
 @contextmanager
-def on(where: torch.device) -> Iterator[None]:
-    """Have this thread's networks compute there; a thread that is started inside begins with the processor."""
+def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
+    """Have this thread's networks compute there; a thread that is started inside begins with the processor.
+
+    Parameters
+    ----------
+    where : torch.device
+    tf32 : bool, optional
+        Whether an NVIDIA GPU may round the factors of products to TF32, for the whole process. By default, as
+        `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
+    """
+    if where.type == "cuda":
+        _settle(tf32)
     token = _device.set(where)
     try:
         yield
@@ -33,10 +49,21 @@ def on(where: torch.device) -> Iterator[None]:
         _device.reset(token)
 
 
-def free_memory() -> int | None:
-    """Bytes that are free on this thread's device; ``None`` if it does not say, as the processor."""
+def _settle(tf32: bool | None) -> None:
+    """Have CUDA compute the same bits each time; torch warns of what it cannot compute so."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
+    torch.backends.cudnn.benchmark = False
+    if tf32 is not None:
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+
+
+def stack_memory() -> int:
+    """Bytes that a stack of models may take on this thread's device: half of those that are free."""
     where = device()
-    return int(torch.cuda.mem_get_info(where)[0]) if where.type == "cuda" else None
+    return int(torch.cuda.mem_get_info(where)[0]) // 2 if where.type == "cuda" else _ASSUMED
 
 
 def device_named(name: str, option: str) -> torch.device:

@@ -23,6 +23,8 @@ from fedkin.core.seeds import derive_bytes, derive_generator
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
+_ON_ACCELERATOR = 128
+"""Clients per call there: a step takes about as long for all of their models as for one."""
 
 
 @contextmanager
@@ -78,7 +80,7 @@ class LocalFederation(Federation):
         Seed of the run.
     chunk : int, optional
         Clients per call of a task; by default at least two, and as many as take some milliseconds, since each call
-        has a fixed cost. The result does not depend on it.
+        has a fixed cost; on an accelerator 128. The result does not depend on it, on an accelerator up to rounding.
     workers : int, optional
         Worker threads; by default one per available core.
     drop_rate : float
@@ -104,8 +106,8 @@ class LocalFederation(Federation):
         self.clients = {client.id: client for client in clients}
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")
-        self.chunk = chunk
         self.device = device()
+        self.chunk = chunk if chunk is not None or self.device.type == "cpu" else _ON_ACCELERATOR
         self.workers = workers or cores()
         # One pool for all exchanges: new threads would fault all their memory in again.
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))

@@ -39,7 +39,7 @@ def open_federation(
         If there is no such device, or the data are refused.
     """
     engine = config.engine
-    with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'")):
+    with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'"), engine.tf32):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         if engine.name != "flower":

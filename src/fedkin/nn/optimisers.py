@@ -21,9 +21,9 @@ class AdamMoments:
     Attributes
     ----------
     mean, square : Tensor
-        float32 ``(parameters,)``, running means of the gradient and of its square.
+        float32 ``(parameters,)``, or of many models ``(K, parameters)``: running means of the gradient and its square.
     steps : Tensor
-        float32 scalar, steps done.
+        float32 scalar, or ``(K,)``: steps done.
     """
 
     mean: Tensor
@@ -34,6 +34,19 @@ class AdamMoments:
     def new(cls, parameters: int) -> AdamMoments:
         """Those of a new optimiser."""
         return cls(torch.zeros(parameters), torch.zeros(parameters), torch.zeros(()))
+
+    @classmethod
+    def like(cls, params: Tensor) -> AdamMoments:
+        """Those of a new optimiser of one model ``(parameters,)`` or of many ``(K, parameters)``, on their device."""
+        return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
+
+    def of(self, rows: Tensor) -> AdamMoments:
+        """A copy of those of some of many models."""
+        return AdamMoments(self.mean[rows], self.square[rows], self.steps[rows])
+
+    def put(self, rows: Tensor, part: AdamMoments) -> None:
+        """Take over those of some of many models."""
+        self.mean[rows], self.square[rows], self.steps[rows] = part.mean, part.square, part.steps
 
     @classmethod
     def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
@@ -57,8 +70,12 @@ class AdamMoments:
             state.pop(name, None)
 
     def step(self, params: Tensor, grad: Tensor, rate: float) -> None:
-        """Move `params` ``(parameters,)`` in place by their gradient; betas 0.9 and 0.999, epsilon 1e-8."""
-        adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
+        """Move `params`, of the shape of `mean`, in place by their gradient; betas 0.9 and 0.999, epsilon 1e-8."""
+        if params.dim() == 1:
+            adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
+        else:
+            lists = list(params), list(grad), list(self.mean), list(self.square), list(self.steps)
+            adam_step(*lists, rate, epsilon=1e-8)
 
 
 def adam_step(

@@ -11,7 +11,6 @@ holds, and what their batches consist of is drawn before and sent there once.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedkin.core.device import device, free_memory
+from fedkin.core.device import ONE_STACK, device, stack_memory
 from fedkin.nn.optimisers import adam_step
 from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient
 
@@ -59,13 +58,7 @@ class StackTraining:
 STACK = 2
 """Models per stack: measured best on CPUs with 1 MiB of second-level cache per core whose third level is shared."""
 
-_ASSUMED = 1 << 30
-"""Bytes of an accelerator that does not say how much memory is free."""
-_USED = 0.5
-"""Fraction of the free memory that a stack may take."""
 _FLOAT, _INDEX = 4, 8
-_one_at_a_time = threading.Lock()
-"""Held while a stack trains on an accelerator: two that take half of its memory each would not leave enough."""
 
 
 def fit(
@@ -102,7 +95,7 @@ def fit(
     processor = device().type == "cpu"
     kind = _Part if processor else _Scheduled
     order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(data[k])), k))
-    with nullcontext() if processor else _one_at_a_time:
+    with nullcontext() if processor else ONE_STACK:
         size = stack_size or (STACK if processor else _fitting(model, data, training))
         for at in range(0, len(order), size):
             rows = order[at : at + size]
@@ -114,15 +107,11 @@ def fit(
 
 def _fitting(model: Autoencoder, data: Sequence[Tensor], training: StackTraining) -> int:
     """Models that the free memory of the device holds at once, at least 1."""
-    free = free_memory()
     longest = max(training.total_steps(len(x)) for x in data)
     outputs = model.widths[0] + 2 * sum(outputs for _, outputs in model.layers)
     samples = max(len(x) for x in data) * model.widths[0]
     floats = 4 * model.size + training.batch_size * outputs + samples + training.batch_size * longest
-    return max(
-        1,
-        int(_USED * (_ASSUMED if free is None else free)) // (_FLOAT * floats + _INDEX * training.batch_size * longest),
-    )
+    return max(1, stack_memory() // (_FLOAT * floats + _INDEX * training.batch_size * longest))
 
 
 @dataclass(eq=False)

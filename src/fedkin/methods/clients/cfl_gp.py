@@ -21,11 +21,11 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Maybe, is_amount, is_number, updates, whole
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_tasks import training_of
 from fedkin.methods.clients.loss_placement import placed_by_loss
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 MOST_CLUSTERS = 10
@@ -194,20 +194,24 @@ def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 
     Without ``criterion`` they are those of the model's own update.
     """
+    pairs = list(zip(clients, payloads, strict=True))
+    jobs = [training_of(client, payload, payload["model"]) for client, payload in pairs]
+    trained = descend_all(jobs)
+    judging = {
+        at: training_of(client, payload, payload["criterion"])
+        for at, (client, payload) in enumerate(pairs)
+        if "places" in payload and "criterion" in payload
+    }
+    judged = dict(zip(judging, descend_all(list(judging.values())), strict=True))
     replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
-        x, y = client.x, labels_of(client)
-        model, loss = descend(classifier, payload["model"], x, y, client.rng, descent)
-        reply: Payload = {"update": model.sub_(payload["model"]), "samples": len(client), "loss": loss}
+    for at, (job, (model, loss)) in enumerate(zip(jobs, trained, strict=True)):
+        update, payload = model.sub_(job.start), payloads[at]
+        reply: Payload = {"update": update, "samples": len(job.x), "loss": loss}
         if "places" in payload:
-            if int(payload["places"].max()) >= classifier.size:
-                raise FedkinError(f"A place of an update is beyond the model's {classifier.size} numbers.")
-            update = reply["update"]
-            if "criterion" in payload:
-                other, _ = descend(classifier, payload["criterion"], x, y, client.rng, descent)
-                update = other - payload["criterion"]
-            reply["profile"] = update[payload["places"]]
+            if int(payload["places"].max()) >= job.architecture.size:
+                raise FedkinError(f"A place of an update is beyond the model's {job.architecture.size} numbers.")
+            other = judged[at][0] - payload["criterion"] if at in judged else update
+            reply["profile"] = other[payload["places"]]
         replies.append(reply)
     return replies
 

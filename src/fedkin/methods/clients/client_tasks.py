@@ -11,7 +11,8 @@ from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.noise import uniform
 from fedkin.core.replies import candidates, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.descent import Descent
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
@@ -30,14 +31,17 @@ def describe(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
 )
 def train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the model on the client's data; report the update, the number of samples and the training loss."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        classifier = Classifier.of(payload["module"])
-        model, loss = descend(
-            classifier, payload["model"], client.x, labels_of(client), client.rng, Descent(**payload["training"])
-        )
-        replies.append({"update": model.sub_(payload["model"]), "samples": len(client), "loss": loss})
-    return replies
+    jobs = [training_of(client, payload, payload["model"]) for client, payload in zip(clients, payloads, strict=True)]
+    return [
+        {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
+        for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
+    ]
+
+
+def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
+    """Return the training of a model on all of the client's data, by a payload's ``module`` and ``training``."""
+    classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
+    return Job(classifier, start, client.x, labels_of(client), client.rng, descent)
 
 
 @task(takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None, minimum=0)})

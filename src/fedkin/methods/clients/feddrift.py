@@ -22,10 +22,10 @@ from fedkin.core import Client, Federation, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import candidates, is_amount, is_number, reals, updates, within
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, PositiveFraction, positions
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_tasks import labels_of, training_of
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 HELD_OUT = "held_out"
@@ -257,14 +257,15 @@ def judge(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 )
 def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train on the samples that are not held out; report the update, their number and the training loss."""
-    replies: list[Payload] = []
+    jobs: list[Job] = []
     for client, payload in zip(clients, payloads, strict=True):
         _, rows = _divided(client, payload["held_out"])
-        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
-        y = labels_of(client)
-        model, loss = descend(classifier, payload["model"], client.x[rows], y[rows], client.rng, descent)
-        replies.append({"update": model.sub_(payload["model"]), "samples": len(rows), "loss": loss})
-    return replies
+        job = training_of(client, payload, payload["model"])
+        jobs.append(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
+    return [
+        {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
+        for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
+    ]
 
 
 def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -21,11 +22,11 @@ from fedkin.core import Client, Federation, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import ClientMethod, SoftState, positions
-from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.methods.clients.client_tasks import labels_of, training_of
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 _RAREST = 1e-6
@@ -183,24 +184,28 @@ def weigh_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
     Report the ``updates`` ``(K, size)``, the client's ``memberships`` ``(K,)``, which sum to 1, and as ``masses``
     ``(K, classes)`` the part of its samples that is of a cluster and a class; ``loss`` is that of all models, weighted.
     """
-    replies: list[Payload] = []
+    jobs: list[Job] = []
+    weights: list[Tensor] = []
     for client, payload in zip(clients, payloads, strict=True):
-        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
-        x, y, models = client.x, labels_of(client), payload["models"]
-        shares = shares_of(sample_losses(classifier, models, x, y), payload["memberships"], payload["frequencies"], y)
+        classifier, y, models = Classifier.of(payload["module"]), labels_of(client), payload["models"]
+        losses = sample_losses(classifier, models, client.x, y)
+        weights.append(shares_of(losses, payload["memberships"], payload["frequencies"], y))
         classes = one_hot(y, classifier.classes).float()
-        moved, loss = [], 0.0
-        for own, model in zip(shares.T, models, strict=True):
-            trained, weighted = descend(classifier, model, x, own[:, None] * classes, client.rng, descent)
-            moved.append(trained.sub_(model))
-            loss += weighted
+        for own, model in zip(weights[-1].T, models, strict=True):
+            jobs.append(dataclasses.replace(training_of(client, payload, model), y=own[:, None] * classes))
+    trained = iter(zip(jobs, descend_all(jobs), strict=True))
+    replies: list[Payload] = []
+    for client, payload, shares in zip(clients, payloads, weights, strict=True):
+        own = list(islice(trained, len(payload["models"])))
+        y = labels_of(client)
+        classes = one_hot(y, Classifier.of(payload["module"]).classes).float()
         replies.append(
             {
-                "updates": torch.stack(moved),
+                "updates": torch.stack([model.sub_(job.start) for job, (model, _) in own]),
                 "memberships": shares.mean(0).clamp(0, 1),
                 "masses": (shares.T @ classes / len(y)).clamp(0, 1),
                 "samples": len(y),
-                "loss": loss,
+                "loss": sum(loss for _, (_, loss) in own),
             }
         )
     return replies

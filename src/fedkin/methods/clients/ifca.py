@@ -15,12 +15,12 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import labels_of, losses, losses_of, lowest_loss
+from fedkin.methods.clients.client_tasks import labels_of, losses, losses_of, lowest_loss, training_of
 from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
 from fedkin.nn.classifier import Classifier
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 
@@ -191,20 +191,20 @@ _CHOICE: Expected = {
 )
 def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Choose the model with the lowest loss, then train it or compute one gradient."""
-    replies: list[Payload] = []
+    jobs: list[Job] = []
+    chosen: list[int] = []
     for client, payload in zip(clients, payloads, strict=True):
-        classifier, descent = Classifier.of(payload["module"]), Descent(**payload["training"])
-        x, y = client.x, labels_of(client)
         rows, judged = _judged(client, payload)
-        cluster = lowest_loss(judged)
-        start = payload["models"][cluster]
+        chosen.append(lowest_loss(judged))
+        job = training_of(client, payload, payload["models"][chosen[-1]])
         if payload["averaging"] == "gradients":
-            one = dataclasses.replace(descent, steps=1, batch_size=len(rows))
-            model, loss = descend(classifier, start, x[rows], y[rows], client.rng, one)
-        else:
-            model, loss = descend(classifier, start, x, y, client.rng, descent)
-        replies.append({"cluster": cluster, "update": model.sub_(start), "samples": len(client), "loss": loss})
-    return replies
+            one = dataclasses.replace(job.descent, steps=1, batch_size=len(rows))
+            job = dataclasses.replace(job, x=job.x[rows], y=job.y[rows], descent=one)
+        jobs.append(job)
+    return [
+        {"cluster": cluster, "update": model.sub_(job.start), "samples": len(client), "loss": loss}
+        for client, cluster, job, (model, loss) in zip(clients, chosen, jobs, descend_all(jobs), strict=True)
+    ]
 
 
 @task(takes=_CHOICE, holds={"cluster": is_count})

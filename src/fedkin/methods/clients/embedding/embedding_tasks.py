@@ -17,7 +17,8 @@ from fedkin.core.client import LASTING
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
-from fedkin.nn.descent import Descent, descend
+from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.descent import Descent
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.randomised_response import binary, memorised, packed
@@ -39,21 +40,17 @@ def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 )
 def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
-    replies: list[Payload] = []
+    jobs = []
     for client, payload in zip(clients, payloads, strict=True):
         training = Descent(**payload["training"])
         per_epoch = math.ceil(len(client) / training.batch_size)
         training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
-        model, error = descend(
-            Encoder.of(payload["encoder"]),
-            payload["vector"],
-            client.x,
-            client.x,
-            client.rng,
-            training,
-        )
-        replies.append({"update": model.sub_(payload["vector"]), "samples": len(client), "loss": error})
-    return replies
+        encoder = Encoder.of(payload["encoder"])
+        jobs.append(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
+    return [
+        {"update": model.sub_(job.start), "samples": len(job.x), "loss": error}
+        for job, (model, error) in zip(jobs, descend_all(jobs), strict=True)
+    ]
 
 
 @task(

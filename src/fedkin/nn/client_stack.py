@@ -1,0 +1,263 @@
+"""Training of many clients' models of one architecture at once, on an accelerator.
+
+A processor trains them fastest one after another, see `fedkin.nn.descent`. An accelerator is idle for most of a small
+model's step. There the models of many clients step together by `torch.func.vmap`, which makes one grouped convolution
+of their convolutions. Every client has the batches that it has alone, so that its model is the same up to rounding.
+Epochs begin together; in one, models whose next batches are equally long step together: those with full batches first,
+then the last batches, length by length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedkin.core.device import ONE_STACK, device, stack_memory
+from fedkin.nn.architecture import Architecture
+from fedkin.nn.descent import Descent, batch_orders, descend, steps_of
+from fedkin.nn.layers import Dropout
+from fedkin.nn.resident import Resident
+from fedkin.nn.update_rule import UpdateRule
+
+_FLOAT = 4
+_KEPT = 4
+"""Numbers in memory per number that a layer puts out: the output, its gradient, and what it keeps to compute that."""
+
+Trained = tuple[Tensor, float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model to train; the arguments of `descend`."""
+
+    architecture: Architecture
+    start: Tensor
+    x: Tensor
+    y: Tensor
+    rng: torch.Generator
+    descent: Descent
+
+    def alone(self) -> Trained:
+        """Train it by itself."""
+        return descend(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
+
+
+def descend_all(jobs: Sequence[Job]) -> list[Trained]:
+    """Train every model as `descend` does: for each the model ``(size,)`` and its mean loss in the last epoch.
+
+    On an accelerator those of one architecture that train alike are stacks, if `can_stack` says so.
+    """
+    alike: dict[tuple[int, Descent, int], list[int]] = {}
+    for at, job in enumerate(jobs):
+        alike.setdefault((id(job.architecture), job.descent, job.y.dim()), []).append(at)
+    found: dict[int, Trained] = {}
+    for rows in alike.values():
+        some = [jobs[at] for at in rows]
+        together = len(some) > 1 and device().type != "cpu" and can_stack(some[0].architecture, some[0].descent)
+        found.update(zip(rows, _together(some) if together else [job.alone() for job in some], strict=True))
+    return [found[at] for at in range(len(jobs))]
+
+
+def can_stack(architecture: Architecture, descent: Descent) -> bool:
+    """Whether several models can train as one stack.
+
+    Not with a recipe, whose augmentation and optimiser take one client's batch; nor if the module has dropout, or does
+    what `vmap` cannot do, which two tiny models show.
+    """
+    return descent.recipe is None and _trains_alike(architecture)
+
+
+@lru_cache(maxsize=32)
+def _trains_alike(architecture: Architecture) -> bool:
+    rng = torch.Generator().manual_seed(0)
+    start, descent = architecture.initial(rng), Descent(steps=2, batch_size=2, learning_rate=0.01)
+    if any(isinstance(part, Dropout) and part.p > 0 for part in architecture.module(start).modules()):
+        return False
+    x = torch.rand(4, *architecture.shape, generator=rng)
+
+    def jobs() -> list[Job]:
+        rngs = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+        return [Job(architecture, start, x, architecture.targets(x), rng, descent) for rng in rngs]
+
+    alone = [job.alone()[0] for job in jobs()]
+    try:
+        together = [model for model, _ in _together(jobs())]
+    except (RuntimeError, ValueError, TypeError):  # what `vmap` raises of a module that it cannot run
+        return False
+    return all(torch.allclose(*pair, rtol=1e-2, atol=1e-4) for pair in zip(alone, together, strict=True))
+
+
+def _together(jobs: Sequence[Job]) -> list[Trained]:
+    trained: list[Trained] = []
+    with ONE_STACK:
+        while rest := jobs[len(trained) :]:
+            some = rest[: _fitting(rest)]
+            with some[0].architecture.resident() as resident:
+                trained += _ClientStack(some, resident).train()
+    return trained
+
+
+def _fitting(jobs: Sequence[Job]) -> int:
+    """How many of the first jobs the free memory of the device holds, at least 1."""
+    architecture, descent = jobs[0].architecture, jobs[0].descent
+    model = UpdateRule.copies(descent) * architecture.size + _KEPT * descent.batch_size * _outputs(architecture)
+    left = stack_memory()
+    for count, job in enumerate(jobs):
+        left -= _FLOAT * (model + job.x.numel())
+        if left < 0:
+            return max(1, count)
+    return len(jobs)
+
+
+@lru_cache(maxsize=32)
+def _outputs(architecture: Architecture) -> int:
+    """Numbers that all layers put out for one sample."""
+    counts: list[int] = []
+    module = architecture.module(torch.zeros(architecture.size))
+    for part in module.modules():
+        part.register_forward_hook(lambda _part, _x, y: counts.append(y.numel() if isinstance(y, Tensor) else 0))
+    with torch.no_grad():
+        module(torch.zeros(1, *architecture.shape))
+    return sum(counts)
+
+
+class _ClientStack:
+    """Models in training together, in the module of a resident, which must be the caller's until they are trained."""
+
+    def __init__(self, jobs: Sequence[Job], resident: Resident) -> None:
+        where = resident.device
+        architecture, descent = jobs[0].architecture, jobs[0].descent
+        self.trainable, self.where, self.needs_pairs = architecture.parameters, where, resident.needs_pairs
+        self.gradients = _StackedGradients(resident)
+        self.models = torch.stack([job.start for job in jobs]).to(where)
+        self.rule = UpdateRule(self.models[:, : self.trainable].clone(), descent, resident.frozen)
+        self.x, self.y = torch.cat([job.x for job in jobs]).to(where), torch.cat([job.y for job in jobs]).to(where)
+        self.batches: list[list[Tensor]] = []
+        self.per_epoch: list[int] = []
+        first = 0
+        for job in jobs:
+            total, per_epoch = steps_of(len(job.x), descent)
+            orders = batch_orders(len(job.x), total, job.rng, descent.batch_size)
+            batches = [first + rows for order in orders for rows in order.split(descent.batch_size)]
+            self.batches.append(batches)
+            self.per_epoch.append(per_epoch)
+            first += len(job.x)
+        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=where)
+
+    def train(self) -> list[Trained]:
+        """Train to the end."""
+        for members, steps, rows in self._schedule():
+            self._step(members, steps, rows)
+        losses = self.losses.cpu()
+        return [(model, self._mean_loss(k, losses[k])) for k, model in enumerate(self.models.cpu())]
+
+    def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """For every common step the models ``(k,)``, how many steps each has done ``(k,)``, and rows ``(k, batch)``.
+
+        They are sent to the device at once.
+        """
+        done = [0] * len(self.batches)
+        shapes: list[tuple[int, int]] = []
+        parts: list[Tensor] = []
+        while group := self._next(done):
+            steps = [done[k] for k in group]
+            rows = torch.stack([self.batches[k][step] for k, step in zip(group, steps, strict=True)])
+            for k in group:
+                done[k] += 1
+            if rows.shape[1] == 1 and self.needs_pairs:  # a batch norm cannot learn from one sample
+                continue
+            shapes.append((len(group), rows.shape[1]))
+            parts += [torch.tensor(group), torch.tensor(steps), rows.flatten()]
+        there = torch.cat(parts).to(self.where) if parts else torch.empty(0)
+        at = 0
+        for models, batch in shapes:
+            members, steps_done, taken = there[at : at + models * (batch + 2)].split([models, models, models * batch])
+            yield members, steps_done, taken.view(models, batch)
+            at += models * (batch + 2)
+
+    def _next(self, done: Sequence[int]) -> list[int]:
+        """The models that step next: of those in the earliest epoch the ones with the longest batches."""
+        waiting = [k for k, batches in enumerate(self.batches) if done[k] < len(batches)]
+        epochs = {k: done[k] // self.per_epoch[k] for k in waiting}
+        earliest = min(epochs.values(), default=0)
+        lengths = {k: len(self.batches[k][done[k]]) for k in waiting if epochs[k] == earliest}
+        longest = max(lengths.values(), default=0)
+        return [k for k, length in lengths.items() if length == longest]
+
+    def _step(self, members: Tensor, steps: Tensor, rows: Tensor) -> None:
+        models, rule = self.models[members], self.rule.of(members)
+        grad, losses = self.gradients(models, self.x[rows], self.y[rows])
+        params = models[:, : self.trainable]
+        rule.regularise(params, grad)
+        rule.move(params, grad)
+        self.models[members] = models
+        self.rule.put(members, rule)
+        self.losses[members, steps] = losses
+
+    def _mean_loss(self, k: int, losses: Tensor) -> float:
+        counts = torch.tensor([len(rows) for rows in self.batches[k]], dtype=torch.float32)
+        learnt = counts > 1 if self.needs_pairs else counts > 0
+        losses, counts = (part[learnt][-self.per_epoch[k] :] for part in (losses[: len(counts)], counts))
+        return float((losses * counts).sum() / counts.sum()) if len(counts) else math.nan
+
+
+class _StackedGradients:
+    """Gradients of many models by one module."""
+
+    def __init__(self, resident: Resident) -> None:
+        self.module, criterion = resident.module.train(), resident.criterion
+        self.parameters = _places(self.module.named_parameters())
+        by_kind = sorted(self.module.named_buffers(), key=lambda named: not named[1].is_floating_point())
+        self.buffers = _places(by_kind, at=sum(part.numel() for part in self.module.parameters()))
+
+        def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return criterion(functional_call(self.module, (params, buffers), (x,)), y)
+
+        self.of = vmap(grad_and_value(loss))
+
+    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``, whose buffers change in place.
+
+        Parameters
+        ----------
+        models : Tensor, (k, size)
+        x, y : Tensor, (k, batch, *shape) and (k, batch) or (k, batch, outputs)
+        """
+        params = {name: place.of(models) for name, place in self.parameters.items()}
+        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
+        grads, losses = self.of(params, buffers, x, y)
+        for name, place in self.buffers.items():
+            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
+        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor of a module lies in a model's vector, and what it is there."""
+
+    where: slice
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def of(self, models: Tensor) -> Tensor:
+        """The tensors of models ``(k, size)``, as views."""
+        return models[:, self.where].view(len(models), *self.shape)
+
+    def copy_of(self, models: Tensor) -> Tensor:
+        """A contiguous copy; `vmap` would write a batch norm's statistics into copies of its own otherwise."""
+        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
+
+
+def _places(parts: Iterable[tuple[str, Tensor]], at: int = 0) -> dict[str, _Place]:
+    """The places of tensors that lie one after another."""
+    places = {}
+    for name, part in parts:
+        places[name] = _Place(slice(at, at + part.numel()), part.shape, part.dtype)
+        at += part.numel()
+    return places

@@ -1,0 +1,113 @@
+"""Steps of gradient descent, or Adam (Kingma and Ba 2015), on flat models: on one, or on many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedkin.nn.optimisers import AdamMoments
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a client trains: shuffled mini-batches, the architecture's mean loss, a new optimiser every time.
+
+    Attributes
+    ----------
+    epochs : int
+        Passes over the data.
+    steps : int or None
+        Number of optimiser steps, which replaces `epochs`.
+    batch_size : int
+    optimizer : {"sgd", "adam"}
+        Adam with the usual betas 0.9 and 0.999 and epsilon 1e-8.
+    learning_rate : float
+    momentum : float
+        Momentum of "sgd", in [0, 1).
+    weight_decay : float
+        Added to the gradient as ``weight_decay * w``.
+    proximal : float
+        FedProx's mu: the loss gains ``mu / 2 * ||w - w_start||^2`` (Li et al. 2020, eq. 2).
+    recipe : str or None
+        An optimiser in place of `optimizer`, and augmentation, see `fedkin.nn.recipes.recipe_of`.
+    """
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 32
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    proximal: float = 0.0
+    recipe: str | None = None
+
+
+class UpdateRule:
+    """What a `Descent` makes of gradients.
+
+    Parameters
+    ----------
+    start : Tensor, (parameters,) or (K, parameters)
+        Where training starts, on the device that trains; not modified, and not to be modified if `proximal` is set.
+    descent : Descent
+    frozen : sequence of slice
+        Where the parameters lie that do not train.
+
+    Attributes
+    ----------
+    is_plain : bool
+        Whether a step is the gradient times the learning rate and nothing else.
+    """
+
+    def __init__(self, start: Tensor, descent: Descent, frozen: Sequence[slice] = ()) -> None:
+        self.descent, self.frozen = descent, frozen
+        adam = descent.optimizer == "adam"
+        self.start = start if descent.proximal else None
+        self.velocity = torch.zeros_like(start) if descent.momentum and not adam else None
+        self.moments = AdamMoments.like(start) if adam else None
+        self.is_plain = not (adam or descent.momentum or descent.weight_decay or descent.proximal or frozen)
+
+    @staticmethod
+    def copies(descent: Descent) -> int:
+        """Numbers in memory per parameter at most, that of the model and its gradient included, while rows step."""
+        remembered = 2 * (descent.optimizer == "adam") + bool(descent.momentum) + bool(descent.proximal)
+        return 3 + 2 * remembered
+
+    def of(self, rows: Tensor) -> UpdateRule:
+        """The rule of some of many models; what it remembers is copied, see `put`."""
+        part = UpdateRule.__new__(UpdateRule)
+        part.descent, part.frozen, part.is_plain = self.descent, self.frozen, self.is_plain
+        part.start, part.velocity = (None if one is None else one[rows] for one in (self.start, self.velocity))
+        part.moments = None if self.moments is None else self.moments.of(rows)
+        return part
+
+    def put(self, rows: Tensor, part: UpdateRule) -> None:
+        """Take over what the rule of these models remembers."""
+        if self.velocity is not None and part.velocity is not None:
+            self.velocity[rows] = part.velocity
+        if self.moments is not None and part.moments is not None:
+            self.moments.put(rows, part.moments)
+
+    def regularise(self, params: Tensor, grad: Tensor) -> None:
+        """Add the gradients of the penalties to `grad`, and take away those of what is frozen; in place."""
+        if self.descent.weight_decay:
+            grad.add_(params, alpha=self.descent.weight_decay)
+        if self.start is not None:
+            grad.add_(params, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
+        for place in self.frozen:
+            grad[..., place] = 0.0
+
+    def move(self, params: Tensor, grad: Tensor) -> None:
+        """Move `params` in place by a gradient that `regularise` has been applied to."""
+        if self.moments is not None:
+            self.moments.step(params, grad, self.descent.learning_rate)
+            return
+        direction = grad
+        if self.velocity is not None:
+            direction = self.velocity.mul_(self.descent.momentum).add_(grad)
+        params.add_(direction, alpha=-self.descent.learning_rate)
