@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {
     "gallery/digits-over-ten-clients": 3,
     "gallery/clusters-of-clients": 3,
+    "tutorials/flower-app": 0,
     "tutorials/hospital-tables": 0,
     "tutorials/own-network": 1,
 }

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
@@ -19,8 +19,9 @@ from fedkin.core.task import Task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.wire import content, read
 from fedkin.flower import query
-from fedkin.methods.clients import client_tasks, ladd
+from fedkin.methods.clients import client_tasks, fedrc, ladd
 from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.nn.classifier import Classifier
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import unpacked
 
@@ -69,6 +70,117 @@ def test_ladd_finds_planted_clusters():
         clients.append(client)
     result = start(flower.LADDStrategy(n_clusters=2, window=0.2), grid(clients))
     assert planted.same_partition(list(result.clusters.values()), styles)
+
+
+@pytest.mark.parametrize("bases", ["class", "client"])
+def test_pacfl_finds_planted_clusters(bases):
+    where = grid(pictures.clients(), labelled=bases == "class")
+    result = start(flower.PACFLStrategy(bases=bases, threshold=None), where)
+    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
+    assert [entry["phase"] for entry in result.records] == ["embedding", *["training"] * 3]
+
+
+FEDRC = {"n_clusters": 2, "local_steps": 5, "batch_size": 1000, "learning_rate": 0.5}
+SWAPPED = [0, 1, 1, 0, 1, 0]
+
+
+def weighing(kind: Any = planted.normalised, given: Any = None) -> app_nodes.Fleet:
+    """Nodes that call classes differently, whose network fedkin trains; their own training must not be asked for."""
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+
+    def make() -> nn.Module:
+        return kind((planted.CLASSES,), planted.CLASSES)
+
+    def load(context: Context) -> Any:
+        client = clients[int(context.node_config["partition-id"])]
+        return client.x, client.y
+
+    app = app_nodes.client_app(clients, make)
+    del app._registered_funcs["train.default"]
+    app.query("fedkin")(flower.describes(load, 5, make if given is None else given))
+    return app_nodes.Fleet(app, len(clients))
+
+
+def weigh(where: app_nodes.Fleet, first: Any, rounds: int = 6) -> Any:
+    strategy = flower.FedRCStrategy(**FEDRC, seed=1)
+    return strategy.start(grid=where, initial_arrays=first, num_rounds=rounds, timeout=5)
+
+
+@pytest.mark.parametrize("kind", [planted.linear, planted.normalised])
+def test_fedrc_is_the_same_as_on_the_local_engine(kind):
+    settings = planted.LEARNING | FEDRC | {"module": f"planted:{kind.__name__}", "rounds": 6}
+    done = planted.run(fedrc.FedRCMethod(**settings), planted.clients(SWAPPED, planted.OPPOSITE), seed=1)
+    classifier = Classifier.of(done.states[0].module)
+    result = weigh(weighing(kind), [
+        ArrayRecord(classifier.module(model).state_dict()) for model in done.states[0].models
+    ])  # fmt: skip
+    assert list(result.clusters.values()) == done.labels
+    assert planted.same_partition(done.labels, SWAPPED)
+    for got, model in zip(result.arrays_by_cluster, done.result["models"], strict=True):
+        expected = ArrayRecord(classifier.module(model).state_dict())
+        assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
+    assert np.allclose(list(result.memberships.values()), done.result["memberships"], atol=1e-5)
+    assert len(result.records[-1]["memberships"]) == len(SWAPPED)
+    assert result.evaluate_metrics_clientapp[6]["eval_acc"] == pytest.approx(1.0)
+    assert set(result.train_metrics_clientapp[6]) == {"train_loss"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (None, "describes() was given no network to train"),
+        (lambda: nn.Linear(7, 6), "The network given to describes() cannot be used: RuntimeError"),
+        (lambda: nn.LSTM(6, 6), "turns two samples into type tuple, not rows of logits"),
+        (lambda: nn.Linear(6, 3), "The network given to describes() has 3 logits, but labels go up to 5"),
+        (lambda: nn.Linear(6, 6), "has 42 numbers, and the models of the server are of shape"),
+    ],
+)
+def test_a_network_that_cannot_be_trained_is_reported(given, sentence):
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+    answer = flower.describes(lambda _: (clients[0].x, clients[0].y), network=given)
+    training = {name: value for name, value in FEDRC.items() if name != "n_clusters"}
+    payload = {"module": {"name": "a", "shape": [6], "classes": 6}, "models": torch.zeros(2, 9), "training": training}
+    refused = [
+        reason(task, sent, answer) for task, sent in ((client_tasks.describe, {}), (fedrc.weigh_and_train, payload))
+    ]
+    assert sentence in refused[0] or sentence in refused[1]
+
+
+def reason(task: Task, payload: dict[str, Any], answer: Any) -> str:
+    """Why a node does not do a task; empty if it does."""
+    try:
+        asked(task, payload, context(), answer)
+    except FedkinError as error:
+        return str(error)
+    return ""
+
+
+def test_fedrc_says_which_query_it_needs():
+    where = weighing()
+    del where.app._registered_funcs["query.fedkin"]
+    with pytest.raises(FedkinError, match=r"app.query\('fedkin'\)\(fedkin.flower.describes\(load, network=Net\)\)"):
+        weigh(where, [app_nodes.arrays(network)] * 2)
+
+
+def test_requests_are_checked_before_they_are_done():
+    client = pictures.client(0)
+    with pytest.raises(FedkinError, match="is not done with this request: 'window'"):
+        asked(ladd.describe_style, {"style": "client", "window": 3.0, "segments": 1}, context(), flower.describes(
+            lambda _: (client.x, client.y)
+        ))  # fmt: skip
+
+
+def test_a_simulation_can_pickle_it_and_train_with_many_copies():
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+    app = app_nodes.client_app(clients, lambda: planted.linear((6,), 6))
+    app.query("fedkin")(flower.describes(lambda _: (clients[0].x, clients[0].y), 5, lambda: planted.linear((6,), 6)))
+    packed = cloudpickle.dumps(app)
+    assert b"weigh_and_train" not in packed
+    copies = [cloudpickle.loads(packed)._registered_funcs["query.fedkin"] for _ in range(2)]
+    assert copies[0].network.name == copies[1].network.name
+    replies = [asked(client_tasks.describe, {}, context(), copy) for copy in copies]
+    assert replies == [{"shape": [6], "classes": 6}] * 2
 
 
 def asked(task: Task, payload: dict[str, Any], context: Context, answer: Any, exchange: int = 1) -> Any:

@@ -79,3 +79,9 @@ def test_more_nodes_than_seats_are_ignored(caplog):
     assert seats.update([1, 2, 3]) == {0, 1}
     assert seats.update([1, 2, 3]) == {0, 1}
     assert caplog.text.count("1 nodes are ignored: 1 came after the first round, the maximum.") == 1
+
+
+def test_a_run_that_resumes_stops_if_no_node_can_say_its_name():
+    failed = {1: FedkinError("one"), 2: FedkinError("two")}
+    with pytest.raises(FedkinError, match="one"):
+        Seats(5, asking(failed), ["a", "b"]).update([1, 2])

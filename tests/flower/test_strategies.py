@@ -11,7 +11,9 @@ import app_nodes
 import planted
 from fedkin import flower
 from fedkin.core import FedkinError
+from fedkin.experiment import registry
 from fedkin.methods.clients import (
+    cfl_gp,
     clove,
     fedavg,
     fedgroup,
@@ -62,6 +64,15 @@ def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
     return [ArrayRecord(classifier.module(model).state_dict()) for model in models]
 
 
+def test_every_method_that_clusters_clients_has_a_strategy():
+    strategies = [getattr(flower, name) for name in flower.__all__ if name.endswith("Strategy")]
+    there = {strategy._method for strategy in strategies if strategy is not flower.ClusterStrategy}
+    methods = {name: registry.resolve("method", name) for name in registry.METHODS}
+    assert [name for name, method in methods.items() if method.clusters == "clients" and method not in there] == [
+        "local"
+    ]  # which needs no server
+
+
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize(
     ("strategy", "method", "options", "finds"),
@@ -79,6 +90,8 @@ def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
         (flower.FeSEMStrategy, fesem.FeSEMMethod, {"n_clusters": 2}, True),
         (flower.FedGroupStrategy, fedgroup.FedGroupMethod, {"n_clusters": 2}, True),
         (flower.CLoVEStrategy, clove.CLoVEMethod, {"n_clusters": 2}, True),
+        (flower.CFLGPStrategy, cfl_gp.CFLGPMethod, {"n_clusters": 2, "coordinates": 20}, True),
+        (flower.CFLGPStrategy, cfl_gp.CFLGPMethod, {"n_clusters": None, "period": 1}, True),
         (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 2}, True),
         (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
     ],
@@ -91,6 +104,8 @@ def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
         "fesem",
         "fedgroup",
         "clove",
+        "cfl-gp",
+        "cfl-gp without a number",
         "ifca",
         "ifca with a shared layer",
     ],
@@ -99,7 +114,7 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
     done = locally(method, kind, ROUNDS, **options)
     first = as_records(done, done.states[0].models)
     where = grid(kind=kind)
-    alike = strategy is flower.FeSEMStrategy  # which makes its models from one
+    alike = strategy in (flower.FeSEMStrategy, flower.CFLGPStrategy)  # which make their models from one
     result = start(strategy(**options, seed=1), where, first if len(first) > 1 and not alike else first[0])
     assert result.clusters == {where.node(client): cluster for client, cluster in enumerate(done.labels)}
     last = as_records(done, done.result["models"])

@@ -94,8 +94,49 @@ def test_it_is_one_of_flowers_strategies():
             "higher "
             "than that.",
         ),
-        (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: 1 or more."),
-        (lambda: start(flower.OCFLStrategy(), grid(), timeout=0), "timeout is 0; allowed: above 0, in seconds."),
+        (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: whole numbers from 1."),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), num_rounds="3"),
+            "num_rounds is '3'; allowed: whole numbers from 1.",
+        ),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), timeout=0),
+            "timeout is 0; allowed: above 0, in seconds, or None.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(min_train_nodes=-1),
+            "min_train_nodes is -1 in OCFLStrategy; allowed: whole numbers from 0.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(weighted_by_key=None),
+            "weighted_by_key is None in OCFLStrategy; allowed: names.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(evaluate_metrics_aggr_fn="mean"),
+            "evaluate_metrics_aggr_fn is 'mean' in OCFLStrategy; allowed: functions, and None.",
+        ),
+        (
+            lambda: flower.OCFLStrategy(fraction_fit=0.5),
+            "OCFLStrategy has no parameter 'fraction_fit': it is called fraction_train here.",
+        ),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), initial_arrays=network().state_dict()),
+            "initial_arrays is of type OrderedDict; give an ArrayRecord, as in ArrayRecord(model.state_dict()), or a "
+            "list of them.",
+        ),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), initial_arrays=[]),
+            "initial_arrays is of type list, which is empty; give an ArrayRecord, as in "
+            "ArrayRecord(model.state_dict()), or a list of them.",
+        ),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), train_config=0.1),
+            "train_config is of type float; give a ConfigRecord, or a function that returns one for a round.",
+        ),
+        (
+            lambda: start(flower.OCFLStrategy(), grid(), evaluate_fn=lambda number, arrays: 0.5),
+            "evaluate_fn returned float, which is no MetricRecord ('float' object is not iterable).",
+        ),
         (
             lambda: flower.OCFLStrategy().configure_train(1, ArrayRecord(), ConfigRecord(), grid()),
             "OCFLStrategy has a model for every cluster, so no other strategy can wrap it; call its start(). Flower's "
@@ -111,10 +152,68 @@ def test_what_is_not_allowed_gets_a_sentence(make, sentence):
 
 
 def test_unknown_parameters_are_no_parameters():
-    with pytest.raises(
-        TypeError, match=r"OCFLStrategy has no parameter 'fraction_fit'; it has aggregation, arrayrecord_key, .*trigger"
-    ):
-        flower.OCFLStrategy(fraction_fit=0.5)
+    with pytest.raises(TypeError, match=r"OCFLStrategy has no parameter 'fraction_trian'; did you mean 'fraction_t"):
+        flower.OCFLStrategy(fraction_trian=0.5)
+    with pytest.raises(TypeError, match=r"OCFLStrategy has no parameter 'zzz'; it has aggregation, arrayrecord_key, "):
+        flower.OCFLStrategy(zzz=0.5)
+    with pytest.raises(TypeError, match=r"takes parameters by name, as in OCFLStrategy\(fraction_train=0.5\)"):
+        flower.OCFLStrategy(0.5)
+
+
+def test_parameters_can_be_read_and_shown():
+    strategy = flower.IFCAStrategy(n_clusters=4, fraction_train=0.5)
+    assert (strategy.n_clusters, strategy.fraction_train, strategy.empty) == (4, 0.5, "keep")
+    assert repr(strategy) == "IFCAStrategy(fraction_train=0.5, n_clusters=4)"
+    assert not hasattr(strategy, "clusters")
+
+
+def test_a_strategy_of_ones_own_inherits_its_method():
+    class Quiet(flower.OCFLStrategy):
+        def summary(self) -> None:
+            pass
+
+    assert "clusterer" in inspect.signature(Quiet).parameters
+    assert start(Quiet(clusterer="meanshift"), grid()).method == "OCFL"
+    with pytest.raises(FedkinError, match=r"^Mine.configure_train would never be called: .* function of the round"):
+        type("Mine", (flower.OCFLStrategy,), {"configure_train": None})
+
+
+def test_configurations_can_be_functions_of_the_round():
+    where = grid()
+    start(
+        flower.OCFLStrategy(),
+        where,
+        train_config=lambda number: ConfigRecord({"steps": 5, "rate": 0.5 / number}),
+        timeout=None,
+    )
+    rates = {m.content["config"]["rate"] for m in where.sent if m.metadata.message_type == MessageType.TRAIN}
+    assert rates == {0.5, 0.25, 0.5 / 3}
+    with pytest.raises(FedkinError, match="train_config of round 1 is no configuration that Flower can send"):
+        start(flower.OCFLStrategy(), grid(), train_config=lambda number: {"rate": None})
+    with pytest.raises(FedkinError, match="train_config of round 1 is no configuration that Flower can send"):
+        start(flower.OCFLStrategy(), grid(), train_config=lambda number: None)
+
+
+def test_a_round_waits_for_a_node_that_takes_part(monkeypatch, caplog):
+    """The only nodes that are connected have no seat, until those that have one are back."""
+    caplog.set_level("INFO", "flwr")
+    monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
+    monkeypatch.setattr("fedkin.flower.message_federation._LATECOMERS", 0)
+    where = grid([*CLUSTERS, 0, 1])
+    where.away = {6, 7}
+    there = type(where).get_node_ids
+    looks: list[int] = []
+
+    def node_ids(self: app_nodes.Fleet) -> Any:
+        if any(m.content["config"]["server-round"] == 1 and "evaluate" in m.metadata.message_type for m in where.sent):
+            looks.append(1)
+            where.away = set(range(6)) if len(looks) < 5 else set()
+        return there(self)
+
+    monkeypatch.setattr(app_nodes.Fleet, "get_node_ids", node_ids)
+    result = start(flower.OCFLStrategy(), where)
+    assert "Waiting for nodes that take part: none of those connected does." in caplog.text
+    assert [entry["answered"] for entry in result.records] == [list(range(6))] * 3
 
 
 def test_so_many_nodes_train_and_evaluate():

@@ -15,13 +15,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin.core import FedkinError
 from fedkin.data.population import Population
-from fedkin.data.preparing.preparation import restore_preparation
 from fedkin.data.reading.client_files import expanded
 from fedkin.deploy.server_app import UPLOADED, serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.engines.flower.node_app import client_app as answering
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
+from fedkin.experiment.simulated_clients import simulated_site
 
 _PAUSE = 0.5
 _SIMULATED = ("partition-id", "num-partitions")
@@ -31,7 +31,8 @@ def server_app(folder: Path) -> ServerApp:
     """Return the server's app, for the app folder `folder`.
 
     Its run configuration names the ``experiment``, a file in that folder; ``out``, where results go; and ``sites``, how
-    many there are, where 0 means as many as are connected when the run starts.
+    many there are, where 0 means as many as are connected when the run starts. The log says where results are in full,
+    because a relative path begins where the SuperLink was started.
     """
     app = ServerApp()
 
@@ -41,7 +42,7 @@ def server_app(folder: Path) -> ServerApp:
         try:
             sites = int(run["sites"]) or _connected(grid)
             config = load_config(folder / str(run["experiment"]), [f"engine.sites={sites}"])
-            serve(grid, config, expanded(str(run["out"])))
+            serve(grid, config, expanded(str(run["out"])).absolute())
         except FedkinError as error:
             print(f"fedkin: {error}", file=sys.stderr, flush=True)
             time.sleep(UPLOADED)
@@ -76,20 +77,8 @@ def _simulated(folder: Path, context: Context) -> Site:
     at, count = (int(context.node_config[name]) for name in _SIMULATED)
     run = context.run_config
     population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
-    client, name = population.clients[at], f"site-{at:04}"
-    private = Path(tempfile.gettempdir()) / f"fedkin-{os.getuid()}-{context.run_id}"
-    return Site(
-        name,
-        private / name,
-        client.x,
-        client.y,
-        population.classes,
-        population.features,
-        client.state,
-        restore_preparation,
-        simulated=True,
-        table=client.table,
-    )
+    name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{os.getuid()}-{context.run_id}"
+    return simulated_site(population, at, name, private / name)
 
 
 @lru_cache(maxsize=1)

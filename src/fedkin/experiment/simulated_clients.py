@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,22 +99,25 @@ class _Clients:
         torch.set_num_threads(1)
         at = int(context.node_config["partition-id"])
         config = config_of(self.tables)
-        population = _population(config)
-        client = population.clients[at]
-        return Site(
-            _name(at),
-            _folder(self.folder, at),
-            client.x,
-            client.y,
-            population.classes,
-            population.features,
-            client.state,
-            restore_preparation,
-            simulated=True,
-            packages=None,
-            device=device_named(config.engine.device, "'engine.device'"),
-            table=client.table,
-        )
+        site = simulated_site(_population(config), at, _name(at), _folder(self.folder, at))
+        return replace(site, packages=None, device=device_named(config.engine.device, "'engine.device'"))
+
+
+def simulated_site(population: Population, at: int, name: str, folder: Path) -> Site:
+    """Return client `at` of a population as a site of this name, with this private folder."""
+    client = population.clients[at]
+    return Site(
+        name,
+        folder,
+        client.x,
+        client.y,
+        population.classes,
+        population.features,
+        client.state,
+        restore_preparation,
+        simulated=True,
+        table=client.table,
+    )
 
 
 _built: dict[str, Population] = {}

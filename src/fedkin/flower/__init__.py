@@ -8,23 +8,27 @@ from fedkin.engines.flower.version import importing_flower
 with importing_flower():
     from fedkin.flower.query import describes
     from fedkin.flower.strategies import (
+        CFLGPStrategy,
         CLoVEStrategy,
         EmbeddingStrategy,
         FedAvgStrategy,
         FedGroupStrategy,
         FedOptStrategy,
+        FedRCStrategy,
         FeSEMStrategy,
         GradientLossStrategy,
         HierarchicalStrategy,
         IFCAStrategy,
         LADDStrategy,
         OCFLStrategy,
+        PACFLStrategy,
         SattlerStrategy,
     )
     from fedkin.flower.strategy import ClusterStrategy
     from fedkin.flower.strategy_result import ClusterResult
 
 __all__ = [
+    "CFLGPStrategy",
     "CLoVEStrategy",
     "ClusterResult",
     "ClusterStrategy",
@@ -33,11 +37,13 @@ __all__ = [
     "FedAvgStrategy",
     "FedGroupStrategy",
     "FedOptStrategy",
+    "FedRCStrategy",
     "GradientLossStrategy",
     "HierarchicalStrategy",
     "IFCAStrategy",
     "LADDStrategy",
     "OCFLStrategy",
+    "PACFLStrategy",
     "SattlerStrategy",
     "describes",
 ]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 import torch
-from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor
 
@@ -23,17 +23,16 @@ from fedkin.flower.exchange import RAISED, exchange
 from fedkin.flower.node_names import names_of
 from fedkin.flower.seats import Name, Seats
 from fedkin.flower.terms import Terms
-from fedkin.methods.clients import client_tasks, gradient_loss, ifca, ladd
+from fedkin.methods.clients import cfl_gp, client_tasks, fedrc, gradient_loss, ifca, ladd, pacfl
 from fedkin.methods.clients.embedding import embedding_tasks
 from fedkin.nn.classifier import Classifier
 
 _LATECOMERS = 1000
 
 _NO_LABELS = (
-    "its samples have no labels, which this strategy needs; let the function given to describes() return "
-    "(x, y), or use EmbeddingStrategy(form='prototypes')"
+    "its samples have no labels, which this strategy needs; let the function given to describes() return (x, y)"
 )
-_NO_QUERY = "it needs app.query('fedkin')(fedkin.flower.describes(load))"
+_NO_QUERY = "it needs app.query('fedkin')(fedkin.flower.{})"
 
 log = logging.getLogger("flwr")
 
@@ -134,7 +133,8 @@ class GridFederation(Federation):
         for client, reply in self._query(task, payloads):
             if not isinstance(reply, str) and not reply.get("classes"):
                 if self.terms.labels_needed:
-                    yield client, self._refuse(client, _NO_LABELS)
+                    instead = f", or use {self.terms.without_labels}" if self.terms.without_labels else ""
+                    yield client, self._refuse(client, _NO_LABELS + instead)
                     continue
                 reply = reply | {"classes": 2}  # only to say that there are models to train
             yield client, reply
@@ -147,7 +147,8 @@ class GridFederation(Federation):
         for client, reply in exchange(self.grid, messages, self.terms.timeout).items():
             if isinstance(reply, str):
                 raised = reply.startswith(RAISED)
-                yield client, self._refuse(client, f"{reply}; {_NO_QUERY}") if raised else reply
+                needed = _NO_QUERY.format(self.terms.query_needed)
+                yield client, self._refuse(client, f"{reply}; {needed}") if raised else reply
                 continue
             try:
                 yield client, read(reply).tree()
@@ -162,6 +163,29 @@ class GridFederation(Federation):
         """`client_tasks.losses`: as many messages to each as there are models, all at once."""
         judged = self._judged({client: payload["models"] for client, payload in payloads.items()})
         return ((i, found if isinstance(found, str) else {"losses": found}) for i, found in judged.items())
+
+    def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`cfl_gp.train_and_profile`: a training of the client's model and, where it is another, of the common one."""
+        asked = {(client, 0): payload["model"] for client, payload in payloads.items()}
+        asked |= {(client, 1): payload["criterion"] for client, payload in payloads.items() if "criterion" in payload}
+        replies = self._exchange(MessageType.TRAIN, asked)
+        for client, payload in payloads.items():
+            common = self._trained_reply(client, replies[client, 1], asked[client, 1]) if (client, 1) in asked else None
+            own = self._trained_reply(client, replies[client, 0], payload["model"])
+            if isinstance(own, str) or isinstance(common, str):
+                yield client, own if isinstance(own, str) else common  # type: ignore[misc]
+                continue
+            update = (common or own)["update"]
+            yield client, own | ({"profile": update[payload["places"]]} if "places" in payload else {})
+
+    def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`fedrc.weigh_and_train`, by `fedkin.flower.describes`; what it says of training is as of the client app's."""
+        terms = self.terms
+        for client, reply in self._query(task, payloads):
+            if not isinstance(reply, str) and task.refusal(reply) is None:
+                told = {terms.train_loss_key: float(reply["loss"]), terms.weighted_by_key: reply["samples"]}
+                self.trained[client] = MetricRecord(told)
+            yield client, reply
 
     def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
@@ -276,8 +300,7 @@ class GridFederation(Federation):
 
     def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
         """Send models, by client and a number, to be trained or evaluated."""
-        given = self.terms.train_config if kind == MessageType.TRAIN else self.terms.evaluate_config
-        config = ConfigRecord({**given, "server-round": self.round})
+        config = self.terms.config(kind == MessageType.TRAIN, self.round)
         contents: dict[int, RecordDict] = {}  # what several are sent is one object
         for model in models.values():
             if model.data_ptr() not in contents:
@@ -301,6 +324,9 @@ class GridFederation(Federation):
         embedding_tasks.train_encoder.name: _query,
         embedding_tasks.embed.name: _query,
         ladd.describe_style.name: _query,
+        pacfl.describe_subspace.name: _query,
+        cfl_gp.train_and_profile.name: _train_and_profile,
+        fedrc.weigh_and_train.name: _weigh_and_train,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.arrays import as_tensor
 from fedkin.engines.flower.wire import content, read
 from fedkin.engines.local import one_thread
-from fedkin.methods.clients import client_tasks, ladd
+from fedkin.flower.node_network import MakeNetwork, NodeNetwork
+from fedkin.methods.clients import client_tasks, fedrc, ladd, pacfl
 from fedkin.methods.clients.embedding import embedding_tasks
 
 ACTION = "fedkin"
@@ -31,6 +33,8 @@ ALLOWED: dict[str, Task] = {
         embedding_tasks.train_encoder,
         embedding_tasks.embed,
         ladd.describe_style,
+        pacfl.describe_subspace,
+        fedrc.weigh_and_train,
     )
 }
 """Tasks that a server may ask for by it."""
@@ -43,12 +47,15 @@ _STATE = "fedkin"
 Load = Callable[[Context], tuple[Any, Any]]
 
 
-def describes(load: Load | None = None, seed: int | None = None) -> Callable[[Message, Context], Message]:
-    """Return a query function that says a node's name, and describes its data to `EmbeddingStrategy` or `LADDStrategy`.
+def describes(
+    load: Load | None = None, seed: int | None = None, network: MakeNetwork | None = None
+) -> Callable[[Message, Context], Message]:
+    """Return a query function that says a node's name, and describes its data to the strategies that need it.
 
-    It does the tasks of these methods and no other: it reports the shape of a sample and the number of classes, the
-    lowest and the highest value, an update of the encoder, the randomised bits of the embedding, or LADD's styles.
-    Random values are drawn once in a run and remembered in the node's context.
+    These are `EmbeddingStrategy`, `LADDStrategy`, `PACFLStrategy` and `FedRCStrategy`. It does the tasks of these
+    methods and no other: it reports the shape of a sample and the number of classes, the lowest and the highest value,
+    an update of the encoder, the randomised bits of the embedding, LADD's styles, or PACFL's singular vectors; with a
+    `network`, it trains FedRC's models. Random values are drawn once in a run and remembered in the node's context.
 
     A node's name is ``name`` of its node configuration, or without one its ``partition-id``. A strategy with
     ``names=True`` asks for it.
@@ -62,6 +69,9 @@ def describes(load: Load | None = None, seed: int | None = None) -> Callable[[Me
     seed : int, optional
         For reproducible runs. By default randomness is the system's, unknown to the server; whoever knows the seed also
         knows which bits were flipped.
+    network : callable, optional
+        ``network() -> torch.nn.Module``, such as the class of the client app's network: what `FedRCStrategy` trains. It
+        turns samples into logits.
 
     Returns
     -------
@@ -80,23 +90,31 @@ def describes(load: Load | None = None, seed: int | None = None) -> Callable[[Me
     ...     return x[mine].reshape(-1, 1, 8, 8) / 16, y[mine]
     >>> answer = app.query("fedkin")(describes(load))
     """
+    return _Describes(load, seed, None if network is None else NodeNetwork(network))
 
-    def answer(message: Message, context: Context) -> Message:
+
+@dataclass(frozen=True)
+class _Describes:
+    """What `describes` returns; no closure, because a simulation pickles the client app, and this by its name."""
+
+    load: Load | None
+    seed: int | None
+    network: NodeNetwork | None
+
+    def __call__(self, message: Message, context: Context) -> Message:
         asked = read(message.content)
         name = asked.text("task")
         if name == NAME:
             return Message(content(name=_name(context)), reply_to=message)
         if name not in ALLOWED:
             raise FedkinError(f"This node was asked for '{name}'; it answers only {', '.join(sorted(ALLOWED))}.")
-        if load is None:
+        if self.load is None:
             raise FedkinError("This node only says its name: describes() was given no function that loads its data.")
-        client = _client(load, context, seed, int(asked.facts.get("exchange", 0)))
+        client = _client(self.load, context, self.seed, int(asked.facts.get("exchange", 0)))
         with one_thread():
-            reply = ALLOWED[name].run([client], [asked.tree()])[0]
+            reply = _done(ALLOWED[name], client, asked.tree(), self.network)
         context.state[_STATE] = ArrayRecord({key: Array(value.numpy()) for key, value in client.state.items()})
         return Message(content(reply), reply_to=message)
-
-    return answer
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
@@ -123,6 +141,25 @@ def name_in(reply: RecordDict) -> int | str:
     if type(name) is int and name >= 0:
         return name
     raise FedkinError("it is no answer of fedkin.flower.describes")
+
+
+def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | None) -> Payload:
+    """Return the reply of a task; one that trains works on the node's own network."""
+    if task is fedrc.weigh_and_train:
+        if network is None:
+            raise FedkinError("This node only describes its data: describes() was given no network to train.")
+        payload = network.put_into(payload, client.x)
+    if (reason := task.objection(payload)) is not None:
+        raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
+    (reply,) = task.run([client], [payload])
+    if task is client_tasks.describe and network is not None:
+        classes = network.classes(client.x)
+        if reply["classes"] > classes:
+            raise FedkinError(
+                f"The network given to describes() has {classes} logits, but labels go up to {reply['classes'] - 1}."
+            )
+        reply = reply | {"classes": classes if reply["classes"] else 0}
+    return reply
 
 
 def _name(context: Context) -> int | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedkin.core import Record
+from fedkin.core import FedkinError, Record
 from fedkin.core.method import display_name
 from fedkin.core.steps import do_step
 from fedkin.experiment.checkpoint import settle, snapshot
@@ -27,7 +28,14 @@ Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 EvaluateHere = Callable[[int, ArrayRecord], MetricRecord | None]
 """Evaluates a round's model at the server, see `ClusterStrategy.start`."""
 
+_BY_CLIENT = {"labels", "memberships"}
+"""Values of a record that are lists by client, of those that may still come as well."""
+
 log = logging.getLogger("flwr")
+
+
+PATIENCE = 1.0
+"""Seconds between two looks at who is connected."""
 
 
 class RoundOptions(Protocol):
@@ -92,8 +100,7 @@ class RoundLoop:
 
     def _step(self, state: ClientMethodState) -> ClientMethodState:
         fed, log = self.fed, self.log
-        self.strategy.wait(fed.grid)
-        fed.connect()
+        self._gather()
         fed.round, fed.trained, fed.has_losses = log.done + 1, {}, True
         state, record = do_step(self._participating(), fed, state)
         trains = record.values.get("phase", "training") == "training"
@@ -103,6 +110,16 @@ class RoundLoop:
             self._count_training(log.done, record)
             self._evaluate(log.done, state)
         return state
+
+    def _gather(self) -> None:
+        """Wait until enough nodes are connected, and one of them takes part."""
+        while True:
+            self.strategy.wait(self.fed.grid)
+            self.fed.connect()
+            if self.fed.present:
+                return
+            log.info("Waiting for nodes that take part: none of those connected does.")
+            time.sleep(PATIENCE)
 
     def _resumed(self, module: str) -> ClientMethodState | None:
         """Put everything where the checkpoint was taken; ``None`` if there is none."""
@@ -129,7 +146,8 @@ class RoundLoop:
     def _note(self, record: Record, number: int) -> None:
         """Keep a step's record and log it."""
         values = dict(record.values)
-        values["labels"] = values["labels"][: len(self.fed.names)]
+        for name in _BY_CLIENT & values.keys():
+            values[name] = values[name][: len(self.fed.names)]
         if not self.fed.has_losses:
             del values["loss"], values["losses"]
         traffic = {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
@@ -189,9 +207,16 @@ class RoundLoop:
         if self.evaluate_fn is None:
             return
         found = self.evaluate_fn(number, self.fed.layout.record(model))
-        if found is not None:
-            log.info("\t├──> Evaluation at the server: %s", dict(found))
-            self.log.evaluated_here[number] = found
+        if found is None:
+            return
+        try:
+            metrics = MetricRecord(dict(found))
+        except (TypeError, ValueError) as error:
+            raise FedkinError(
+                f"evaluate_fn returned {type(found).__name__}, which is no MetricRecord ({error})."
+            ) from error
+        log.info("\t├──> Evaluation at the server: %s", dict(metrics))
+        self.log.evaluated_here[number] = metrics
 
     def _largest(self, state: ClientMethodState) -> int:
         """The cluster with the most nodes; the first if no node's cluster is known."""
@@ -212,6 +237,7 @@ class RoundLoop:
             evaluate_metrics_serverapp=dict(log.evaluated_here),
             arrays_by_cluster=models,
             clusters={name: cluster for name, cluster in labels if cluster >= 0},
+            memberships={name: own.tolist() for name, own in zip(names, found.get("memberships", []), strict=False)},
             own_arrays={names[i]: layout.record(self.method.model_of(found, i)) for i in chosen},
             nodes=list(names),
             records=list(log.records),

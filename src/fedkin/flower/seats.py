@@ -53,7 +53,7 @@ class Seats:
         Raises
         ------
         FedkinError
-            If names are asked for, and no node has one.
+            If names are asked for, no node has one, and none had one before in this process.
         """
         there = set(connected)
         new = sorted(there.difference(self.nodes, self._ignored))
@@ -97,7 +97,7 @@ class Seats:
                 failed[node] = name
             elif name is not None:
                 found[node] = name
-        if failed and not found and not self.names:
+        if failed and not found and all(node == NOWHERE for node in self.nodes):
             raise next(iter(failed.values()))
         for node, error in failed.items():
             log.warning("Node %d is ignored: %s", node, error)

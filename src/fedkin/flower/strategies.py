@@ -12,16 +12,19 @@ from fedkin.core import FedkinError
 from fedkin.flower.message_federation import GridFederation
 from fedkin.flower.strategy import ClusterStrategy
 from fedkin.methods.clients import (
+    cfl_gp,
     clove,
     fedavg,
     fedgroup,
     fedopt,
+    fedrc,
     fesem,
     gradient_loss,
     hierarchical,
     ifca,
     ladd,
     ocfl,
+    pacfl,
     sattler,
 )
 from fedkin.methods.clients.client_method import ClientMethodState
@@ -137,6 +140,15 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
         return _given(method, fed, models)
 
 
+class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
+    """Clusters nodes spectrally by updates accumulated over rounds (Kim, Kim, de Veciana 2024).
+
+    Works with any app that works with FedAvg; a node that comes when clusters are no longer formed joins by its
+    `eval_loss_key` under each model. In a clustering round most nodes train twice: their cluster's model, and one that
+    all nodes train. See `ClusterStrategy`, and `fedkin.methods.clients.cfl_gp.CFLGPMethod` for its parameters.
+    """
+
+
 class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     """Clusters nodes by k-means of their losses under `n_clusters` models, in every round.
 
@@ -170,7 +182,8 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
     `fedkin.methods.clients.embedding.embedding.EmbeddingMethod` for its parameters.
     """
 
-    _asks = True
+    _asks = "describes(load)"
+    _unlabelled = ("form", "prototypes")
 
 
 class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
@@ -180,4 +193,36 @@ class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
     `ClusterStrategy`, and `fedkin.methods.clients.ladd.LADDMethod` for its parameters.
     """
 
-    _asks = True
+    _asks = "describes(load)"
+    _unlabelled = ("style", "client")
+
+
+class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
+    """Clusters nodes before training, by the angles between the subspaces of their data (Vahidian et al. 2023).
+
+    Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
+    See `ClusterStrategy`, and `fedkin.methods.clients.pacfl.PACFLMethod` for its parameters.
+    """
+
+    _asks = "describes(load)"
+    _unlabelled = ("bases", "client")
+
+
+class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
+    """Trains `n_clusters` models by all nodes, each sample weighted by its membership (Guo, Tang, Lin 2024).
+
+    A client app trains without weights of samples, so fedkin trains the client app's network in its place:
+    ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``. How nodes train is therefore given here, as
+    `learning_rate`, `local_epochs` and the like; the client app's own training is not called, its evaluation is, with
+    the model of the cluster that a node belongs to most. Mods of the client app, such as `LocalDpMod`, do not cover
+    this training. `initial_arrays` is a list of `n_clusters` models that differ. See `ClusterStrategy`, and
+    `fedkin.methods.clients.fedrc.FedRCMethod` for its parameters.
+    """
+
+    _asks = "describes(load, network=Net)"
+    _trains = True
+    _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
+        """Return the first state, with the models that are given."""
+        return _given(method, fed, models)

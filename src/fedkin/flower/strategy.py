@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
@@ -23,15 +22,16 @@ from fedkin.core.files import folder_lock
 from fedkin.experiment.config import checked_method
 from fedkin.flower.array_layout import ArrayLayout, known_as
 from fedkin.flower.message_federation import GridFederation
-from fedkin.flower.rounds import Aggregate, EvaluateHere, RoundLoop
+from fedkin.flower.rounds import PATIENCE, Aggregate, EvaluateHere, RoundLoop
 from fedkin.flower.seats import Name
+from fedkin.flower.start_arguments import checked_config, checked_rounds, given_models, seconds
 from fedkin.flower.strategy_folder import REPORT, StrategyFolder
-from fedkin.flower.strategy_options import ELSEWHERE, OWN, fraction
+from fedkin.flower.strategy_options import ELSEWHERE, OWN, RENAMED, TRAINING, checked, fraction, unknown_option
 from fedkin.flower.strategy_result import ClusterResult
-from fedkin.flower.terms import Terms
+from fedkin.flower.terms import Config, Terms
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 
-_PATIENCE = 1.0
+_NEVER_CALLED = {"configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"}
 log = logging.getLogger("flwr")
 
 
@@ -64,13 +64,28 @@ class ClusterStrategy(Strategy):
     _method: ClassVar[type[ClientMethod]]
     _fixed: ClassVar[Mapping[str, str]] = {}
     """Hyper-parameters that are fixed here, and why."""
-    _asks: ClassVar[bool] = False
-    """Whether the client app must answer queries, see `fedkin.flower.describes`."""
+    _asks: ClassVar[str] = ""
+    """The call of `fedkin.flower.describes` that the client app must answer queries by; empty if it need not."""
+    _trains: ClassVar[bool] = False
+    """Whether nodes train by that query, and not by the client app's own function."""
+    _unlabelled: ClassVar[tuple[str, str] | None] = None
+    """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
-    def __init_subclass__(cls, method: type[ClientMethod], **more: Any) -> None:
-        """Give the strategy the hyper-parameters of `method`."""
+    def __init_subclass__(cls, method: type[ClientMethod] | None = None, **more: Any) -> None:
+        """Give the strategy the hyper-parameters of `method`, by default those of the strategy that it inherits from.
+
+        Raises
+        ------
+        FedkinError
+            If it has a function that Flower's strategies call and these do not.
+        """
         super().__init_subclass__(**more)
-        cls._method = method
+        for name in sorted(_NEVER_CALLED & vars(cls).keys()):
+            raise FedkinError(
+                f"{cls.__name__}.{name} would never be called: what is sent and how it is averaged is the method's. "
+                "train_config of start() may be a function of the round, and evaluate_fn is called after every round."
+            )
+        cls._method = cls._method if method is None else method
         cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -78,17 +93,18 @@ class ClusterStrategy(Strategy):
             ]
         )
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *unnamed: Any, **options: Any) -> None:
         name, known = type(self).__name__, self._hyper_parameters()
+        if unnamed:
+            raise TypeError(f"{name} takes parameters by name, as in {name}(fraction_train={unnamed[0]!r}).")
         for option in options:
-            if option in ELSEWHERE | dict(self._fixed):
-                raise FedkinError(
-                    f"{name} has no parameter '{option}': it is {(ELSEWHERE | dict(self._fixed))[option]}."
-                )
+            if option in (elsewhere := self._elsewhere()):
+                raise FedkinError(f"{name} has no parameter '{option}': it is {elsewhere[option]}.")
             if option not in OWN | known:
-                raise TypeError(f"{name} has no parameter '{option}'; it has {', '.join(sorted(OWN | known))}.")
-        self.options = {name: options.get(name, default) for name, default in known.items()}
+                raise unknown_option(name, option, OWN | known)
+        self.options: dict[str, Any] = {name: options.get(name, default) for name, default in known.items()}
         own = {name: options.get(name, default) for name, default in OWN.items()}
+        checked(own, name)
         self.fraction_train = fraction(own, "fraction_train", name, above=True)
         self.fraction_evaluate = fraction(own, "fraction_evaluate", name, above=False)
         self.min_train_nodes: int = own["min_train_nodes"]
@@ -105,14 +121,33 @@ class ClusterStrategy(Strategy):
         self.names: bool = own["names"]
         self.method("auto", 1)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a hyper-parameter of the method."""
+        options: dict[str, Any] = self.__dict__.get("options", {})
+        if name in options:
+            return options[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        """Return the strategy with the parameters that differ from their defaults."""
+        defaults = OWN | self._hyper_parameters()
+        values = {name: getattr(self, name) for name in defaults if not name.endswith("_aggr_fn")}
+        given = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+        return f"{type(self).__name__}({given})"
+
     @classmethod
     def _hyper_parameters(cls) -> dict[str, Any]:
         """Return the method's hyper-parameters and their defaults."""
         return {
             field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
             for field in dataclasses.fields(cls._method)
-            if field.name not in ELSEWHERE and field.name not in cls._fixed
+            if field.name not in cls._elsewhere()
         }
+
+    @classmethod
+    def _elsewhere(cls) -> dict[str, str]:
+        """Return the method's hyper-parameters that the strategy has not, and where they are."""
+        return RENAMED | ELSEWHERE | ({} if cls._trains else TRAINING) | dict(cls._fixed)
 
     def method(self, module: str, rounds: int) -> ClientMethod:
         """Return the method itself.
@@ -137,7 +172,7 @@ class ClusterStrategy(Strategy):
         needed = max(1, self.min_available_nodes, self.min_train_nodes, self.min_evaluate_nodes)
         while (found := len(list(grid.get_node_ids()))) < needed:
             log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", found, needed)
-            time.sleep(_PATIENCE)
+            time.sleep(PATIENCE)
 
     def summary(self) -> None:
         """Log the strategy's parameters."""
@@ -164,9 +199,9 @@ class ClusterStrategy(Strategy):
         grid: Grid,
         initial_arrays: ArrayRecord | Sequence[ArrayRecord],
         num_rounds: int = 3,
-        timeout: float = 3600,
-        train_config: ConfigRecord | None = None,
-        evaluate_config: ConfigRecord | None = None,
+        timeout: float | None = 3600,
+        train_config: Config | None = None,
+        evaluate_config: Config | None = None,
         evaluate_fn: EvaluateHere | None = None,
         folder: str | Path | None = None,
     ) -> ClusterResult:
@@ -179,10 +214,11 @@ class ClusterStrategy(Strategy):
             The model that training begins from. `IFCA` also takes a list of `n_clusters` of them.
         num_rounds : int
             Rounds of training; steps that come before it, such as one message from each, are not counted.
-        timeout : float
-            Seconds until nodes that have not replied to an exchange count as missing.
-        train_config, evaluate_config : ConfigRecord, optional
-            Configuration sent with every message; ``server-round`` is added.
+        timeout : float or None
+            Seconds until nodes that have not replied to an exchange count as missing; None waits for all.
+        train_config, evaluate_config : ConfigRecord or callable, optional
+            Configuration sent with every message, or a function that returns that of a round, as for a learning rate
+            that decreases; ``server-round`` is added.
         evaluate_fn : callable, optional
             ``(round, arrays) -> MetricRecord or None``, called with the largest cluster's model before and after every
             round.
@@ -201,27 +237,24 @@ class ClusterStrategy(Strategy):
             If a value is not allowed, no reply of the client app can be used, or `folder` holds another run or is used
             by another process.
         """
-        if num_rounds < 1:
-            raise FedkinError(f"num_rounds is {num_rounds}; allowed: 1 or more.")
-        if not timeout > 0:
-            raise FedkinError(f"timeout is {timeout}; allowed: above 0, in seconds.")
-        began = time.monotonic()
+        num_rounds, began = checked_rounds(num_rounds), time.monotonic()
+        layout, models = given_models(initial_arrays)
         log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
         self.summary()
-        given = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else list(initial_arrays)
-        layout = ArrayLayout.of(given[0])
-        models = torch.stack([_model(layout, arrays, at) for at, arrays in enumerate(given)])
+        unlabelled = self._unlabelled
         terms = Terms(
-            ConfigRecord() if train_config is None else train_config,
-            ConfigRecord() if evaluate_config is None else evaluate_config,
-            timeout,
+            checked_config("train_config", train_config),
+            checked_config("evaluate_config", evaluate_config),
+            seconds(timeout),
             self.arrayrecord_key,
             self.configrecord_key,
             self.weighted_by_key,
             self.train_loss_key,
             self.eval_loss_key,
-            asks=self._asks,
-            labels_needed=self.options.get("form") != "prototypes",
+            asks=bool(self._asks),
+            labels_needed=unlabelled is None or self.options[unlabelled[0]] != unlabelled[1],
+            without_labels="" if unlabelled is None else "{}({}={!r})".format(type(self).__name__, *unlabelled),
+            query_needed=self._asks,
             names=self.names,
         )
         with ExitStack() as stack:
@@ -292,11 +325,3 @@ class ClusterStrategy(Strategy):
             "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
             "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
         )
-
-
-def _model(layout: ArrayLayout, arrays: ArrayRecord, at: int) -> Tensor:
-    """Return the model of `arrays`, the item `at` of a list."""
-    vector = layout.vector(arrays)
-    if isinstance(vector, str):
-        raise FedkinError(f"initial_arrays holds models that differ: in that at {at}, {vector}.")
-    return vector

@@ -30,6 +30,9 @@ class ClusterResult(Result):
     clusters : dict of Name to int
         Cluster of each node; a node whose cluster is not known, because it never replied, is absent. Nodes are called
         by their node ids here and below; with ``names=True`` by their names, which in a simulation are partitions.
+    memberships : dict of Name to list of float
+        To what part each node belongs to each cluster; only FedRC has these, whose nodes predict with the models'
+        probabilities, weighted so.
     own_arrays : dict of Name to ArrayRecord
         Models of nodes for which another than their cluster's is better; only Sattler has these.
     nodes : list of Name
@@ -49,6 +52,7 @@ class ClusterResult(Result):
 
     arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
     clusters: dict[Name, int] = field(default_factory=dict)
+    memberships: dict[Name, list[float]] = field(default_factory=dict)
     own_arrays: dict[Name, ArrayRecord] = field(default_factory=dict)
     nodes: list[Name] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)

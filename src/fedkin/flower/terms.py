@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import ConfigRecord
+
+from fedkin.core import FedkinError
+
+Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
+"""A configuration for the client app, or a function that returns that of a round."""
 
 
 @dataclass(frozen=True)
@@ -13,7 +20,7 @@ class Terms:
 
     Attributes
     ----------
-    train_config, evaluate_config : ConfigRecord
+    train_config, evaluate_config : Config
         Configuration sent with every message; ``server-round`` is added.
     timeout : float
         Seconds that an exchange takes at most.
@@ -25,12 +32,16 @@ class Terms:
         Whether it is asked to describe its data, see `fedkin.flower.describes`.
     labels_needed : bool
         Whether its data must have labels.
+    without_labels : str
+        The strategy that does without, as it is written; empty if there is none.
+    query_needed : str
+        What the client app registers for its query, as it is written.
     names : bool
         Whether nodes are known by the names that they give, see `fedkin.flower.describes`.
     """
 
-    train_config: ConfigRecord
-    evaluate_config: ConfigRecord
+    train_config: Config
+    evaluate_config: Config
     timeout: float
     arrayrecord_key: str
     configrecord_key: str
@@ -39,4 +50,22 @@ class Terms:
     eval_loss_key: str
     asks: bool
     labels_needed: bool
+    without_labels: str = ""
+    query_needed: str = "describes(load)"
     names: bool = False
+
+    def config(self, trains: bool, server_round: int) -> ConfigRecord:
+        """Return what a message of a round that asks for a training, or an evaluation, is sent with.
+
+        Raises
+        ------
+        FedkinError
+            If a function of the round returns something else than a configuration.
+        """
+        name, given = ("train_config", self.train_config) if trains else ("evaluate_config", self.evaluate_config)
+        values = given(server_round) if callable(given) else given
+        try:
+            return ConfigRecord({**values, "server-round": server_round})
+        except (TypeError, ValueError) as error:
+            where = f" of round {server_round}" if callable(given) else ""
+            raise FedkinError(f"{name}{where} is no configuration that Flower can send: {error}.") from error
