@@ -19,7 +19,7 @@ from fedkin.core.task import Task
 from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.wire import content, read
 from fedkin.flower import query
-from fedkin.methods.clients import client_tasks, fedrc, ladd
+from fedkin.methods.clients import client_tasks, fedrc, flux, ladd
 from fedkin.methods.clients.embedding import embedding_tasks
 from fedkin.nn.classifier import Classifier
 from fedkin.nn.encoder import Encoder
@@ -125,10 +125,33 @@ def test_fedrc_is_the_same_as_on_the_local_engine(kind):
     assert set(result.train_metrics_clientapp[6]) == {"train_loss"}
 
 
+def test_flux_is_the_same_as_on_the_local_engine():
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+    settings: dict[str, Any] = {"warm_up": 1, "dimensions": 3}
+    done = planted.run(flux.FLUXMethod(**planted.LEARNING, **settings, rounds=3), clients, seed=1)
+
+    def load(context: Context) -> Any:
+        client = clients[int(context.node_config["partition-id"])]
+        return client.x, client.y
+
+    def make() -> nn.Module:
+        return planted.linear((planted.CLASSES,), planted.CLASSES)
+
+    app = app_nodes.client_app(clients, make)
+    app.query("fedkin")(flower.describes(load, 5, make))
+    first = ArrayRecord(Classifier.of(done.states[0].module).module(done.states[0].models[0]).state_dict())
+    result = flower.FLUXStrategy(**settings, seed=1).start(
+        grid=app_nodes.Fleet(app, 6), initial_arrays=first, num_rounds=3, timeout=5, train_config=app_nodes.START
+    )
+    assert list(result.clusters.values()) == done.labels
+    assert planted.same_partition(done.labels, SWAPPED)
+    assert [entry["round"] for entry in result.records] == [1, 0, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (None, "describes() was given no network to train"),
+        (None, "describes() was given no network"),
         (lambda: nn.Linear(7, 6), "The network given to describes() cannot be used: RuntimeError"),
         (lambda: nn.LSTM(6, 6), "turns two samples into type tuple, not rows of logits"),
         (lambda: nn.Linear(6, 3), "The network given to describes() has 3 logits, but labels go up to 5"),
@@ -319,6 +342,17 @@ def test_a_node_that_is_silent_at_first_does_not_keep_the_others():
     )
     assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
     assert result.records[0]["missing"] != {}
+
+
+def test_a_run_waits_for_the_first_names(monkeypatch):
+    """As in a simulation on a busy machine, whose nodes do not answer in time."""
+    monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
+    where = grid(pictures.clients())
+    where.troubles = lambda message, partition: "lost" if len(where.sent) <= 3 * len(pictures.TURNS) else None
+    result = flower.OCFLStrategy(names=True).start(
+        grid=where, initial_arrays=app_nodes.arrays(network), num_rounds=2, timeout=0.1, train_config=app_nodes.START
+    )
+    assert result.nodes == list(range(len(pictures.TURNS)))
 
 
 def test_what_is_no_answer_is_missing():

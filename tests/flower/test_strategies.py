@@ -16,6 +16,7 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fesem,
@@ -92,6 +93,7 @@ def test_every_method_that_clusters_clients_has_a_strategy():
         (flower.CLoVEStrategy, clove.CLoVEMethod, {"n_clusters": 2}, True),
         (flower.CFLGPStrategy, cfl_gp.CFLGPMethod, {"n_clusters": 2, "coordinates": 20}, True),
         (flower.CFLGPStrategy, cfl_gp.CFLGPMethod, {"n_clusters": None, "period": 1}, True),
+        (flower.FedDriftStrategy, feddrift.FedDriftMethod, {"period": 2, "threshold": 0.4}, True),
         (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 2}, True),
         (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
     ],
@@ -106,12 +108,14 @@ def test_every_method_that_clusters_clients_has_a_strategy():
         "clove",
         "cfl-gp",
         "cfl-gp without a number",
+        "feddrift",
         "ifca",
         "ifca with a shared layer",
     ],
 )
 def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind):
-    done = locally(method, kind, ROUNDS, **options)
+    judged = {"held_out": 0.0} if strategy is flower.FedDriftStrategy else {}  # as the app, which has no others
+    done = locally(method, kind, ROUNDS, **options, **judged)
     first = as_records(done, done.states[0].models)
     where = grid(kind=kind)
     alike = strategy in (flower.FeSEMStrategy, flower.CFLGPStrategy)  # which make their models from one

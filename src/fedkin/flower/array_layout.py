@@ -67,6 +67,13 @@ class ArrayLayout:
             raise FedkinError(f"initial_arrays has {len(arrays)} arrays, but none of floating numbers to train.")
         return made
 
+    @property
+    def last_width(self) -> int:
+        """What the last linear layer is given for a sample, by the last matrix; 0 if there is none."""
+        kinds = zip(self.shapes, self._kinds(), strict=True)
+        widths = [shape[1] for shape, kind in kinds if kind == _PARAMETER and len(shape) == 2]
+        return widths[-1] if widths else 0
+
     def vector(self, record: ArrayRecord) -> Tensor | str:
         """The model of `record` as a vector ``(size,)``; or why it is not one of this layout, for a sentence."""
         if set(record) != set(self.names):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
@@ -20,14 +19,16 @@ from fedkin.engines.flower.wire import read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.flower.exchange import RAISED, exchange
-from fedkin.flower.node_names import names_of
+from fedkin.flower.node_names import PATIENCE, names_of
+from fedkin.flower.node_replies import trained_model, weighted_metrics
 from fedkin.flower.seats import Name, Seats
 from fedkin.flower.terms import Terms
-from fedkin.methods.clients import cfl_gp, client_tasks, fedrc, gradient_loss, ifca, ladd, pacfl
+from fedkin.methods.clients import cfl_gp, client_tasks, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl
 from fedkin.methods.clients.embedding import embedding_tasks
 from fedkin.nn.classifier import Classifier
 
 _LATECOMERS = 1000
+_ROUNDED = 1e-6
 
 _NO_LABELS = (
     "its samples have no labels, which this strategy needs; let the function given to describes() return (x, y)"
@@ -86,6 +87,8 @@ class GridFederation(Federation):
         self.seats = Seats(len(self.ids), partial(names_of, grid, terms.timeout) if terms.names else None, known)
         self.on_left_out = log.warning
         self.connect()
+        if terms.names:  # of those that come later, one that is silent must not hold up the others
+            self.seats.ask = partial(names_of, grid, min(terms.timeout, PATIENCE))
 
     @property
     def names(self) -> list[Name]:
@@ -161,7 +164,7 @@ class GridFederation(Federation):
 
     def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         """`client_tasks.losses`: as many messages to each as there are models, all at once."""
-        judged = self._judged({client: payload["models"] for client, payload in payloads.items()})
+        judged, _ = self._judged({client: payload["models"] for client, payload in payloads.items()})
         return ((i, found if isinstance(found, str) else {"losses": found}) for i, found in judged.items())
 
     def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
@@ -187,10 +190,22 @@ class GridFederation(Federation):
                 self.trained[client] = MetricRecord(told)
             yield client, reply
 
+    def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        """`feddrift.judge`, on the samples that the client app evaluates with."""
+        models = {client: payload["models"] for client, payload in payloads.items()}
+        judged, weights = self._judged(models, self.terms.eval_accuracy_key)
+        for client, found in judged.items():
+            if isinstance(found, str):
+                yield client, found
+            elif not bool(((found > -_ROUNDED) & (found < 1 + _ROUNDED)).all()):
+                yield client, self._refuse(client, f"'{self.terms.eval_accuracy_key}' is outside of [0, 1]")
+            else:
+                yield client, {"errors": 1 - found.clamp(0, 1), "samples": weights[client]}
+
     def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
         models = {client: payload["models"] for client, payload in payloads.items()}
-        judged = self._judged(models)
+        judged, _ = self._judged(models)
         chosen = {i: client_tasks.lowest_loss(found) for i, found in judged.items() if not isinstance(found, str)}
         starts = {client: models[client][cluster] for client, cluster in chosen.items()}
         self.traffic.sent += sum(model.nbytes for model in starts.values())
@@ -205,7 +220,7 @@ class GridFederation(Federation):
     def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         """`gradient_loss.choose_and_step`: the losses of all models, and training of all; an update is the descent."""
         models = {client: payload["models"] for client, payload in payloads.items()}
-        judged = self._judged(models)
+        judged, _ = self._judged(models)
         asked = {(client, row): model for client in judged for row, model in enumerate(models[client])}
         sound = {key: model for key, model in asked.items() if not isinstance(judged[key[0]], str)}
         replies = self._exchange(MessageType.TRAIN, sound)
@@ -234,22 +249,26 @@ class GridFederation(Federation):
         """A reply to one of several trainings of a client, as `client_tasks.train` would give it."""
         return reply if isinstance(reply, str) else self._update(client, reply, self.layout.as_sent(start))
 
-    def _judged(self, models: Mapping[int, Tensor]) -> dict[int, Tensor | str]:
-        """The losses ``(K,)`` of each client's models ``(K, size)``; or why one of them is not known."""
+    def _judged(self, models: Mapping[int, Tensor], key: str = "") -> tuple[dict[int, Tensor | str], dict[int, float]]:
+        """A metric of each client's models ``(K, size)``, by default the loss: ``(K,)``, or why one is not known.
+
+        And by client the number of samples that it was measured on.
+        """
+        key, weights = key or self.terms.eval_loss_key, dict.fromkeys(models, 0.0)
         asked = {(client, row): model for client, stack in models.items() for row, model in enumerate(stack)}
-        losses = {client: torch.zeros(len(stack)) for client, stack in models.items()}
+        values = {client: torch.zeros(len(stack)) for client, stack in models.items()}
         failed: dict[int, str] = {}
         for (client, row), reply in self._exchange(MessageType.EVALUATE, asked).items():
             metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
             if isinstance(metrics, str):
                 failed[client] = metrics
                 continue
-            loss = metrics.get(self.terms.eval_loss_key)
-            if isinstance(loss, int | float):
-                losses[client][row] = loss
+            value, weight = metrics.get(key), metrics[self.terms.weighted_by_key]
+            if isinstance(value, int | float) and isinstance(weight, int | float):
+                values[client][row], weights[client] = value, float(weight)
             else:
-                failed[client] = self._refuse(client, f"its evaluation has no number '{self.terms.eval_loss_key}'")
-        return {client: failed.get(client, found) for client, found in losses.items()}
+                failed[client] = self._refuse(client, f"its evaluation has no number '{key}'")
+        return {client: failed.get(client, found) for client, found in values.items()}, weights
 
     def _trained(self, starts: Mapping[int, Tensor]) -> Iterator[tuple[int, Payload | str]]:
         """Replies as `client_tasks.train` would give them, of clients that trained `starts`."""
@@ -267,12 +286,9 @@ class GridFederation(Federation):
         metrics = self._metrics(client, reply)
         if isinstance(metrics, str):
             return metrics
-        records = list(reply.array_records.values())
-        if len(records) != 1:
-            return self._refuse(client, f"its training replied with {len(records)} ArrayRecords instead of one")
-        model = self.layout.vector(records[0])
+        model = trained_model(reply, self.layout)
         if isinstance(model, str):
-            return self._refuse(client, f"in its training's reply, {model}")
+            return self._refuse(client, model)
         self.trained[client] = metrics
         loss = metrics.get(self.terms.train_loss_key)
         self.has_losses &= isinstance(loss, int | float)
@@ -284,14 +300,8 @@ class GridFederation(Federation):
 
     def _metrics(self, client: int, reply: RecordDict) -> MetricRecord | str:
         """The metrics of a reply, with a weight among them, or why they cannot be used."""
-        records, key = list(reply.metric_records.values()), self.terms.weighted_by_key
-        if len(records) != 1:
-            return self._refuse(client, f"its reply has {len(records)} MetricRecords instead of one")
-        weight = records[0].get(key)
-        if not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            what = f"is {weight}" if key in records[0] else "is absent"
-            return self._refuse(client, f"'{key}' {what} in its metrics; it should be a number above 0")
-        return records[0]
+        metrics = weighted_metrics(reply, self.terms.weighted_by_key)
+        return self._refuse(client, metrics) if isinstance(metrics, str) else metrics
 
     def _refuse(self, client: int, reason: str) -> Unusable:
         """Remember that a reply of the client app cannot be used."""
@@ -327,6 +337,9 @@ class GridFederation(Federation):
         pacfl.describe_subspace.name: _query,
         cfl_gp.train_and_profile.name: _train_and_profile,
         fedrc.weigh_and_train.name: _weigh_and_train,
+        flux.describe_distribution.name: _query,
+        feddrift.judge.name: _judge,
+        feddrift.train_on_kept.name: _train,
     }
 
 

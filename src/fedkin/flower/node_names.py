@@ -12,8 +12,8 @@ from fedkin.flower import query
 from fedkin.flower.exchange import RAISED, exchange
 from fedkin.flower.seats import Name
 
-_LONGEST = 60.0
-"""Seconds that a node has to say its name."""
+PATIENCE = 60.0
+"""Seconds that a node that comes during a run has to say its name."""
 _NEEDED = "names=True needs app.query('fedkin')(fedkin.flower.describes())"
 
 
@@ -22,7 +22,7 @@ def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name
     kind = f"{MessageType.QUERY}.{query.ACTION}"
     messages = {node: Message(query.name_request(), node, kind, group_id="names") for node in nodes}
     found: dict[int, Name | FedkinError | None] = {}
-    for node, reply in exchange(grid, messages, min(timeout, _LONGEST)).items():
+    for node, reply in exchange(grid, messages, timeout).items():
         if isinstance(reply, str):
             raised = reply.startswith(RAISED)
             found[node] = FedkinError(f"A node has not said its name ({reply}; {_NEEDED}).") if raised else None

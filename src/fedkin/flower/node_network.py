@@ -62,12 +62,12 @@ class NodeNetwork:
         Raises
         ------
         FedkinError
-            If the ``models`` in it are not of this network.
+            If the ``models`` in it, or the ``reference``, are not of this network.
         """
         register(self.name, _networks.setdefault(self.name, self))
         module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
-        size, models = Classifier.of(module).size, payload.get("models")
-        if not isinstance(models, Tensor) or models.ndim != 2 or models.shape[1] != size:
+        size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))
+        if not isinstance(models, Tensor) or models.shape[-1:] != (size,):
             found = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
             raise FedkinError(
                 f"The network given to describes() has {size} numbers, and the models of the server {found}; "

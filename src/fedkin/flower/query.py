@@ -19,7 +19,7 @@ from fedkin.data.reading.arrays import as_tensor
 from fedkin.engines.flower.wire import content, read
 from fedkin.engines.local import one_thread
 from fedkin.flower.node_network import MakeNetwork, NodeNetwork
-from fedkin.methods.clients import client_tasks, fedrc, ladd, pacfl
+from fedkin.methods.clients import client_tasks, fedrc, flux, ladd, pacfl
 from fedkin.methods.clients.embedding import embedding_tasks
 
 ACTION = "fedkin"
@@ -34,6 +34,7 @@ ALLOWED: dict[str, Task] = {
         embedding_tasks.embed,
         ladd.describe_style,
         pacfl.describe_subspace,
+        flux.describe_distribution,
         fedrc.weigh_and_train,
     )
 }
@@ -41,6 +42,9 @@ ALLOWED: dict[str, Task] = {
 
 NAME = "fedkin.flower.name"
 """What asks a node for its name, in place of a task."""
+
+_BY_NETWORK = (flux.describe_distribution, fedrc.weigh_and_train)
+"""Those that need the client app's network."""
 
 _STATE = "fedkin"
 
@@ -52,10 +56,11 @@ def describes(
 ) -> Callable[[Message, Context], Message]:
     """Return a query function that says a node's name, and describes its data to the strategies that need it.
 
-    These are `EmbeddingStrategy`, `LADDStrategy`, `PACFLStrategy` and `FedRCStrategy`. It does the tasks of these
-    methods and no other: it reports the shape of a sample and the number of classes, the lowest and the highest value,
-    an update of the encoder, the randomised bits of the embedding, LADD's styles, or PACFL's singular vectors; with a
-    `network`, it trains FedRC's models. Random values are drawn once in a run and remembered in the node's context.
+    These are `EmbeddingStrategy`, `LADDStrategy`, `PACFLStrategy`, `FLUXStrategy` and `FedRCStrategy`. It does the
+    tasks of these methods and no other: it reports the shape of a sample and the number of classes, the lowest and the
+    highest value, an update of the encoder, the randomised bits of the embedding, LADD's styles, or PACFL's singular
+    vectors; with a `network`, moments of latents for FLUX, and it trains FedRC's models. Random values are drawn once
+    in a run and remembered in the node's context.
 
     A node's name is ``name`` of its node configuration, or without one its ``partition-id``. A strategy with
     ``names=True`` asks for it.
@@ -70,8 +75,8 @@ def describes(
         For reproducible runs. By default randomness is the system's, unknown to the server; whoever knows the seed also
         knows which bits were flipped.
     network : callable, optional
-        ``network() -> torch.nn.Module``, such as the class of the client app's network: what `FedRCStrategy` trains. It
-        turns samples into logits.
+        ``network() -> torch.nn.Module``, such as the class of the client app's network, which turns samples into
+        logits. `FLUXStrategy` describes data by it, and `FedRCStrategy` trains it.
 
     Returns
     -------
@@ -144,10 +149,10 @@ def name_in(reply: RecordDict) -> int | str:
 
 
 def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | None) -> Payload:
-    """Return the reply of a task; one that trains works on the node's own network."""
-    if task is fedrc.weigh_and_train:
+    """Return the reply of a task, which works on the node's own network if it needs one."""
+    if task in _BY_NETWORK:
         if network is None:
-            raise FedkinError("This node only describes its data: describes() was given no network to train.")
+            raise FedkinError("This node only describes its data: describes() was given no network.")
         payload = network.put_into(payload, client.x)
     if (reason := task.objection(payload)) is not None:
         raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")

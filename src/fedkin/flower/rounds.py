@@ -28,6 +28,8 @@ Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 EvaluateHere = Callable[[int, ArrayRecord], MetricRecord | None]
 """Evaluates a round's model at the server, see `ClusterStrategy.start`."""
 
+_TRAINING = {"training", "warm-up"}
+"""Phases of a method whose steps are rounds."""
 _BY_CLIENT = {"labels", "memberships"}
 """Values of a record that are lists by client, of those that may still come as well."""
 
@@ -93,6 +95,7 @@ class RoundLoop:
         state = self._resumed(module)
         if state is None:
             self._evaluate_here(0, models[0])
+            self._gather()
             state = self._kept(self.strategy.begin(self.fed, self.method, models))
         while not state.finished:
             state = self._kept(self._step(state))
@@ -103,7 +106,7 @@ class RoundLoop:
         self._gather()
         fed.round, fed.trained, fed.has_losses = log.done + 1, {}, True
         state, record = do_step(self._participating(), fed, state)
-        trains = record.values.get("phase", "training") == "training"
+        trains = record.values.get("phase", "training") in _TRAINING
         self._note(record, log.done + 1 if trains else 0)
         if trains:
             log.done += 1

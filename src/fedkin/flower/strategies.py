@@ -15,10 +15,12 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
+    feddrift,
     fedgroup,
     fedopt,
     fedrc,
     fesem,
+    flux,
     gradient_loss,
     hierarchical,
     ifca,
@@ -206,6 +208,39 @@ class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
 
     _asks = "describes(load)"
     _unlabelled = ("bases", "client")
+
+
+class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
+    """Clusters nodes by moments of their data's latents, after a few rounds of one model (Fenoglio et al. 2025).
+
+    Needs a client app that also describes its data by its own network:
+    ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``; moments are sent as they are. Latents are what
+    the network's last linear layer is given, whose matrix must be the last of the arrays. See `ClusterStrategy`, and
+    `fedkin.methods.clients.flux.FLUXMethod` for its parameters.
+    """
+
+    _asks = "describes(load, network=Net)"
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
+        """Return the first state, with as many directions as the network's latents are wide."""
+        width = fed.layout.last_width
+        if not width:
+            raise FedkinError("FLUXStrategy needs a network with a linear layer; initial_arrays has no matrix.")
+        state: Any = super().begin(fed, method, models)
+        begun: ClientMethodState = dataclasses.replace(state, projection=method.directions(fed, width))
+        return begun
+
+
+class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
+    """Clusters nodes again every few rounds by the errors of all models on their data (Jothimurugesan et al. 2023).
+
+    Works with any app that works with FedAvg and whose evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
+    nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
+    of its own, so that at the first clustering each evaluates as many models as there are nodes. See `ClusterStrategy`,
+    and `fedkin.methods.clients.feddrift.FedDriftMethod` for its parameters.
+    """
+
+    _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}
 
 
 class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):

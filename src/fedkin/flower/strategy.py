@@ -49,8 +49,9 @@ class ClusterStrategy(Strategy):
         As of Flower's FedAvg.
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable, optional
         As of Flower's FedAvg, but the records they are given hold metrics only.
-    train_loss_key, eval_loss_key : str
-        Metrics that are the loss of a training and of an evaluation. The first is only reported, and may be absent.
+    train_loss_key, eval_loss_key, eval_accuracy_key : str
+        Metrics that are the loss of a training, and the loss and the accuracy of an evaluation. The first is only
+        reported, and may be absent; so may the last, but with FedDrift.
     seed : int
         Seed of the server's random numbers. Flower draws node ids itself, so two simulations with one seed can differ,
         unless `names` is true.
@@ -117,6 +118,7 @@ class ClusterStrategy(Strategy):
         self.evaluate_metrics_aggr_fn: Aggregate = own["evaluate_metrics_aggr_fn"] or aggregate_metricrecords
         self.train_loss_key: str = own["train_loss_key"]
         self.eval_loss_key: str = own["eval_loss_key"]
+        self.eval_accuracy_key: str = own["eval_accuracy_key"]
         self.seed: int = own["seed"]
         self.names: bool = own["names"]
         self.method("auto", 1)
@@ -251,6 +253,7 @@ class ClusterStrategy(Strategy):
             self.weighted_by_key,
             self.train_loss_key,
             self.eval_loss_key,
+            self.eval_accuracy_key,
             asks=bool(self._asks),
             labels_needed=unlabelled is None or self.options[unlabelled[0]] != unlabelled[1],
             without_labels="" if unlabelled is None else "{}({}={!r})".format(type(self).__name__, *unlabelled),
@@ -267,7 +270,7 @@ class ClusterStrategy(Strategy):
             module = stack.enter_context(known_as(layout, models[0]))
             result = RoundLoop(self, self.method(module, num_rounds), fed, evaluate_fn, kept).run(models, module)
             if kept is not None:
-                result.report(kept.path / REPORT)
+                result.report(kept.path / REPORT, self.eval_accuracy_key)
         log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
         for line in str(result).splitlines():
             log.info("\t%s", line)

@@ -21,6 +21,7 @@ OWN: dict[str, Any] = {
     "evaluate_metrics_aggr_fn": None,
     "train_loss_key": "train_loss",
     "eval_loss_key": "eval_loss",
+    "eval_accuracy_key": "eval_acc",
     "seed": 0,
     "names": False,
 }

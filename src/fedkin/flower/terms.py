@@ -26,8 +26,9 @@ class Terms:
         Seconds that an exchange takes at most.
     arrayrecord_key, configrecord_key : str
         Names of the records sent to it.
-    weighted_by_key, train_loss_key, eval_loss_key : str
-        Names of the metrics in its replies: the number of samples, the loss of training and that of evaluation.
+    weighted_by_key, train_loss_key, eval_loss_key, eval_accuracy_key : str
+        Names of the metrics in its replies: the number of samples, the loss of training, and the loss and the accuracy
+        of evaluation.
     asks : bool
         Whether it is asked to describe its data, see `fedkin.flower.describes`.
     labels_needed : bool
@@ -48,6 +49,7 @@ class Terms:
     weighted_by_key: str
     train_loss_key: str
     eval_loss_key: str
+    eval_accuracy_key: str
     asks: bool
     labels_needed: bool
     without_labels: str = ""

@@ -101,13 +101,18 @@ class FLUXMethod(OneShotMethod):
         classifier = self.classifier(fed)
         model = classifier.initial(fed.rng("init"))
         width = classifier.latents(model, torch.zeros(1, *classifier.shape)).shape[1]
-        drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
         return FLUXState(
             module=classifier.spec(),
             models=model[None],
             labels=torch.zeros(len(fed.ids), dtype=torch.int64),
-            projection=torch.linalg.qr(drawn).Q.float(),
+            projection=self.directions(fed, width),
         )
+
+    def directions(self, fed: Federation, width: int) -> Tensor:
+        """Return random directions that latents ``(n, width)`` are projected on, float32 ``(width, dimensions)``."""
+        drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
+        found: Tensor = torch.linalg.qr(drawn).Q.float()
+        return found
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """A round of warm-up while there are any, then as `OneShotMethod.step`."""
