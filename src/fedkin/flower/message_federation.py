@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from flwr.app import Message, MessageType, MetricRecord, RecordDict
@@ -23,22 +23,19 @@ from fedkin.flower.node_names import PATIENCE, names_of
 from fedkin.flower.node_replies import trained_model, weighted_metrics
 from fedkin.flower.seats import Name, Seats
 from fedkin.flower.terms import Terms
-from fedkin.methods.clients import cfl_gp, client_tasks, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl
-from fedkin.methods.clients.embedding import embedding_tasks
-from fedkin.nn.classifier import Classifier
+from fedkin.methods.clients import client_tasks
 
 _LATECOMERS = 1000
-_ROUNDED = 1e-6
 
-_NO_LABELS = (
-    "its samples have no labels, which this strategy needs; let the function given to describes() return (x, y)"
-)
 _NO_QUERY = "it needs app.query('fedkin')(fedkin.flower.{})"
 
 log = logging.getLogger("flwr")
 
 
-class GridFederation(Federation):
+Way = Callable[[Any, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload | str]]]
+
+
+class MessageFederation(Federation):
     """Nodes of a Flower grid, which do tasks of clustered federated learning by the messages that FedAvg would send.
 
     Clients are numbered as `Seats` has them. Spare ids for later ones are `away` until then, and so is a client while
@@ -128,20 +125,6 @@ class GridFederation(Federation):
         self.traffic.received += sum(payload_bytes(dict(metrics)) for metrics in found.values())
         return found
 
-    def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.describe`; answered here for methods that need to know nothing of the data."""
-        if not self.terms.asks:
-            yield from ((client, {"shape": [1], "classes": 2}) for client in payloads)
-            return
-        for client, reply in self._query(task, payloads):
-            if not isinstance(reply, str) and not reply.get("classes"):
-                if self.terms.labels_needed:
-                    instead = f", or use {self.terms.without_labels}" if self.terms.without_labels else ""
-                    yield client, self._refuse(client, _NO_LABELS + instead)
-                    continue
-                reply = reply | {"classes": 2}  # only to say that there are models to train
-            yield client, reply
-
     def _query(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         """A task that the client app does by `fedkin.flower.describes`."""
         requests = {id(payload): query.request(task, payload, self.exchange) for payload in payloads.values()}
@@ -157,93 +140,6 @@ class GridFederation(Federation):
                 yield client, read(reply).tree()
             except (KeyError, RuntimeError, TypeError, ValueError) as error:  # text nested too deep is the second
                 yield client, self._refuse(client, f"it is no answer of fedkin.flower.describes ({error})")
-
-    def _train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.train`: one message to each."""
-        return self._trained({client: payload["model"] for client, payload in payloads.items()})
-
-    def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`client_tasks.losses`: as many messages to each as there are models, all at once."""
-        judged, _ = self._judged({client: payload["models"] for client, payload in payloads.items()})
-        return ((i, found if isinstance(found, str) else {"losses": found}) for i, found in judged.items())
-
-    def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`cfl_gp.train_and_profile`: a training of the client's model and, where it is another, of the common one."""
-        asked = {(client, 0): payload["model"] for client, payload in payloads.items()}
-        asked |= {(client, 1): payload["criterion"] for client, payload in payloads.items() if "criterion" in payload}
-        replies = self._exchange(MessageType.TRAIN, asked)
-        for client, payload in payloads.items():
-            common = self._trained_reply(client, replies[client, 1], asked[client, 1]) if (client, 1) in asked else None
-            own = self._trained_reply(client, replies[client, 0], payload["model"])
-            if isinstance(own, str) or isinstance(common, str):
-                yield client, own if isinstance(own, str) else common  # type: ignore[misc]
-                continue
-            update = (common or own)["update"]
-            yield client, own | ({"profile": update[payload["places"]]} if "places" in payload else {})
-
-    def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`fedrc.weigh_and_train`, by `fedkin.flower.describes`; what it says of training is as of the client app's."""
-        terms = self.terms
-        for client, reply in self._query(task, payloads):
-            if not isinstance(reply, str) and task.refusal(reply) is None:
-                told = {terms.train_loss_key: float(reply["loss"]), terms.weighted_by_key: reply["samples"]}
-                self.trained[client] = MetricRecord(told)
-            yield client, reply
-
-    def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`feddrift.judge`, on the samples that the client app evaluates with."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, weights = self._judged(models, self.terms.eval_accuracy_key)
-        for client, found in judged.items():
-            if isinstance(found, str):
-                yield client, found
-            elif not bool(((found > -_ROUNDED) & (found < 1 + _ROUNDED)).all()):
-                yield client, self._refuse(client, f"'{self.terms.eval_accuracy_key}' is outside of [0, 1]")
-            else:
-                yield client, {"errors": 1 - found.clamp(0, 1), "samples": weights[client]}
-
-    def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`ifca.choose_and_train`: the losses of all models first, then training of the best."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, _ = self._judged(models)
-        chosen = {i: client_tasks.lowest_loss(found) for i, found in judged.items() if not isinstance(found, str)}
-        starts = {client: models[client][cluster] for client, cluster in chosen.items()}
-        self.traffic.sent += sum(model.nbytes for model in starts.values())
-        trained = dict(self._trained(starts))
-        for client, found in judged.items():
-            reply = found if isinstance(found, str) else trained[client]
-            if not isinstance(reply, str):
-                loss = reply["loss"] if self.has_losses else float(found[chosen[client]])
-                reply = reply | {"cluster": chosen[client], "loss": loss}
-            yield client, reply
-
-    def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`gradient_loss.choose_and_step`: the losses of all models, and training of all; an update is the descent."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, _ = self._judged(models)
-        asked = {(client, row): model for client in judged for row, model in enumerate(models[client])}
-        sound = {key: model for key, model in asked.items() if not isinstance(judged[key[0]], str)}
-        replies = self._exchange(MessageType.TRAIN, sound)
-        for client, losses in judged.items():
-            if isinstance(losses, str):
-                yield client, losses
-                continue
-            self.traffic.sent += models[client].nbytes
-            steps = [self._trained_reply(client, replies[client, row], one) for row, one in enumerate(models[client])]
-            failed = next((step for step in steps if isinstance(step, str)), None)
-            yield client, failed or self._chosen(payloads[client], losses, steps)
-
-    def _chosen(self, payload: Payload, losses: Tensor, steps: Sequence[Payload | str]) -> Payload:
-        """What a client that has taken a step on each model replies, by the preference of the paper."""
-        updates = torch.stack([step["update"] for step in steps if not isinstance(step, str)])
-        size = Classifier.of(payload["module"]).parameters
-        wanted = gradient_loss.preference(losses, -updates[:, :size], payload["moves"][:, :size], payload)
-        cluster = client_tasks.lowest_loss(-wanted)
-        taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-        first = steps[cluster]
-        assert not isinstance(first, str)
-        loss = first["loss"] if self.has_losses else float(losses[cluster])
-        return {"cluster": cluster, "update": updates[taken], "samples": first["samples"], "loss": loss}
 
     def _trained_reply(self, client: int, reply: RecordDict | str, start: Tensor) -> Payload | str:
         """A reply to one of several trainings of a client, as `client_tasks.train` would give it."""
@@ -324,26 +220,8 @@ class GridFederation(Federation):
     def _message(self, client: int, kind: str, content: RecordDict) -> Message:
         return Message(content, self.seats.nodes[client], kind, group_id=str(self.round))
 
-    _ways: ClassVar[dict[str, Way]] = {
-        client_tasks.describe.name: _describe,
-        client_tasks.train.name: _train,
-        client_tasks.losses.name: _losses,
-        ifca.choose_and_train.name: _choose_and_train,
-        gradient_loss.choose_and_step.name: _choose_and_step,
-        embedding_tasks.extent.name: _query,
-        embedding_tasks.train_encoder.name: _query,
-        embedding_tasks.embed.name: _query,
-        ladd.describe_style.name: _query,
-        pacfl.describe_subspace.name: _query,
-        cfl_gp.train_and_profile.name: _train_and_profile,
-        fedrc.weigh_and_train.name: _weigh_and_train,
-        flux.describe_distribution.name: _query,
-        feddrift.judge.name: _judge,
-        feddrift.train_on_kept.name: _train,
-    }
-
-
-Way = Callable[[GridFederation, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload | str]]]
+    _ways: ClassVar[Mapping[str, Way]] = {}
+    """How each task is done, by its name."""
 
 
 def _reasons(missing: Mapping[int, str]) -> str:

@@ -17,7 +17,7 @@ from fedkin.core import FedkinError, Record
 from fedkin.core.method import display_name
 from fedkin.core.steps import do_step
 from fedkin.experiment.checkpoint import settle, snapshot
-from fedkin.flower.message_federation import GridFederation
+from fedkin.flower.grid_federation import GridFederation
 from fedkin.flower.round_log import RoundLog
 from fedkin.flower.strategy_folder import StrategyFolder
 from fedkin.flower.strategy_result import ClusterResult

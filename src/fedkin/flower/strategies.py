@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.flower.message_federation import GridFederation
+from fedkin.flower.grid_federation import GridFederation
 from fedkin.flower.strategy import ClusterStrategy
 from fedkin.methods.clients import (
     cfl_gp,
