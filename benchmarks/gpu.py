@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,19 @@ def cell(entry: str, *only: str, seeds: int = 3) -> Callable[[str, bool], list[s
     return command
 
 
+def ccfc_views(p: float, seed: int) -> Callable[[str, bool], list[str]]:
+    """CCFC at the paper's size with views of either kind."""
+    script = str(ROOT / "benchmarks" / "ccfc_views.py")
+    cell = ["--heterogeneity", f"{p:g}", "--seeds", str(seed), "--starts", "own"]
+
+    def command(device: str, tiny: bool) -> list[str]:
+        runs = str(ROOT / "runs" / ("ccfc-tiny" if tiny else "ccfc-full"))
+        size = ["--fraction", "0.005", "--rounds", "1", "1"] if tiny else ["--full"]
+        return [sys.executable, script, "run", runs, *size, *cell, "--device", device]
+
+    return command
+
+
 def tests(device: str, tiny: bool) -> list[str]:
     """Every method's training on the device, compared with the processor's; with the processor, on a stand-in."""
     few = ["-k", "stack or perceptron"] if tiny else []
@@ -88,6 +102,14 @@ PARTS = (
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
     Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12")),
     Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
+    *(
+        Part(
+            f"ccfc/views-{p:g}-{seed}",
+            f"CCFC on all of MNIST, p = {p:g}, seed {seed}, either views",
+            ccfc_views(p, seed),
+        )
+        for p, seed in product((0.0, 0.5, 1.0), range(3))
+    ),
     Part("ocfl/table-1", "OCFL's Table I", cell("ocfl/table-1", seeds=1)),
     Part("embedding/table-3", "rounds until a target accuracy", cell("embedding/table-3", seeds=1)),
     Part("gradient-loss/figure-4", "purity over the iterations", cell("gradient-loss/figure-4", seeds=1)),

@@ -18,15 +18,17 @@ def test_cells_differ_in_views_and_starts_alone(benchmark: ModuleType) -> None:
 def test_the_table_has_the_last_figures_of_either_phase(benchmark: ModuleType, tmp_path: Path) -> None:
     given = benchmark.settings(1, "pillow", "own", 0.1, [2, 1], 16)
     given |= {"data.source": "digits", "method.latent": 8, "method.restarts": 1}
-    folder = tmp_path / "pillow-own-s1"
+    folder = tmp_path / "pillow-own-p0-s1"
     benchmark.run(folder, "ccfc", given)
     views, clusters = (line["metrics"] for line in benchmark.records(folder)[-2:])
     figures = [f"{metrics[name]:.3f}" for metrics in (views, clusters) for name in ("nmi", "kappa")]
-    assert benchmark.table(tmp_path)[2:] == [f"| pillow | own | 1 | {' | '.join(figures)} |"]
+    best = figures[2]
+    assert benchmark.table(tmp_path)[2:] == [f"| pillow | own | 0 | 1 | {' | '.join([*figures, best])} |"]
+    assert benchmark.ends(tmp_path) == {"pillow-own-p0-s1": clusters["nmi"]}
     kept = (folder / "records.jsonl").read_text().splitlines(keepends=True)[:-1]
     (folder / "SHA256SUMS").unlink()
     (folder / "records.jsonl").write_text("".join(kept))
-    assert benchmark.table(tmp_path)[2:] == [f"| pillow | own | 1 | {' | '.join(figures[:2])} | – | – |"]
+    assert benchmark.table(tmp_path)[2:] == [f"| pillow | own | 0 | 1 | {' | '.join(figures[:2])} | – | – | – |"]
 
 
 def test_views_of_an_image_without_edges_have_none(benchmark: ModuleType) -> None:

@@ -13,6 +13,7 @@ from fedkin.nn.contrastive_training import (
     Contrastive,
     ContrastiveTraining,
     cluster_contrast,
+    mean_correlation,
     model_contrast,
     negative_cosine,
 )
@@ -73,6 +74,33 @@ def test_clusters_count_the_same_in_the_paper_and_samples_in_the_code():
     by_cluster = [float(each[clusters == cluster].mean()) for cluster in (0, 1, 3, 4)]
     assert float(model_contrast(p, z, members, "paper")) == pytest.approx(sum(by_cluster) / 4, abs=1e-6)
     assert float(model_contrast(p, z, members, "code")) == pytest.approx(float(each.mean()), abs=1e-6)
+
+
+def test_the_correlation_of_latents_is_that_of_their_dimensions():
+    _, z, _ = some()
+    expected = torch.corrcoef(z.T).square().mean()
+    assert float(mean_correlation(z)) == pytest.approx(float(expected), abs=1e-6)
+    assert float(mean_correlation(z[:, :1].expand(-1, 6))) == pytest.approx(1, abs=1e-5)
+    assert float(mean_correlation(torch.ones(5, 6))) == 0
+    z.requires_grad_()
+    mean_correlation(z).backward()
+    assert z.grad is not None
+    assert float(z.grad.abs().sum()) > 0
+
+
+def test_dimensions_that_are_held_apart_vary_together_less():
+    network, x = Contrastive.of(SMALL.spec()), torch.rand(64, 1, 8, 8, generator=rng(2))
+    clusters, how, left = torch.arange(64) % 3, Augmentation(), {}
+    for weight in (0.0, 20.0):
+        training = ContrastiveTraining(local_epochs=15, batch_size=32, learning_rate=0.01, decorrelation=weight)
+        model = network.initial(rng(1))
+        moments = AdamMoments.new(network.parameters)
+        by_views = network.learn_views(model, x, rng(7), moments, how, training)[0]
+        anchors, moments = network.anchors(model, x, training)[1], AdamMoments.new(network.parameters)
+        by_clusters = network.learn_clusters(model, x, clusters, anchors, rng(7), moments, training)[0]
+        ends = [network.module(end).train() for end in (by_views, by_clusters)]
+        left[weight] = [float(mean_correlation(end.encoder(x).detach())) for end in ends]  # type: ignore[operator]
+    assert all(held < 0.8 * free for held, free in zip(left[20.0], left[0.0], strict=True))
 
 
 def plain(start: torch.Tensor, batches: list[torch.Tensor], loss_of: Any) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 Equations are those of the paper: (1) and (2) pull samples of one cluster together, (4) to (7) keep a client's network
 near the common one. Both are computed within a batch; clusters with a single sample in it are left out of the first.
+CCFC++ adds a term that keeps the dimensions of representations uncorrelated.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Form = Literal["paper", "code"]
 Precision = Literal["float32", "bfloat16"]
 
 _BATCH = 500
+_NO_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class ContrastiveTraining:
     batch_size: int = 128
     learning_rate: float = 1e-3
     model_weight: float = 0.001
+    decorrelation: float = 0.0
     form: Form = "paper"
     precision: Precision = "float32"
     views: Views = "affine"
@@ -144,6 +147,8 @@ class Contrastive(Architecture):
                 z1, z2 = student.encoder(first), student.encoder(second)
                 p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
                 loss = (negative_cosine(p1, z2.float()) + negative_cosine(p2, z1.float())) / 2
+                if training.decorrelation:
+                    loss = loss + training.decorrelation * (mean_correlation(z1) + mean_correlation(z2)) / 2
                 if not training.model_weight:
                     return loss
                 with torch.no_grad():
@@ -182,6 +187,8 @@ class Contrastive(Architecture):
             loss = cluster_contrast(p, z, members, training.form)
             if training.model_weight:
                 loss = loss + training.model_weight * model_contrast(p, goals[rows], members, training.form)
+            if training.decorrelation:
+                loss = loss + training.decorrelation * mean_correlation(z)
             return loss
 
         return self._descended(start, len(x), rng, moments, training, loss_of)
@@ -275,6 +282,26 @@ def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Fo
     away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
     sizes = members.sum(0)
     return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
+
+
+def mean_correlation(latents: Tensor) -> Tensor:
+    """How much the dimensions of representations vary together in a batch (CCFC++; Shi et al. 2023, FedDecorr).
+
+    Parameters
+    ----------
+    latents : Tensor
+        z, floating point ``(n, latent)``; gradients flow into it.
+
+    Returns
+    -------
+    Tensor
+        float32 scalar in [0, 1]: the mean of the squared entries of the correlation matrix, ``||K||_F^2 / latent^2``.
+        A dimension that is constant in the batch is correlated with none.
+    """
+    with torch.autocast(latents.device.type, enabled=False):
+        centred = latents.float() - latents.float().mean(0)
+        scaled = centred / centred.square().mean(0).clamp_min(_NO_VARIANCE).sqrt()
+        return (scaled.T @ scaled / len(latents)).square().mean()
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:

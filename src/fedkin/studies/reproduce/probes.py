@@ -14,7 +14,7 @@ from fedkin.core.files import read_json, write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run_folder import run_config
-from fedkin.studies.reproduce import client_probes, sample_probes
+from fedkin.studies.reproduce import client_probes, latent_probes, sample_probes
 
 Figures = dict[str, float]
 
@@ -126,6 +126,7 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "trained": client_probes.trained,
     "imbalance": sample_probes.imbalance,
     "initial": sample_probes.initial,
+    "separation": latent_probes.separation,
     "unmatched": sample_probes.unmatched,
     "within": sample_probes.within,
 }

@@ -256,3 +256,44 @@ def test_clusters_of_the_largest_cosine_are_counted_through_all_networks():
     centroids = [torch.zeros(3, 6), torch.cat([torch.zeros(1, 6), target])]
     result = {"network": network.spec(), "models": models, "centroids": centroids}
     assert int(ccfc_tasks.predict_nearest(result, x)[2]) == 4
+
+
+def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
+    learned: list[list[int]] = []
+    learn = Contrastive.learn_clusters
+
+    def listen(network: Contrastive, start: Tensor, x: Tensor, clusters: Tensor, *more: Any) -> Any:
+        learned.append(clusters.tolist())
+        return learn(network, start, x, clusters, *more)
+
+    monkeypatch.setattr(Contrastive, "learn_clusters", listen)
+    clients, truth = make_clients((90, 80, 100))
+    states, _, _ = run(CCFCMethod(**TINY | {"guide": "kin-graph", "pretrain_rounds": 1}), clients)
+    guides = [client.state["kingraph_clusters"] for client in clients]
+    assert clustering_accuracy(torch.cat(truth), torch.cat(guides)) > 0.95
+    assert sorted(learned) == sorted(2 * [own.tolist() for own in guides])
+    assert states[-1].finished
+    assert all(int(client.state["clusters"].max()) < 3 for client in clients)
+
+
+def test_a_client_without_clusters_of_kin_graph_learns_from_the_nearest_centroids():
+    client = make_clients()[0][0]
+    centroids = normalize(torch.eye(3, 6), dim=1)
+    latents = normalize(torch.rand(24, 6, generator=torch.Generator().manual_seed(0)), dim=1)
+    nearest = (latents @ centroids.T).argmax(1)
+    for guided in (True, False):
+        payload = {"guided": guided, "centroids": centroids}
+        assert torch.equal(ccfc_tasks._clusters(client, latents, payload), nearest)
+    client.state["kingraph_clusters"] = torch.zeros(24, dtype=torch.int64)
+    assert not ccfc_tasks._clusters(client, latents, {"guided": True, "centroids": centroids}).any()
+
+
+def test_a_client_alone_has_no_clusters_of_all():
+    with pytest.raises(FedkinError, match=r"^method\.guide = 'kin-graph' clusters samples of all clients"):
+        CCFCMethod(**TINY, guide="kin-graph", standalone=True).init(LocalFederation(make_clients()[0]))
+
+
+def test_decorrelation_reaches_the_clients(heard):
+    run(CCFCMethod(**TINY | {"decorrelation": 0.5}), make_clients()[0])
+    sent = {task: payloads[0]["training"]["decorrelation"] for task, payloads, _ in heard if "training" in payloads[0]}
+    assert sent == {"learn_views": 0.5, "learn_clusters": 0.5}

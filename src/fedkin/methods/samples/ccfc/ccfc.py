@@ -16,6 +16,10 @@ over all k.
 
 ``form`` selects between paper and code where their losses differ, ``views`` between quick views and those of the code,
 ``start`` the initial models of clients.
+
+Two options are not of the paper. ``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): against
+latents that vary in few dimensions as clients differ, the loss has the mean squared correlation of dimensions, by the
+formula of FedDecorr (Shi et al. 2023). ``guide`` lets the second phase learn from clusters of kin-graph.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ from fedkin.core.method import Count, Positive
 from fedkin.core.replies import updates
 from fedkin.methods.samples.ccfc import ccfc_tasks
 from fedkin.methods.samples.ccfc.ccfc_state import CCFCState, RoundReplies, centroids_by_name
+from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.kingraph.kingraph_first import cluster_first
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.augmentation import Views, augmentation_for
@@ -44,6 +50,7 @@ from fedkin.nn.contrastive import Backbone, Design, Normalization
 from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
 
 Start = Literal["own", "common"]
+Guide = Literal["latents", "kin-graph"]
 
 _TRAINING = tuple(field.name for field in dataclasses.fields(ContrastiveTraining))
 _EVERYONE = "all"
@@ -70,6 +77,9 @@ class CCFCMethod(SampleMethod):
     model_weight : float
         lambda of eq. 4, the weight of the model-contrastive term: 0.001 for MNIST, 1 for Fashion-MNIST, 0.1 for
         CIFAR-10 and STL-10 (section 4.1). With 0 there is no such term, which saves time in the first phase.
+    decorrelation : float
+        Weight of the mean squared correlation between dimensions of representations, in both phases, which makes the
+        method CCFC++. 0 is CCFC.
     form : {"paper", "code"}
         With "paper", eq. 1 omits the pair of a sample with itself, and eq. 4 weighs clusters equally; the authors' code
         does neither.
@@ -94,6 +104,11 @@ class CCFCMethod(SampleMethod):
         Normalisation of the backbone's layers; projector and predictor always normalise by batch.
     restarts : int
         k-means starts, at clients and at the server.
+    guide : {"latents", "kin-graph"}
+        Clusters that rounds by clusters learn from: the nearest centroids of latents, anew in each round, or those of
+        kin-graph with `n_clusters`, found once before the first round, for which clients also send what that method
+        sends; clients that join later have the nearest centroids. In the end samples belong to the nearest centroids
+        of latents in either case.
     standalone : bool
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
@@ -112,6 +127,7 @@ class CCFCMethod(SampleMethod):
     batch_size: Annotated[int, Ge(2)] = 128
     learning_rate: Positive = 1e-3
     model_weight: Annotated[float, Ge(0)] = 0.001
+    decorrelation: Annotated[float, Ge(0)] = 0.0
     form: Form = "paper"
     views: Views = "affine"
     start: Start = "own"
@@ -121,6 +137,7 @@ class CCFCMethod(SampleMethod):
     predictor_units: Count = 16
     normalization: Normalization = "batch"
     restarts: Count = 10
+    guide: Guide = "latents"
     standalone: bool = False
     precision: Precision = "float32"
     aggregation: Aggregation = "mean"
@@ -133,11 +150,15 @@ class CCFCMethod(SampleMethod):
         """Line 1, except the models, which are drawn when they are first sent."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
+        if self.guide == "kin-graph" and self.standalone:
+            raise FedkinError("method.guide = 'kin-graph' clusters samples of all clients; method.standalone does not.")
         facts = describe_clients(fed)
         if self.pretrain_rounds:
             augmentation_for(facts.shape, facts.unit, self.views)  # says at once whether the samples can be seen so
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
+        if self.guide == "kin-graph" and self.cluster_rounds:
+            cluster_first(fed, KinGraphMethod(n_clusters=self.n_clusters))
         return CCFCState(network=network.spec(), unit=facts.unit)
 
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
@@ -198,7 +219,8 @@ class CCFCMethod(SampleMethod):
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
         found, means = RoundReplies(), Means(len(names), size, aggregation=self.aggregation)
         training = {name: getattr(self, name) for name in _TRAINING}
-        asked = self._payloads(fed, state, clients, training=training, unit=state.unit)
+        more = {} if by_views else {"guided": self.guide == "kin-graph"}
+        asked = self._payloads(fed, state, clients, training=training, unit=state.unit, **more)
         expected = {"model": updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         for client, reply in fed.stream(task, asked, expected):
             name = self._name(client)

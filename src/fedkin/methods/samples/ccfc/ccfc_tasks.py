@@ -1,7 +1,8 @@
 """The tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
 
 The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
-``phase``, 0 for views and 1 for clusters; and at the end ``clusters`` ``(n,)``.
+``phase``, 0 for views and 1 for clusters; ``kingraph_clusters`` ``(n,)``, where these are learned from; and at the end
+``clusters`` ``(n,)``.
 """
 
 from __future__ import annotations
@@ -68,23 +69,35 @@ def learn_views(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[
 
 
 @task(
-    takes={**_COMMON, "centroids": _CENTROIDS, "training": CONTRASTIVE_TRAINING, "unit": is_flag},
+    takes={**_COMMON, "centroids": _CENTROIDS, "training": CONTRASTIVE_TRAINING, "unit": is_flag, "guided": is_flag},
     holds=_TRAINED,
     may_hold={"loss": is_number},
 )
 def learn_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Lines 6 to 11 of algorithm 1: assign samples, train the model on the clusters, and send it with new centroids."""
+    """Lines 6 to 11 of algorithm 1: assign samples, train the model on the clusters, and send it with new centroids.
+
+    With ``guided`` the clusters are those of kin-graph, where the client has them.
+    """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):
         network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
         moments = _moments(client, _CLUSTERS, network)
         start = initial_model(payload)
         latents, anchors = network.anchors(start, client.x, training)
-        clusters = (latents @ payload["centroids"].T).argmax(1)
+        clusters = _clusters(client, latents, payload)
         model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
         moments.keep(client.state)
         replies.append(_trained(client, model, loss) | {"centroids": _centroids(client, model, payload)})
     return replies
+
+
+def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
+    """The clusters that a client learns from, int64 ``(n,)``."""
+    guides = client.state.get("kingraph_clusters")
+    if payload["guided"] and guides is not None:
+        return guides
+    nearest: Tensor = (latents @ payload["centroids"].T).argmax(1)
+    return nearest
 
 
 @task(takes={**_COMMON, "centroids": Maybe(_CENTROIDS)}, holds={"centroids": reals(None, None)})

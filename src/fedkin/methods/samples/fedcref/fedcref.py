@@ -37,6 +37,7 @@ from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCl
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.kingraph.kingraph_first import cluster_first
 from fedkin.methods.samples.sample_method import broadcast, describe_clients
 from fedkin.nn.stack import StackTraining
 from fedkin.nn.stacked_autoencoder import Autoencoder, widths_for
@@ -64,7 +65,7 @@ class FedCRefMethod(FedCRefParameters):
         facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
-            _cluster_all(fed)
+            cluster_first(fed, KinGraphMethod())
         started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options()))
         return FedCRefState(
             widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
@@ -255,18 +256,3 @@ class FedCRefMethod(FedCRefParameters):
         waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         broadcast(fed, fedcref_tasks.finish, waiting)
-
-
-def _cluster_all(fed: Federation) -> None:
-    """Cluster the samples of all clients by kin-graph; clusters stay at the clients.
-
-    Raises
-    ------
-    FedkinError
-        If a client cannot be reached.
-    """
-    method = KinGraphMethod()
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    fed.ask_until_all_reply(fedcref_tasks.keep_kingraph_clusters, {})

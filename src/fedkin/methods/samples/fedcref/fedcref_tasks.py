@@ -51,17 +51,6 @@ _START: Expected = {
 }  # fmt: skip
 
 
-@task(takes={})
-def keep_kingraph_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Move the clusters found by kin-graph to ``kingraph_clusters``; they are not the result."""
-    for client in clients:
-        if "clusters" in client.state:  # otherwise it was asked before, and its reply was lost
-            client.state["kingraph_clusters"] = client.state.pop("clusters")
-        if "kingraph_clusters" not in client.state:
-            raise FedkinError(f"Client {client.id} did not receive its clusters from kin-graph.")
-    return [{} for _ in clients]
-
-
 @task(takes=_START, holds={"clusters": is_count})
 def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Find the first local clusters of every client; labels stay there."""

@@ -1,0 +1,103 @@
+"""Probes of latents: how well true classes are separated in them, also in what a client makes of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.metrics import calinski_harabasz_score
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError
+from fedkin.core.progress import Progress
+from fedkin.core.seeds import derive_generator
+from fedkin.data.preparing.prepare import prepare
+from fedkin.engines.local import one_thread
+from fedkin.experiment.opening import open_federation
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run_folder import run_config
+from fedkin.methods.samples.ccfc import ccfc_tasks
+from fedkin.methods.samples.sample_method import describe_clients
+from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining
+
+_OF_A_CLASS = 100
+
+
+def separation(folder: Path) -> dict[str, float]:
+    """Calinski-Harabasz score of the true classes, the higher the better they are separated (CCFC, figures 3 to 5).
+
+    ``samples`` and ``latents`` are of the samples of all clients, as they are and as the method represents them. Of
+    CCFC's networks there are more; local networks are those of clients that train alone, or else what clients make of
+    the common network in another round by clusters, with new moments of Adam, before they are averaged:
+
+    * ``client-samples``, ``client-common`` and ``client-local`` are of the first client's samples, as they are, in the
+      common network and in its local one, where that client has two classes or more;
+    * ``local`` and ``common`` are of up to 100 samples of each of two classes, drawn by the run's seed from those of
+      all clients, in their clients' local networks and in the common one.
+
+    Raises
+    ------
+    FedkinError
+        If the run's data have no classes.
+    """
+    config, found = run_config(folder), load_found(folder)
+    with open_federation(config, folder, Progress()) as (population, fed), one_thread():
+        if population.truth is None:
+            raise FedkinError(f"{folder} has no classes to be separated.")
+        prepare(fed, config.data.preparing)
+        clients, truth = population.clients, population.truth
+        x, y = torch.cat([client.x for client in clients]), torch.cat(truth)
+        figures = {"samples": _score(x.flatten(1), y), "latents": _score(found.method.embed(found.result, x), y)}
+        if found.name in ("ccfc", "scfc"):
+            rows = _of_two_classes(y, derive_generator(config.seed, "two classes"))
+            figures |= _of_networks(config.method, found.result, fed, clients, y, rows)
+    return {name: score for name, score in figures.items() if score is not None}
+
+
+def _of_networks(
+    method: Any, result: Mapping[str, Any], fed: Federation, clients: Sequence[Client], y: Tensor, rows: Tensor
+) -> dict[str, float | None]:
+    """Scores that need the networks; `rows` are of two classes among the samples of all clients, of classes `y`."""
+    network, sizes = Contrastive.of(result["network"]), [len(client) for client in clients]
+    local = result["models"] if method.standalone else _after_another_round(method, result, fed)
+    pairs = list(zip(local, clients, strict=True))
+    own = torch.cat([network.latents(model, client.x) for model, client in pairs])
+    first = slice(0, sizes[0])
+    scores = {
+        "client-samples": _score(clients[0].x.flatten(1), y[first]),
+        "client-local": _score(own[first], y[first]),
+        "local": _score(own[rows], y[rows]),
+    }
+    if not method.standalone:
+        common = torch.cat([network.latents(result["models"][0], client.x) for client in clients])
+        scores |= {"client-common": _score(common[first], y[first]), "common": _score(common[rows], y[rows])}
+    return scores
+
+
+def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation) -> list[Tensor]:
+    """What each client makes of the common network in a round by clusters."""
+    training = {field.name: getattr(method, field.name) for field in fields(ContrastiveTraining)}
+    payload = {
+        "network": result["network"], "model": result["models"][0], "centroids": result["centroids"][0],
+        "n_clusters": method.n_clusters, "restarts": 1, "training": training, "unit": describe_clients(fed).unit,
+        "guided": False,
+    }  # fmt: skip
+    replies = fed.ask(ccfc_tasks.learn_clusters, fed.all(**payload))
+    return [replies[client]["model"] for client in sorted(replies)]
+
+
+def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
+    """Rows of up to 100 samples of each of two classes of `y`; of all if there are fewer than two."""
+    classes = y.unique()
+    chosen = classes[torch.randperm(len(classes), generator=rng)[:2]]
+    drawn = [(y == one).nonzero()[:, 0] for one in chosen]
+    return torch.cat([rows[torch.randperm(len(rows), generator=rng)[:_OF_A_CLASS]] for rows in drawn])
+
+
+def _score(points: Tensor, y: Tensor) -> float | None:
+    """``None`` where there are not at least two classes and a sample more."""
+    count = len(y.unique())
+    return float(calinski_harabasz_score(points.numpy(), y.numpy())) if 1 < count < len(y) else None
