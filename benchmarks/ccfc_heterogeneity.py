@@ -43,12 +43,14 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--rounds", nargs=2, type=int, default=[60, 20], help="by views and by clusters")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--backbone", default="auto")
     given = parser.parse_args()
     if given.what == "show":
         print("\n".join(table(given.runs)))
         return
     for seed, p, variant in product(given.seeds, given.heterogeneity, given.variants):
         chosen = {"data.source": given.data, "scenario.fraction": given.fraction, "method.batch_size": given.batch}
+        chosen["method.backbone"] = given.backbone
         run(folder_of(given.runs, variant, p, seed), "ccfc", settings(variant, p, seed, given.rounds) | chosen)
 
 

@@ -149,6 +149,30 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
     assert not same_weights(model, start)
 
 
+def test_gradients_of_mostly_black_images_are_exact_to_rounding():
+    design = Design((1, 28, 28), latent=16, projector_units=16).decided()
+    network, drawn = Contrastive.of(design.spec()), rng(2)
+    x = torch.zeros(32, 1, 28, 28)
+    x[:, :, 10:18, 12:16] = torch.rand(32, 1, 8, 4, generator=drawn)
+    moments, start = AdamMoments.new(network.parameters), network.initial(rng(1))
+    network.learn_views(start, x, rng(7), moments, Same(), ContrastiveTraining(batch_size=32, model_weight=0.0))  # type: ignore[arg-type]
+    module = copy.deepcopy(network.module(start)).double().train()
+    assert isinstance(module, ContrastiveNetwork)
+    x = x[torch.randperm(32, generator=rng(7))].double()
+    first, second = ((module.predictor(z), z) for z in (module.encoder(x), module.encoder(x)))
+    loss = negative_cosine(first[0], second[1]) + negative_cosine(second[0], first[1])
+    (loss / 2).backward()
+    exact = torch.cat([part.grad.flatten() for part in module.parameters() if part.grad is not None])
+    assert float((10 * moments.mean.double() - exact).norm() / exact.norm()) < 1e-5
+
+
+class Same:
+    """Views that are the images themselves."""
+
+    def views(self, x: torch.Tensor, rng: torch.Generator) -> torch.Tensor:
+        return x
+
+
 def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
     network, training = Contrastive.of(SMALL.spec()), ContrastiveTraining(batch_size=16, model_weight=0.5, form="code")
     start, x = network.initial(rng(1)), torch.rand(40, 1, 8, 8, generator=rng(2))

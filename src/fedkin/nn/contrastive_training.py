@@ -82,6 +82,14 @@ class Contrastive(Architecture):
         """A new module."""
         return ContrastiveNetwork(self.design)
 
+    def _takes_channels_last(self) -> bool:
+        """Not with batch norms.
+
+        On a processor torch adds up their statistics one value after another where channels are last: of digits, mostly
+        black, activations were 4e-5 off and gradients up to 7e-3, for steps that are 6 % faster.
+        """
+        return self.design.normalization != "batch" and super()._takes_channels_last()
+
     def targets(self, x: Tensor) -> Tensor:
         """Something to be close to."""
         return torch.ones(len(x), self.design.latent)
