@@ -30,8 +30,8 @@ def network() -> nn.Module:
 def grid(named: bool = False, first: int = 1000) -> app_nodes.Fleet:
     clients = [planted.client(at, planted.OPPOSITE[cluster], samples=12) for at, cluster in enumerate(CLUSTERS)]
     app = app_nodes.client_app(clients, network)
-    if named:
-        app.query("fedkin")(flower.describes())
+    described = flower.describes(lambda context: data_of(clients, context), 5, network)
+    app.query("fedkin")(flower.describes() if named else described)
     where = app_nodes.Fleet(app, len(clients))
     if first != 1000:  # as a simulation, whose node ids are new in every run, and not in order of partitions
         where.contexts = {
@@ -39,6 +39,11 @@ def grid(named: bool = False, first: int = 1000) -> app_nodes.Fleet:
             for at, context in enumerate(where.contexts.values())
         }
     return where
+
+
+def data_of(clients: list[planted.Client], context: Context) -> Any:
+    client = clients[int(context.node_config["partition-id"])]
+    return client.x, client.y
 
 
 def start(strategy: Any, where: app_nodes.Fleet, folder: Path | None, rounds: int = 4, **more: Any) -> Any:
@@ -92,8 +97,12 @@ def assert_same(one: Any, other: Any) -> None:
         lambda **own: flower.IFCAStrategy(n_clusters=2, **own),
         lambda **own: flower.GradientLossStrategy(n_clusters=2, fraction_evaluate=0.5, **own),
         lambda **own: flower.FedOptStrategy(**own),
+        lambda **own: flower.CFLGPStrategy(n_clusters=2, **own),
+        lambda **own: flower.FedDriftStrategy(period=2, threshold=0.4, **own),
+        lambda **own: flower.PACFLStrategy(threshold=None, **own),
+        lambda **own: flower.FLUXStrategy(warm_up=1, **own),
     ],
-    ids=["ocfl", "sattler", "ifca", "gradient-loss", "fedopt"],
+    ids=["ocfl", "sattler", "ifca", "gradient-loss", "fedopt", "cfl-gp", "feddrift", "pacfl", "flux"],
 )
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(make, tmp_path):
     expected = start(make(), grid(), None)
@@ -133,8 +142,10 @@ def test_without_names_nobody_is_recognised_in_another_simulation(tmp_path):
 
 
 def test_an_app_that_does_not_say_names_is_refused():
+    where = grid()
+    del where.app._registered_funcs["query.fedkin"]
     with pytest.raises(FedkinError, match=r"A node has not said its name \(error 2: .*; names=True needs app\.query"):
-        start(flower.OCFLStrategy(names=True), grid(), None)
+        start(flower.OCFLStrategy(names=True), where, None)
 
 
 @pytest.mark.parametrize(

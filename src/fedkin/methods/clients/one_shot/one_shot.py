@@ -238,7 +238,9 @@ class OneShotMethod(FedAvgMethod):
         return companies
 
     def result(self, state: Any) -> dict[str, Any]:
-        """As of all methods, with the clusters' centroids ``(K, d)``."""
+        """As of all methods, with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
+        if not state.messages.numel():
+            return super().result(state) | {"centroids": torch.zeros(len(state.models), 0)}
         centroids, _ = circles(state.messages, state.labels, len(state.models))
         return super().result(state) | {"centroids": centroids.float()}
 
