@@ -75,7 +75,7 @@ def test_the_outcome_is_a_small_table(
     assert rows == [
         "Clusters found 4",
         "Local accuracy 0.988",
-        "Missing in the last step client 1, 4",
+        "Missing in the last step clients 1, 4",
         "Sent to the clients 1.23 MB",
         "Received from them 5 TB",
         "Steps 3",

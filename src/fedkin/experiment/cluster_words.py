@@ -76,7 +76,8 @@ def _sentence(profile: ClusterProfile, columns: Sequence[DescribedColumn], clust
         return f"Cluster {cluster}: too few samples at any one client to be described."
     phrases = sorted((column.phrases[cluster] for column in columns), key=lambda phrase: -phrase[0])
     said = [words for weight, words in phrases if weight > 0][:_NAMED]
-    text = ", ".join(said) if said else "no column distinguishes it from the others"
+    alone = "the only cluster" if len(profile.samples) == 1 else "no column distinguishes it from the others"
+    text = ", ".join(said) or alone
     where = _held_by(profile, cluster, names)
     return f"Cluster {cluster} ({pluralize(samples, 'sample')}): {text}{'; ' if where else ''}{where}."
 

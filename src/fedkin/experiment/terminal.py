@@ -130,7 +130,9 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     rows = _headlines(last) + _moments(outcome)
     if last["missing"]:
         missing = [client_name(int(client), outcome.clients) for client in last["missing"]]
-        rows.append(("Missing in the last step", f"client {', '.join(missing)}"))
+        rows.append(
+            ("Missing in the last step", f"{'client' if len(missing) == 1 else 'clients'} {', '.join(missing)}")
+        )
     rows.append(("Sent to the clients", format_bytes(last["sent"])))
     rows.append(("Received from them", format_bytes(last["received"])))
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)

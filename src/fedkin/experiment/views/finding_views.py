@@ -31,14 +31,15 @@ def sample_finding(
     """How many clusters of samples there are, how far they run across clients, and whether they are the classes."""
     if not clusters:
         return ""
-    count, verb = pluralize(len(clusters), "cluster"), "was" if len(clusters) == 1 else "were"
-    found = f"{count} of samples {verb} found{_across(clusters, clients)}."
-    ari = _last(records, "ari")
+    ari, mixed = _last(records, "ari"), mixed_in_words(list(mixtures.values()))
+    if len(clusters) == 1:
+        found = "No clusters were separated: all samples are in one."
+        return found if ari is None or not mixed else f"{found} {mixed[:1].upper()}{mixed[1:]}."
+    found = f"{len(clusters)} clusters of samples were found{_across(clusters, clients)}."
     if ari is None or not mixtures:
         return found
     pure = sum(each.is_pure for each in mixtures.values())
     held = f"{pure} of {len(mixtures)} hold{'s' if pure == 1 else ''} one class almost alone"
-    mixed = mixed_in_words(list(mixtures.values()))
     return f"{found} {_matched('classes', ari)}: {held}{'; ' if mixed else ''}{mixed}."
 
 
@@ -66,7 +67,7 @@ def data_sentence(method: Method[Any], population: Population, steps: str) -> st
         return f"{pluralize(len(population.names), 'client')} took part; {_stayed('their samples', method)}. {steps}"
     samples = sum(len(client) for client in population.clients)
     count = len(population.clients) - len(population.forgotten)
-    held = f"{pluralize(count, 'client')} hold {samples:,} samples"
+    held = f"{pluralize(count, 'client')} hold{'s' if count == 1 else ''} {samples:,} samples"
     return f"{held}; {_stayed('these', method)}. {steps}"
 
 
@@ -84,10 +85,9 @@ def _across(clusters: Sequence[int], clients: Sequence[Client]) -> str:
         return ""
     holders = [sum(bool((client.state["clusters"] == cluster).any()) for client in clients) for cluster in clusters]
     low, high = min(holders), max(holders)
-    each = "it has" if len(clusters) == 1 else "each has"
     if low == len(clients):
-        return f"; {each} samples of all {len(clients)} clients"
-    return f"; {each} samples of {low if low == high else f'{low} to {high}'} of {len(clients)} clients"
+        return f"; each has samples of all {len(clients)} clients"
+    return f"; each has samples of {low if low == high else f'{low} to {high}'} of {len(clients)} clients"
 
 
 def _matched(what: str, ari: float) -> str:

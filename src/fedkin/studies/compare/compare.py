@@ -17,6 +17,7 @@ from fedkin.report import write_page
 from fedkin.studies.compare import comparison_words
 from fedkin.studies.compare.candidate_runs import CandidateRun, steps_of
 from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
+from fedkin.studies.compare.chance_test import ChanceTest
 from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import page_of
 from fedkin.studies.compare.display import shown
@@ -193,7 +194,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
     choose = chosen_by_truth if options.by == "truth" else chosen
     choice = choose(selection, best)
     take = choice.candidate if choice else None
-    warnings, confident = _warnings(schedule, verdicts, best.get(take) if take else None)
+    warnings, chance = _warnings(schedule, verdicts, best.get(take) if take else None)
     why = "no method that finished may be recommended, or none found more than one cluster"
     if choice:
         why = comparison_words.reason(question.family, choice, best[choice.candidate], options.by == "truth")
@@ -215,7 +216,8 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
         out=schedule.out,
         settings={key: value for key, value in config.tables.items() if key != "method"},
         warnings=warnings,
-        confident=confident,
+        confident=chance is None or chance.passed,
+        chance_p=None if chance is None else chance.p,
         as_good=tuple(_called(each) for each in choice.undecided) if choice else (),
         notes=notes,
     )
@@ -223,17 +225,16 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
 
 def _warnings(
     schedule: Schedule, verdicts: dict[Candidate, CandidateScore], taken: CandidateScore | None
-) -> tuple[tuple[str, ...], bool]:
-    """What to know before the recommended clusters are believed, and whether they are better than chance."""
+) -> tuple[tuple[str, ...], ChanceTest | None]:
+    """What to know before the recommended clusters are believed, and whether they are better than chance, if tested."""
     judge = schedule.judge
     if taken is None or schedule.question.family == "clients":
-        return (), True
+        return (), None
     column = judge.explaining_column(taken)
-    reached = max(score_of("samples", verdict) for verdict in verdicts.values())
-    confident = reached > judge.chance
+    chance = judge.chance(verdicts.values())
     sentences = [comparison_words.one_column(column)] if column is not None else []
-    sentences += [] if confident else [comparison_words.by_chance(reached, judge.chance, judge.shuffles)]
-    return tuple(sentences), confident
+    sentences += [] if chance.passed else [comparison_words.by_chance(chance)]
+    return tuple(sentences), chance
 
 
 def _called(candidate: Candidate) -> str:

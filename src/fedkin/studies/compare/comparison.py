@@ -113,7 +113,9 @@ class Comparison:
     warnings : tuple of str
         What to know before the clusters are believed, in sentences.
     confident : bool
-        Whether the recommended clusters are better than chance, as far as that was tested.
+        Whether the best clusters are better than chance, as far as that was tested.
+    chance_p : float or None
+        Probability of as cohesive clusters of samples without any; ``None`` where that was not tested.
     as_good : tuple of str
         Methods, with the number of clusters that they were given, whose score is about that of the recommended one.
     notes : tuple of str
@@ -138,6 +140,7 @@ class Comparison:
     confident: bool = True
     as_good: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    chance_p: float | None = None
 
     @property
     def score(self) -> str:

@@ -9,6 +9,7 @@ from fedkin.experiment.run_folder import REPORT
 from fedkin.experiment.words import format_bytes
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
 from fedkin.studies.compare.candidates import method_named
+from fedkin.studies.compare.chance_test import TIMES
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_words import about_as_good, lead, seconds
 from fedkin.studies.compare.ranking import NEAR
@@ -93,6 +94,9 @@ def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
         ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
         ("Time", f"{seconds(comparison.spent)} of {seconds(comparison.budget)}", "spent of the budget, this time"),
     ]  # fmt: skip
+    if comparison.chance_p is not None:
+        said = "yes" if comparison.confident else "no"
+        rows.append(("Better than chance", said, f"p = {comparison.chance_p:.2f}, by {TIMES} tables without clusters"))
     if comparison.truth_gap is not None:
         rows.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
     return rows

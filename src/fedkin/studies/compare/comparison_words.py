@@ -11,6 +11,7 @@ from fedkin.experiment.config import apply_setting
 from fedkin.experiment.words import format_bytes, join_words
 from fedkin.report.numbers import pluralize
 from fedkin.studies.compare.candidates import Candidate, Family, Role
+from fedkin.studies.compare.chance_test import TIMES, ChanceTest
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Choice
@@ -55,14 +56,12 @@ def one_column(name: str) -> str:
     )
 
 
-def by_chance(reached: float, chance: float, shuffled: bool) -> str:
-    """The warning that no clusters are better than chance, of columns that were shuffled or of points as such."""
-    best = f"No method's clusters are better than chance: the best cohesion is {reached:.3f}"
-    if not shuffled:
-        return f"{best}, hardly above that of points without structure. The data may have no clusters."
+def by_chance(test: ChanceTest) -> str:
+    """The warning that no clusters are better than chance."""
     return (
-        f"{best}, and up to {chance:.3f} is reached where each column is shuffled. The data may have no clusters, or "
-        "none that columns show together."
+        f"No method's clusters are better than chance: the best cohesion is {test.reached:.3f}, and "
+        f"{test.as_good} of {TIMES} tables without clusters that are else like these data reach it (p = {test.p:.2f}; "
+        f"{test.by_chance:.3f} on the mean). The data may have no clusters."
     )
 
 

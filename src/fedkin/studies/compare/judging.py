@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import mean
@@ -14,7 +14,8 @@ from fedkin.clustering.metrics import Labels
 from fedkin.studies.compare import criteria
 from fedkin.studies.compare.candidate_runs import Done
 from fedkin.studies.compare.candidates import Family
-from fedkin.studies.compare.column_checks import MARGIN, chance_cohesion, explaining_column
+from fedkin.studies.compare.chance_test import ChanceTest, chance_test
+from fedkin.studies.compare.column_checks import explaining_column
 from fedkin.studies.compare.prepared_samples import PreparedSamples, numbers_of
 from fedkin.studies.compare.spaces import Space, space_of
 
@@ -99,23 +100,23 @@ class Judge:
 
     def explaining_column(self, taken: CandidateScore) -> str | None:
         """The column that alone explains the clusters of a candidate's first run; see `column_checks`."""
-        return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self.shuffles else None
+        return explaining_column(self._numbers, self.samples.blocks, taken.labels[0]) if self.has_columns else None
 
-    @cached_property
-    def chance(self) -> float:
-        """Cohesion up to which clusters are no better than chance.
+    def chance(self, verdicts: Iterable[CandidateScore]) -> ChanceTest:
+        """Whether the best clusters of samples are better than chance; there must be a verdict.
 
-        By columns that are shuffled, see `chance_cohesion`; where there are not several, hardly more than nothing, for
-        cohesion counts above that of points without structure.
+        Tables are looked at column by column; images, and tables of more columns than a person looks through, by their
+        principal components.
         """
-        if not self.shuffles:
-            return MARGIN
         ends = np.cumsum(self.sizes)
-        looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends))
-        return chance_cohesion(self._numbers, self.samples.blocks, looked_at.tolist())
+        looked_at = np.bincount(np.searchsorted(ends, self.space.rows, side="right"), minlength=len(ends)).tolist()
+        x, blocks = self.space.points, [(str(i), i, i + 1) for i in range(self.space.points.shape[1])]
+        if self.has_columns:
+            x, blocks = self._numbers, list(self.samples.blocks)
+        return chance_test(x, blocks, looked_at, [verdict.labels for verdict in verdicts])
 
     @property
-    def shuffles(self) -> bool:
+    def has_columns(self) -> bool:
         """Whether samples are clustered, and are rows of several columns, but no more than a person looks through."""
         return self.family == "samples" and 2 <= len(self.samples.blocks) <= _MAX_COLUMNS
 

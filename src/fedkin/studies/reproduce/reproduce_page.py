@@ -86,16 +86,20 @@ def _finding(tables: Sequence[EntryTable]) -> str:
     claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
     if not claims:
         return f"{pluralize(sum(counted(tables).values()), 'cell')} stand beside what the paper prints."
-    held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
+    held, failing, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "fails", "unsure"))
     seeds = " with one seed" if all(claim.one_seed for claim in claims) else ""
     text = f"{held} of {pluralize(len(claims), 'claim')} of the {'paper' if len(tables) == 1 else 'papers'} hold{seeds}"
-    return f"{text}; of {unsure} more the seeds are too few to say." if unsure else f"{text}."
+    text += f", {failing} {'does' if failing == 1 else 'do'} not" if failing and unsure else ""
+    return f"{text}; of {unsure} the seeds are too few to say." if unsure else f"{text}."
 
 
 def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
     """Headline numbers: claims, and cells by verdict."""
     counts = counted(tables)
-    claims = [claim for table in tables for claim in table.claims]
+    claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
+    held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
+    on_claims = "what the paper concludes, checked on our figures"
+    on_claims += f"; of {unsure} the seeds are too few to say" if unsure else ""
     explained = {
         "within the spread": "cells where our mean lies in the paper's spread",
         "too few seeds to say": "cells whose interval is too wide to tell",
@@ -103,7 +107,7 @@ def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
     }
     sides = f"{counts['higher']}, {counts['lower']}"
     return [
-        ("Claims that hold", holding(claims), "what the paper concludes, checked on our figures"),
+        ("Claims that hold", f"{held} of {len(claims)}", on_claims),
         *((head.capitalize(), str(counts[head]), explained[head]) for head in explained if counts[head]),
         ("Higher, lower", sides, "cells whose whole interval lies outside of the spread"),
     ]

@@ -1,0 +1,105 @@
+"""Whether clusters are better than those that samples without clusters show, by a p-value over such samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from statistics import mean
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.cluster import KMeans
+
+from fedkin.clustering.louvain import louvain
+from fedkin.clustering.metrics import Labels
+from fedkin.studies.compare.criteria import cohesion
+from fedkin.studies.compare.one_peak_samples import Numbers, OnePeakSamples
+from fedkin.studies.compare.prepared_samples import Block
+from fedkin.studies.compare.spaces import Space, points_of, space_of_points
+
+TIMES = 19
+"""How often samples without clusters are drawn: enough for p = 0.05."""
+SIGNIFICANT = 0.05
+_NUMBERS = (2, 3, 4, 6, 8, 12, 20)
+"""Numbers of clusters of the k-means on samples without clusters."""
+_MOST = 600
+"""Samples that are looked at, which are enough for what shows."""
+
+
+@dataclass(frozen=True)
+class ChanceTest:
+    """The best clusters of methods beside those of samples without clusters.
+
+    Attributes
+    ----------
+    reached : float
+        The best cohesion of any method, on the samples that the test looks at.
+    by_chance : float
+        Mean over drawn samples without clusters of the best cohesion found there.
+    as_good : int
+        How many of the drawn ones reach it, of `TIMES`.
+    """
+
+    reached: float
+    by_chance: float
+    as_good: int
+
+    @property
+    def p(self) -> float:
+        """Probability of a cohesion that high where there are no clusters, at least 1 / (`TIMES` + 1)."""
+        return (1 + self.as_good) / (1 + TIMES)
+
+    @property
+    def passed(self) -> bool:
+        """Whether clusters are better than chance."""
+        return self.p <= SIGNIFICANT and self.reached > 0
+
+
+def chance_test(
+    x: Numbers, blocks: Sequence[Block], sizes: Sequence[int], found: Sequence[Sequence[Labels]]
+) -> ChanceTest:
+    """Compare the most cohesive clusters with the most cohesive ones of samples without any.
+
+    These are drawn from `OnePeakSamples`: one peak in each column, with its skew and its tails, and the correlations of
+    the samples. The best clusters there are of k-means with several numbers, and of Louvain's method on the graph of
+    neighbours.
+
+    Parameters
+    ----------
+    x : ndarray
+        float64 ``(m, width)``, samples in order of client; at most 600 of them, evenly chosen, are looked at.
+    blocks : sequence of (str, int, int)
+        Which of its columns come from one original column.
+    sizes : sequence of int
+        Samples of each client.
+    found : sequence of sequence of ndarray
+        By candidate, the clusters of the samples run by run: int64 ``(m,)``, -1 for none.
+    """
+    rows = np.arange(len(x)) if len(x) <= _MOST else np.linspace(0, len(x) - 1, _MOST).astype(np.int64)
+    x = x[rows]
+    ends = [0, *accumulate(sizes)]
+    sizes = [int(np.count_nonzero((rows >= start) & (rows < end))) for start, end in pairwise(ends)]
+    space = space_of_points(rows, points_of(torch.from_numpy(x)), sizes)
+    reached = max(mean(cohesion(space, labels[rows]) for labels in runs) for runs in found)
+    rng, samples = np.random.default_rng(0), OnePeakSamples(x, blocks)
+    drawn = []
+    for _ in range(TIMES):
+        points = points_of(torch.from_numpy(samples.drawn(rng)))
+        drawn.append(_best_cohesion(space_of_points(rows, points, sizes, space.floors), rng))
+    return ChanceTest(reached, mean(drawn), sum(each >= reached for each in drawn))
+
+
+def _best_cohesion(space: Space, rng: np.random.Generator) -> float:
+    distinct = len(np.unique(space.points, axis=0))
+    numbers = [number for number in _NUMBERS if number < len(space.rows) and number <= distinct]
+    found = [KMeans(number, n_init=2, random_state=0).fit_predict(space.points).astype(np.int64) for number in numbers]
+    return max(cohesion(space, labels) for labels in (*found, _communities(space, rng)))
+
+
+def _communities(space: Space, rng: np.random.Generator) -> Labels:
+    """Communities of the graph of neighbours among all clients."""
+    count, links = len(space.rows), space.links[0]
+    graph = sparse.csr_matrix((np.ones(len(links.here)), (links.here, links.there)), shape=(count, count))
+    return louvain(graph + graph.T, 1.0, rng)
