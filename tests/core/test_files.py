@@ -156,3 +156,11 @@ def test_json_of_another_kind_is_refused(content: str, tmp_path: Path) -> None:
         read_json(tmp_path / "kept.json", Kept)
     with pytest.raises(FedkinError, match=r"absent\.json is not as fedkin wrote it\.$"):
         read_json(tmp_path / "absent.json", Kept)
+
+
+def test_a_pipe_is_no_toml_file_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.toml")
+    with pytest.raises(FedkinError, match=r"x\.toml: it is no regular file, but a pipe or device\.$"):
+        read_tables(tmp_path / "x.toml")
+    with pytest.raises(FedkinError, match="it is no regular file, but a directory"):
+        read_tables(tmp_path)

@@ -203,6 +203,9 @@ def read_tables(path: Path) -> dict[str, Any]:
     FedkinError
         If it cannot be read.
     """
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        what = "a directory" if path.is_dir() else "a pipe or device"
+        raise FedkinError(f"Cannot read {path}: it is no regular file, but {what}.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -23,6 +23,7 @@ FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(kind=Y)
         ([(X, Y), (X, Y)], None),
         ([[X, Y], [X.tolist(), Y.tolist()]], None),
         (iter([(X, Y), (X, Y)]), None),
+        ({0: (X, Y), 1: (X, Y)}.values(), None),
         ([{"x": X, "y": Y}, {"features": X, "label": Y}], None),
         ([X, X], [Y, Y]),
         ([X, X], np.stack([Y, Y])),

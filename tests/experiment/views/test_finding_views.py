@@ -31,6 +31,20 @@ def test_clusters_without_a_truth_are_counted_with_their_clients() -> None:
     assert sample_finding([], own.clients, {}, []) == ""
 
 
+def test_one_cluster_of_everything_is_no_finding_and_a_single_client_holds_its_samples() -> None:
+    own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
+    for client in own.clients:
+        client.state["clusters"] *= 0
+    said = sample_finding([0], own.clients, {}, [record(1)])
+    assert said == "No clusters were separated: all samples are in one."
+    known = sample_finding([0], own.clients, mixtures_of(own.clients, own), [record(1, metrics={"ari": 0.0})])
+    assert known.startswith("No clusters were separated: all samples are in one. Cluster 0 mixes class ")
+    alone = replace(own, clients=own.clients[:1])
+    assert data_sentence(registry.resolve("method", "kfed")(n_clusters=2), alone, "").startswith(
+        "1 client holds 20 samples"
+    )
+
+
 def test_a_cluster_that_mixes_classes_is_named_with_them() -> None:
     own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
     mixtures = mixtures_of(own.clients, own)

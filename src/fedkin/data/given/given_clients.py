@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def holds_several(value: Any) -> bool:
     """Whether it is several clients' data, by name or in a list, rather than one client's."""
     if isinstance(value, Mapping):
         return not is_record(value)
-    if is_partitioned(value) or isinstance(value, Iterator):
+    if is_partitioned(value) or isinstance(value, Iterator | ValuesView):
         return True
     if not isinstance(value, list | tuple) or not value or is_pair(value):
         return False
@@ -122,7 +122,7 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
     """Clients in a list or by name; a single client is refused."""
     if is_partitioned(clients):
         return _partitions(clients, "test" if entrance == "eval" else "train")
-    if isinstance(clients, Iterator):
+    if isinstance(clients, Iterator | ValuesView):
         clients = list(clients)
     if isinstance(clients, Mapping) and not is_record(clients):
         return _named(clients)
@@ -188,7 +188,7 @@ def _split_of(given: Any, wanted: str) -> str:
 
 def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]:
     """Labels by the clients' keys."""
-    if isinstance(y, Iterator):
+    if isinstance(y, Iterator | ValuesView):
         y = list(y)
     if isinstance(y, Mapping):
         if not named:

@@ -5,7 +5,7 @@ Nothing is scaled or checked here beyond the form; that is done where data are r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set, ValuesView
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ def dimensions(value: Any) -> int:
     """Dimensions of an array, tensor or nested list; 2 if its rows differ in length, and 0 of all that is no array."""
     if isinstance(value, Tensor):
         return value.ndim
-    if is_form(value) or isinstance(value, Mapping | Iterator | Set):
+    if is_form(value) or isinstance(value, Mapping | Iterator | Set | ValuesView):
         return 0
     try:
         return np.ndim(value)

@@ -260,8 +260,7 @@ class KinGraphMethod(SampleMethod):
             )
         if len(state.own):
             clients, nodes, counts = state.own.unbind(1)
-            numbered = clients.unique(return_inverse=True)[1]
-            if int(numbered.max()) > 0:  # of a single client it says nothing
+            if (numbered := clients.unique(return_inverse=True)[1]).any():  # of a single client it says nothing
                 values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
             values["micro_clusters"] = len(state.own)
         return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values
