@@ -290,3 +290,23 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
         prediction.predict(tmp_path / "run", source, client="west")
     with pytest.raises(FedkinError, match="decimal comma"):
         prediction.predict(tmp_path / "run", source, client=1, decimal=".")
+
+
+def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:
+    options = ["data.source=iris", "scenario.heterogeneity=0", "method.n_clusters=3", "evaluation.map=none"]
+    outcome = execute(load_config("ffcm", [*options, "method.rounds=2"]), tmp_path / "run")
+    header, *rows = (tmp_path / "run" / "labels" / "client-0.csv").read_text().splitlines()
+    assert header == "row,cluster,confidence,membership_0,membership_1,membership_2"
+    parts = [[float(cell) for cell in row.split(",")[3:]] for row in rows]
+    assert all(abs(sum(own) - 1) < 2e-4 for own in parts)
+    assert [own.index(max(own)) for own in parts] == [int(row.split(",")[1]) for row in rows]
+    assert prediction.predict(tmp_path / "run", "iris").startswith("row,cluster,confidence\n")
+    assert prediction.predict(tmp_path / "run", "iris", memberships=True).startswith(f"{header}\n")
+    metrics = outcome.records[-1]["metrics"]
+    assert 0 < metrics["soft_ari"] < 1
+    assert 1 / 3 < metrics["partition_coefficient"] < 1
+    assert "Partition coefficient" in outcome.report.read_text()
+    hard = execute(load_config("kfed", options), tmp_path / "hard")
+    assert "soft_ari" not in hard.records[-1]["metrics"]
+    with pytest.raises(FedkinError, match=r"'kfed' of .* has no memberships"):
+        prediction.predict(tmp_path / "hard", "iris", memberships=True)

@@ -38,6 +38,7 @@ def report(folder: Path) -> None:
     type=click.Choice([".", ","]),
     help="What stands before the decimals of numbers in CSV; by default as in the run.",
 )
+@click.option("--memberships", is_flag=True, help="Add to what part each sample belongs to each cluster.")
 @shared_options.packages()
 def predict(
     folder: Path,
@@ -47,6 +48,7 @@ def predict(
     cluster: int | None,
     out: Path | None,
     decimal: str | None,
+    memberships: bool,
     packages: tuple[str, ...],
 ) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
@@ -54,7 +56,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages):
-        text = predicted(folder, data, label, client, cluster, decimal)
+        text = predicted(folder, data, label, client, cluster, decimal, memberships)
     if out:
         write_atomically(out, text)
     else:

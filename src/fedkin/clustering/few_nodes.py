@@ -20,6 +20,8 @@ from fedkin.clustering.community_scales import largest_first, scales_of
 
 FEW_NODES = 30
 """Micro-clusters up to which they are clustered so."""
+TOO_FEW_NODES = 100
+"""Number of nodes below which ten clusters are often found as one."""
 
 _MOST, _PER_CLUSTER = 10, 3
 """Clusters that are looked for at most, and micro-clusters of each on average at least."""
@@ -99,3 +101,11 @@ def _by_chance(x: Points) -> float:
     rng = np.random.default_rng(0)
     centred = (x - x.mean(axis=0)) / np.sqrt(len(x) - 1)
     return median(_best(rng.standard_normal((len(x), len(x))) @ centred)[0] for _ in range(_DRAWS))
+
+
+def one_of_few(nodes: int) -> str:
+    """The warning that one cluster was found of few `nodes`."""
+    return (
+        f"One cluster was found among {nodes} micro-clusters, too few to separate clusters; set n_clusters if it is "
+        "known, or a lower min_members for more micro-clusters."
+    )

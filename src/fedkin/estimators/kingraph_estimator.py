@@ -21,7 +21,7 @@ from fedkin.estimators.sample_clusterer import LatentClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
 from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.kingraph import kingraph
-from fedkin.methods.samples.kingraph.kingraph_space import Votes, clusters_again, nodes_of_samples
+from fedkin.methods.samples.kingraph.kingraph_space import Votes, clusters_again, counted_shares, nodes_of_samples
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
@@ -122,6 +122,9 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))
         ]
         self.labels_ = ByClient(again, self.client_names_)
+        if "memberships_" in self.__dict__:
+            parts = [counted_shares(memory, self.result_).numpy() for memory in self._memories]
+            self.memberships_ = ByClient(parts, self.client_names_)
         self._profile = None
         return self
 

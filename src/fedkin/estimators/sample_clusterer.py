@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
 LabelArray = NDArray[np.int64]
 LatentArray = NDArray[np.float32]
 ConfidenceArray = NDArray[np.float32]
+MembershipArray = NDArray[np.float32]
 FORGOTTEN = -1
 """Cluster of the samples of a client that is forgotten."""
 
@@ -46,6 +48,9 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
     labels_ : list of int64 arrays
         One per client: the cluster of every sample; -1 if it is forgotten. Also by the client's name,
         ``labels_["north"]``; ``dict(labels_)``.
+    memberships_ : list of float32 arrays
+        One per client, ``(n, n_clusters_)``: to what part each sample belongs to each cluster, rows summing to 1; none
+        for a client that is forgotten. Only of methods with fuzzy clusters.
     n_clusters_ : int
         Number of clusters.
     result_ : dict
@@ -120,17 +125,24 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
         outcome = replace(outcome, preparation=replace(outcome.preparation, notes=notes))
         self._remember(outcome, clients, names)
         self._label = self._read.label
-        self.labels_ = self._clusters_of(clients)
+        self._set_clusters(clients)
         self._profile = outcome.profile
         self._tested = None if tests is None else self._test(tests)
         return self
 
-    def _clusters_of(self, clients: Sequence[Client]) -> ByClient:
-        """The clusters of the clients' samples, -1 where a client is forgotten."""
+    def _set_clusters(self, clients: Sequence[Client]) -> None:
+        """Set the clusters of the clients' samples, -1 where a client is forgotten, and memberships where some are."""
+        self.__dict__.pop("memberships_", None)
+        gone = self._forgotten
         nothing = [torch.full((len(client),), FORGOTTEN) for client in clients]
-        each = zip(clients, nothing, strict=True)
-        found = [none if one.id in self._forgotten else one.state["clusters"] for one, none in each]
-        return ByClient([clusters.numpy() for clusters in found], self.client_names_)
+        found = [none if one.id in gone else one.state["clusters"] for one, none in zip(clients, nothing, strict=True)]
+        self.labels_ = ByClient([clusters.numpy() for clusters in found], self.client_names_)
+        if not self._method.soft:
+            return
+        nobody = torch.zeros(0, self.n_clusters_)
+        parts = [nobody if one.id in gone else self._method.client_memberships(self.result_, one) for one in clients]
+        if all(part is not None for part in parts):
+            self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
 
     def _people(self, data: Any, y: Any) -> list[Client]:
         clients, names = self._clients(data, y)
@@ -146,7 +158,7 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
 
     def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
         super()._take(method, state, people, fed)
-        self.labels_ = self._clusters_of(people)
+        self._set_clusters(people)
         encoding = self.preparation_.encoding
         described = encoding is not None and not method.is_private()
         self._profile = profile_clusters(fed, encoding, self.n_clusters_) if described and encoding else None
@@ -232,6 +244,32 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
         found: Tensor | None = self._method.confidence(result, x)
         if found is None:
             raise FedkinError(f"{type(self).__name__} does not say how clearly samples belong to their clusters.")
+        return found
+
+    @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> MembershipArray | list[MembershipArray]:  # noqa: N803
+        """To what part samples belong to each cluster; only of methods whose clusters are fuzzy.
+
+        They are fuzzy c-means' memberships, DEC's soft assignments, or in `KinGraph` the shares of the nearest nodes'
+        votes; the parts of a sample in `fit` are in `memberships_`. A number is no probability of being right.
+
+        Returns
+        -------
+        array or list of array
+            float32 ``(n, n_clusters_)`` for one array of samples, a list of them for a list of clients; rows sum to 1.
+
+        Raises
+        ------
+        FedkinError
+            If a parameter makes the clusters hard, or the samples cannot be used.
+        """
+        parts: MembershipArray | list[MembershipArray] = self._of_each(X, self._memberships, "The data")
+        return parts
+
+    def _memberships(self, result: Any, x: Tensor) -> Tensor:
+        found: Tensor | None = self._method.memberships(result, x)
+        if found is None:
+            raise FedkinError(f"The clusters of this {type(self).__name__} are hard ones, without memberships.")
         return found
 
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803

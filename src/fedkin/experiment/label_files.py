@@ -67,11 +67,18 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     confidence = state.get("confidence")
     if confidence is not None and len(confidence) != len(clusters):
         confidence = None
-    return csv_of_clusters(clusters, confidence, table, id_of(state))
+    memberships = state.get("memberships")
+    if memberships is not None and len(memberships) != len(clusters):
+        memberships = None
+    return csv_of_clusters(clusters, confidence, table, id_of(state), memberships)
 
 
 def csv_of_clusters(
-    clusters: Tensor, confidence: Tensor | None = None, table: Table | None = None, id_column: str | None = None
+    clusters: Tensor,
+    confidence: Tensor | None = None,
+    table: Table | None = None,
+    id_column: str | None = None,
+    memberships: Tensor | None = None,
 ) -> str:
     """The clusters of rows as CSV text.
 
@@ -84,14 +91,16 @@ def csv_of_clusters(
     table : Table, optional
         The rows, of which `id_column`, if they have it, stands after their numbers.
     id_column : str, optional
+    memberships : Tensor, optional
+        ``(n, k)``, columns ``membership_0`` and so on.
 
     Returns
     -------
     str
-        Columns ``row``, that of the id under its own name, ``cluster`` and ``confidence``.
+        Columns ``row``, that of the id under its own name, ``cluster``, ``confidence`` and memberships.
     """
     columns = row_names(len(clusters), table, id_column)
-    return as_csv(zip(*columns, *cluster_columns(clusters, confidence), strict=True))
+    return as_csv(zip(*columns, *cluster_columns(clusters, confidence), *membership_columns(memberships), strict=True))
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[object]]:
@@ -100,6 +109,16 @@ def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[ob
     if confidence is not None:
         columns.append(["confidence", *(f"{value:.4f}" for value in confidence.tolist())])
     return columns
+
+
+def membership_columns(memberships: Tensor | None) -> list[list[object]]:
+    """A column for each cluster of `memberships` ``(n, k)``, each beginning with its head; none without."""
+    if memberships is None:
+        return []
+    return [
+        [f"membership_{cluster}", *(f"{value:.4f}" for value in own)]
+        for cluster, own in enumerate(memberships.T.tolist())
+    ]
 
 
 def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:

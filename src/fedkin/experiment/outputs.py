@@ -24,7 +24,7 @@ from fedkin.data.reading.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
 from fedkin.experiment.checksums import check_sum
-from fedkin.experiment.label_files import as_csv
+from fedkin.experiment.label_files import as_csv, membership_columns
 from fedkin.nn.encoder import Pretrained
 
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
@@ -41,8 +41,7 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), membe
     columns = [("client", *range(len(clusters))), ("cluster", *clusters)]
     if names:
         columns.append(("name", *names))
-    for cluster, own in enumerate([] if memberships is None else memberships.T.tolist()):
-        columns.append((f"membership_{cluster}", *(f"{each:.4f}" for each in own)))
+    columns += [tuple(column) for column in membership_columns(memberships)]
     write_atomically(folder / "clients.csv", as_csv(zip(*columns, strict=True)))
 
 

@@ -15,7 +15,15 @@ from fedkin.data.reading.client_files import expanded, holds_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.hub import HUB
 from fedkin.data.reading.names import EMBEDDED
-from fedkin.experiment.label_files import as_csv, client_name, cluster_columns, position_of, row_names, short_names
+from fedkin.experiment.label_files import (
+    as_csv,
+    client_name,
+    cluster_columns,
+    membership_columns,
+    position_of,
+    row_names,
+    short_names,
+)
 from fedkin.experiment.outputs import SavedResult, load_found
 
 _SPLITS = ("train", "test", "valid")
@@ -29,6 +37,7 @@ def predict(
     client: int | str | None = None,
     cluster: int | None = None,
     decimal: str | None = None,
+    memberships: bool = False,
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV text.
 
@@ -46,12 +55,15 @@ def predict(
         is the client's that it is called after.
     decimal : {".", ","}, optional
         What stands before the decimals of numbers in a CSV file; by default, what stood there in the run's.
+    memberships : bool
+        Whether to add a column for each cluster, of the part to which a sample belongs to it.
 
     Returns
     -------
     str
-        Columns ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``; or ``class``
-        in place of these, where a method clusters clients. Before them ``client``, where `source` is a folder.
+        Columns ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``, then
+        memberships if wanted; or ``class`` in place of these, where a method clusters clients. Before them ``client``,
+        where `source` is a folder.
 
     Raises
     ------
@@ -61,15 +73,19 @@ def predict(
     """
     found = load_found(folder)
     _check_predicts(found, client, cluster)
+    if memberships and not getattr(found.method, "soft", False):
+        raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
     files = _files_of_clients(source)
     if not files:
-        return as_csv(zip(*_columns(found, source, label, _whose(found, client, cluster), decimal), strict=True))
+        return as_csv(
+            zip(*_columns(found, source, label, _whose(found, client, cluster), decimal, memberships), strict=True)
+        )
     columns: dict[str, list[list[object]]] = {}
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
         try:
             whose = _whose(found, name if client is None and cluster is None else client, cluster)
-            columns[name] = _columns(found, str(path), label, whose, decimal)
+            columns[name] = _columns(found, str(path), label, whose, decimal, memberships)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
     if problems:
@@ -114,7 +130,12 @@ def _whose(found: SavedResult, client: int | str | None, cluster: int | None) ->
 
 
 def _columns(
-    found: SavedResult, source: str, label: str | None, whose: Mapping[str, int], decimal: str | None
+    found: SavedResult,
+    source: str,
+    label: str | None,
+    whose: Mapping[str, int],
+    decimal: str | None,
+    memberships: bool,
 ) -> list[list[object]]:
     """The predictions for one source, by column, each with its head first."""
     data = found.read(source, label, decimal)
@@ -125,7 +146,11 @@ def _columns(
         names = [found.classes[one] if found.classes else one for one in predicted.tolist()]
         return [*columns, ["class", *names]]
     confident = getattr(found.method, "confidence", None)  # a method of one's own may have none
-    return [*columns, *cluster_columns(predicted, None if confident is None else confident(found.result, x))]
+    parts = found.method.memberships(found.result, x) if memberships else None
+    if memberships and parts is None:
+        raise FedkinError(f"The clusters of {found.folder} are hard ones, without memberships.")
+    confidence = None if confident is None else confident(found.result, x)
+    return [*columns, *cluster_columns(predicted, confidence), *membership_columns(parts)]
 
 
 def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:

@@ -157,6 +157,14 @@ MEASURES = {
         beside="kappa",
     ),
     "kappa": _plain("Cohen's kappa", "accuracy above chance, clusters and classes matched one to one", "share"),
+    "soft_ari": Measure(
+        "Soft ARI", "ARI of memberships and classes: that of the clusters if each belongs to one alone", "share",
+        chart=False,
+    ),
+    "partition_coefficient": Measure(
+        "Partition coefficient", "mean sum of squared memberships: 1 if each belongs to one cluster alone", "share",
+        chart=False,
+    ),
     "pooled_accuracy": _plain(
         "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share"
     ),

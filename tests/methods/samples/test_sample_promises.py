@@ -68,6 +68,48 @@ def test_every_method_is_held_to_them():
     assert listed - set(NAMES) == {"fedcref"}
 
 
+SOFT = {"ffcm", "fuzzy-cmeans", "dec", "kin-graph"}
+"""Methods that give memberships with the options of `SMALL`; SDA-FC does so with fuzzy c-means only."""
+
+
+def assert_memberships(method: SampleMethod, result: Any, clients: list[Client]) -> None:
+    """Each row sums to 1, of new samples and of the clients' own, or there is none."""
+    given = {name for name in NAMES if type(method_of(name)) is type(method)}
+    for client in clients:
+        for parts in (method.memberships(result, client.x), method.client_memberships(result, client)):
+            assert (parts is not None) == bool(given & SOFT)
+            if parts is None:
+                continue
+            assert method.soft
+            assert parts.dtype == torch.float32
+            assert parts.shape == (len(client), result["n_clusters"])
+            assert float(parts.min()) >= 0
+            assert torch.allclose(parts.sum(1), torch.ones(len(client)), atol=1e-5)
+    assert method.memberships(result, clients[0].x[:0]) is None or given & SOFT
+
+
+def test_the_greatest_membership_is_that_of_the_cluster_predicted() -> None:
+    for name in sorted(SOFT - {"kin-graph"}):  # whose nearest node alone decides where it is very near
+        clients = make_clients()
+        method, _, state = run(name, clients)
+        result = method.result(state)
+        x = torch.cat([client.x for client in clients])
+        assert torch.equal(method.memberships(result, x).argmax(1), method.predict(result, x))
+
+
+def test_synthetic_samples_have_memberships_where_their_clusters_are_fuzzy() -> None:
+    method = checked_method(registry.resolve("method", "sda-fc"), {**SMALL["sda-fc"], "clustering": "fuzzy"})
+    clients = make_clients()
+    fed = LocalFederation(clients, seed=3)
+    state = method.init(fed)
+    while not state.finished:
+        state, _ = method.step(fed, state)
+    for client in clients:
+        parts = client.state["memberships"]
+        assert torch.allclose(parts.sum(1), torch.ones(len(client)), atol=1e-5)
+        assert torch.equal(parts.argmax(1), client.state["clusters"])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
     clients = make_clients()
@@ -87,6 +129,7 @@ def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
             assert confidence.dtype == torch.float32
             assert confidence.shape == (len(client),)
             assert 0 <= float(confidence.min()) <= float(confidence.max()) <= 1
+    assert_memberships(method, result, clients)
     _, again, other = run(name, make_clients())
     assert same(method.result(state), method.result(other))
     assert torch.equal(clusters_of(fed), clusters_of(again))

@@ -17,6 +17,7 @@ from fedkin.clustering.metrics import (
     homogeneity,
     macro_f1,
     purity,
+    soft_scores,
 )
 from fedkin.core import Federation
 from fedkin.data.population import Population
@@ -64,7 +65,8 @@ def evaluate_clusters(
     -------
     dict
         ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity``: of the clients' clusters, absent without hidden
-        ones. ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own
+        ones; with soft clusters ``soft_ari`` and ``partition_coefficient``.
+        ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own
         test. ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
         ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
         with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``: distance of the two
@@ -77,7 +79,11 @@ def evaluate_clusters(
     known = state.labels.clone()
     known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
     labels = known.tolist()
-    found = _agreement(population.clusters, known) | _rightly_placed(population, fed, known)
+    found = (
+        _agreement(population.clusters, known)
+        | _soft(population.clusters, state, known)
+        | _rightly_placed(population, fed, known)
+    )
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return found
     quality = _quality(population, state, labels)
@@ -133,6 +139,14 @@ def _agreement(clusters: Tensor | None, labels: Tensor) -> dict[str, float]:
         return {}
     true, found = clusters[known].numpy(), labels[known].numpy()
     return {name: score(true, found) for name, score in _AGREEMENT.items()}
+
+
+def _soft(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
+    """Scores of the clients' memberships, where there are some."""
+    known = labels >= 0
+    if not isinstance(state, SoftState) or clusters is None or not known.any():
+        return {}
+    return soft_scores(clusters[known], state.memberships[known])
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedkin.clustering.metrics import (
     match_labels,
     normalized_mutual_information,
     pooled,
+    soft_scores,
 )
 from fedkin.core import Federation, Method
 from fedkin.data.population import Population
@@ -45,7 +46,8 @@ def evaluate_samples(
     dict
         ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``: ACC within a client,
         mean over clients; ``kappas``: kappa within each client, in order of id, ``None`` for forgotten ones. Empty
-        without a truth, or if the method has no clusters yet.
+        without a truth, or if the method has no clusters yet. Where samples have memberships, ``soft_ari`` and
+        ``partition_coefficient`` of these.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
@@ -58,9 +60,22 @@ def evaluate_samples(
     known = [pair for i, pair in enumerate(within) if i not in population.forgotten]
     return {
         **_agreement(*zip(*known, strict=True)),
+        **_soft(method, population, result),
         "accuracy": float(np.mean([clustering_accuracy(truth, found) for truth, found in known])),
         "kappas": [None if i in population.forgotten else cohen_kappa(*pair) for i, pair in enumerate(within)],
     }
+
+
+def _soft(method: SampleMethod, population: Population, result: Mapping[str, Any]) -> dict[str, float]:
+    """Scores of memberships, where the method has some and all clients know theirs."""
+    if not getattr(method, "soft", False) or population.truth is None:  # a method of one's own may be another class
+        return {}
+    there = [client for client in population.clients if client.id not in population.forgotten]
+    found = [method.client_memberships(result, client) for client in there]
+    parts = [own for own in found if own is not None]
+    if len(parts) < len(there):
+        return {}
+    return soft_scores(np.concatenate([population.truth[client.id] for client in there]), np.concatenate(parts))
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:

@@ -97,6 +97,8 @@ class FuzzyCMeansMethod(CentralizedMethod):
 
     sends: ClassVar[str] = "the features of all its samples"
 
+    soft = True
+
     fuzziness: Annotated[float, Gt(1)] = 1.1
     tolerance: Positive = 1e-4
     max_iter: Count = 1000

@@ -101,6 +101,11 @@ class CentroidMethod(SampleMethod):
         return centroid_margin(result, x)
 
     @staticmethod
+    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Fuzzy c-means' memberships of samples, float32 ``(n, k)``, where the result has a ``fuzziness``."""
+        return fuzzy_memberships(result, x)
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
         return extract(result["features"], x)
@@ -218,7 +223,7 @@ CENTROIDS: Expected = {
 @task(takes={"result": CENTROIDS})
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
-    return assign_samples(clients, payloads, predict_nearest, centroid_margin)
+    return assign_samples(clients, payloads, predict_nearest, centroid_margin, fuzzy_memberships)
 
 
 def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -250,6 +255,21 @@ def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | Non
             found.append(share_margin(_memberships(distances, result["fuzziness"])))
         else:
             found.append(distance_margin(distances, None if clusters is None else clusters[at]))
+    return torch.cat(found)
+
+
+def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+    """Memberships of samples ``(n, *shape)`` in fuzzy clusters, float32 ``(n, k)``; ``None`` without a ``fuzziness``.
+
+    Rows sum to 1, and a sample's greatest membership is that in its nearest centroid.
+    """
+    if "fuzziness" not in result:
+        return None
+    centroids = result["centroids"].double()
+    found = [torch.zeros(0, len(centroids))]
+    for batch in x.split(_BATCH) if len(x) else ():
+        distances = pairwise_distances(extract(result["features"], batch).double(), centroids)
+        found.append(_memberships(distances, result["fuzziness"]).float())
     return torch.cat(found)
 
 

@@ -104,6 +104,7 @@ class DECMethod(SampleMethod):
 
     moves_data = True
     baseline = True
+    soft = True
 
     def sends_samples(self) -> bool:
         """True with ``scope="all"``."""
@@ -168,6 +169,14 @@ class DECMethod(SampleMethod):
         return share_margin(_found(result).memberships(x.flatten(1)))
 
     @staticmethod
+    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Soft assignments of samples, float32 ``(n, k)``.
+
+        ``None`` with ``scope="client"``, where a client's samples are in no cluster of another.
+        """
+        return None if result["scope"] == "client" else _found(result).memberships(x.flatten(1)).float()
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """The codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
         return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
@@ -218,7 +227,7 @@ def send_flat_samples(clients: Sequence[Client], payloads: Sequence[Payload]) ->
 )  # fmt: skip
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
-    return assign_samples(clients, payloads, DECMethod.predict, DECMethod.confidence)
+    return assign_samples(clients, payloads, DECMethod.predict, DECMethod.confidence, DECMethod.memberships)
 
 
 @task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})

@@ -137,6 +137,7 @@ class FFCMMethod(CentroidMethod):
     sends: ClassVar[str] = "a centroid and a sum of weights for each cluster, in every round"
     state_type: ClassVar[type[State]] = FFCMState
     cost = "cheap"
+    soft = True
     sums_suffice: ClassVar[Mapping[str, Any]] = {"aggregation": "mean", "start": "uniform"}
 
     def init(self, fed: Federation) -> FFCMState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
@@ -18,7 +18,8 @@ FINAL_ATTEMPTS = 5
 """Attempts at an exchange that a run can finish without, such as the last one with each client."""
 
 Confidence = Callable[[Mapping[str, Any], Tensor], Tensor | None]
-"""``(result, x) -> confidence``: of each sample, in [0, 1], float32 ``(n,)``; ``None`` if a method knows none."""
+"""``(result, x) -> confidence``: of each sample, in [0, 1], float32 ``(n,)``, or memberships ``(n, k)``; ``None`` if a
+method knows none."""
 
 PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
 """``(result, x) -> clusters``: the cluster of each sample, int64 ``(n,)``, from a method's result."""
@@ -54,11 +55,15 @@ class SampleMethod(Method[Any]):
 
     A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
     samples in ``state["clusters"]``, int64 ``(n,)``, and, where the method knows it, how clearly each sample belongs to
-    its cluster in ``state["confidence"]``, float32 ``(n,)``.
+    its cluster in ``state["confidence"]``, float32 ``(n,)``; with fuzzy clusters also ``state["memberships"]``, float32
+    ``(n, n_clusters)``.
     """
 
     clusters = "samples"
     scenario = "own-class"
+    soft: ClassVar[bool] = False
+    """Whether samples may belong to several clusters, each to a part: `memberships` are then no ``None``, unless a
+    hyper-parameter makes clusters hard."""
 
     @staticmethod
     @abstractmethod
@@ -81,6 +86,26 @@ class SampleMethod(Method[Any]):
             methods' are not comparable. ``None``, as by default, where the method has no such number.
         """
         return None
+
+    @staticmethod
+    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """To what part each sample ``(n, *shape)`` belongs to each cluster; see `soft`.
+
+        Returns
+        -------
+        Tensor or None
+            float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, where a sample belongs
+            to one cluster alone.
+        """
+        return None
+
+    @classmethod
+    def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
+        """The `memberships` of a client's own samples, from what it remembers where that is enough."""
+        kept = client.state.get("memberships")
+        if kept is not None and tuple(kept.shape) == (len(client), int(result["n_clusters"])):
+            return kept
+        return cls.memberships(result, client.x)
 
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""
@@ -143,10 +168,13 @@ def assign_samples(
     payloads: Sequence[Payload],
     predict: PredictClusters,
     confidence: Confidence = SampleMethod.confidence,
+    memberships: Confidence = SampleMethod.memberships,
 ) -> list[Payload]:
-    """Store the cluster of every sample at its client, and its confidence, by the ``result`` in the payload."""
+    """Store the cluster of every sample at its client, its confidence and memberships, by the payload's ``result``."""
     for client, payload in zip(clients, payloads, strict=True):
         client.state["clusters"] = predict(payload["result"], client.x)
         if (found := confidence(payload["result"], client.x)) is not None:
             client.state["confidence"] = found
+        if (parts := memberships(payload["result"], client.x)) is not None:
+            client.state["memberships"] = parts
     return [{} for _ in clients]

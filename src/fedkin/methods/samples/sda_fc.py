@@ -26,6 +26,7 @@ from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
     centroid_margin,
+    fuzzy_memberships,
     predict_nearest,
     scaled_like_features,
 )
@@ -55,6 +56,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 
     sends: ClassVar[str] = "synthetic samples that its generative network makes, the number of its samples and losses"
     state_type: ClassVar[type[State]] = SDAFCState
+    soft = True
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Find centroids of the synthetic samples."""
@@ -82,4 +84,4 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 def assign(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid, and delete the client's networks."""
     delete_networks(clients)
-    return assign_samples(clients, payloads, predict_nearest, centroid_margin)
+    return assign_samples(clients, payloads, predict_nearest, centroid_margin, fuzzy_memberships)

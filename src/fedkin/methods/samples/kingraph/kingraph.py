@@ -19,11 +19,11 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.few_nodes import FEW_NODES, clusters_of_few
+from fedkin.clustering.few_nodes import FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
 from fedkin.clustering.graph_cut import communities, largest_client_share
 from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.clustering.whitening import MIN_SAMPLES
-from fedkin.core import Federation, FedkinError, Payload, Record, State
+from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.data.reading.arrays import common_shape
@@ -32,8 +32,11 @@ from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
+    cut_nodes,
+    kept_shares,
     points_of,
     receive_clusters,
+    shares_of,
     vote,
     vote_share,
 )
@@ -58,10 +61,7 @@ _MAX_BROADCAST = 2_000
 """Maximum number of nodes sent to all clients by default; with more samples this does not improve clusters."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
-_TOO_FEW_NODES = 100
-"""Number of nodes below which ten clusters are often found as one."""
-_UNIT = 1e-6
-"""A bound below the length of all features: all get length 1."""
+_UNIT = 1e-6  # below the length of all features: all get length 1
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ class KinGraphMethod(SampleMethod):
     finds_k = True
     recuts = True
     forgets = True
+    soft = True
     keeps: ClassVar[str] = KEPT_OF_FORGOTTEN
     cost = "cheap"
     sums_suffice: ClassVar[Mapping[str, Any]] = {"common_micro_clusters": True, "epsilon": None}
@@ -222,12 +223,11 @@ class KinGraphMethod(SampleMethod):
 
     def result(self, state: KinGraphState) -> dict[str, Any]:
         """The nodes of the graph with their clusters, and the parameters that turn samples into points."""
-        return {**_cut_nodes(state), "scales": state.scales}
+        return {**cut_nodes(state), "scales": state.scales}
 
     def uncut(self, state: KinGraphState) -> KinGraphState:
         """A finished `state` before its last step, but with the nodes: the step cuts their graph again."""
-        nobody = KinGraphState()
-        return replace(state, steps=state.steps - 1, finished=False, clusters=nobody.clusters, scales=nobody.scales)
+        return replace(state, steps=state.steps - 1, finished=False, clusters=state.clusters[:0], scales=[])
 
     def without(self, state: KinGraphState, clients: Collection[int]) -> KinGraphState | None:
         """A finished `state` before its last step, without the nodes of these clients; see `without_clients`."""
@@ -253,11 +253,8 @@ class KinGraphMethod(SampleMethod):
             clusters, evidence = clusters_of_few(state.centroids, state.counts, wanted, clusters, evidence)
         values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
         values |= {"clusters": int(clusters.max()) + 1, **evidence}
-        if wanted is None and resolution is None and values["clusters"] == 1 and len(clusters) < _TOO_FEW_NODES:
-            values["warning"] = (
-                f"One cluster was found among {len(clusters)} micro-clusters, too few to separate clusters; set "
-                "n_clusters if it is known, or a lower min_members for more micro-clusters."
-            )
+        if wanted is None and resolution is None and values["clusters"] == 1 and len(clusters) < TOO_FEW_NODES:
+            values["warning"] = one_of_few(len(clusters))
         if len(state.own):
             clients, nodes, counts = state.own.unbind(1)
             if (numbered := clients.unique(return_inverse=True)[1]).any():  # of a single client it says nothing
@@ -270,10 +267,10 @@ class KinGraphMethod(SampleMethod):
         if not len(state.clusters):
             return
         rounds = 1 if self.epsilon is None else self.smoothing_rounds
-        payloads = fed.all(result=_cut_nodes(state), smoothing=state.smoothing, rounds=rounds)
+        payloads = fed.all(result=cut_nodes(state), smoothing=state.smoothing, rounds=rounds)
         to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         if len(state.own) and not to_all:
-            shares = vote_share(_cut_nodes(state), state.centroids)
+            shares = vote_share(cut_nodes(state), state.centroids)
             clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
@@ -289,6 +286,16 @@ class KinGraphMethod(SampleMethod):
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Share of the nearest nodes' votes for the cluster of each sample, float32 ``(n,)``."""
         return vote_share(result, points_of(result["space"], x))
+
+    @staticmethod
+    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Shares of the nearest nodes' votes that each cluster has, float32 ``(n, n_clusters)``."""
+        return shares_of(result, points_of(result["space"], x))
+
+    @classmethod
+    def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
+        """The same of a client's own samples, ``None`` if it has only received clusters of its micro-clusters."""
+        return kept_shares(result, client)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -341,10 +348,3 @@ class KinGraphMethod(SampleMethod):
         if self.smoothing == "auto":
             return other, {**without, "warning": f"{why}. Clusters are those without smoothing."}
         return state, {**values, "warning": f'{why}; set method.smoothing to 0 or "auto".'}
-
-
-def _cut_nodes(state: KinGraphState) -> Payload:
-    """All that a client needs to give samples the clusters of their nearest nodes."""
-    n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
-    nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
-    return {"n_clusters": n_clusters, "space": state.space, **nodes}

@@ -124,6 +124,13 @@ class KinGraphState(State):
         }
 
 
+def cut_nodes(state: KinGraphState) -> Payload:
+    """All that a client needs to give samples the clusters of their nearest nodes."""
+    n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
+    nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
+    return {"n_clusters": n_clusters, "space": state.space, **nodes}
+
+
 _kept_features = WeakTensorKeyDictionary()
 """Features of clients' samples, by these samples, between the tasks of a run; see `client_features`."""
 
@@ -250,6 +257,32 @@ def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     return found, ((even * own).sum(1) / even.sum(1)).clamp(0, 1).float()
 
 
+def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
+    """The share of the votes for each cluster, float32 ``(n, n_clusters)``, weighted as for the share in `counted`."""
+    shares = torch.zeros(len(votes.nodes), result["n_clusters"])
+    even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
+    shares.scatter_add_(1, result["clusters"][votes.nodes.long()], even / even.sum(1, keepdim=True))
+    return shares / shares.sum(1, keepdim=True)
+
+
+def shares_of(result: Mapping[str, Any], points: Tensor) -> Tensor:
+    """Shares of the votes of each point's nearest nodes for each cluster, float32 ``(n, n_clusters)``."""
+    return counted_shares(nearest_nodes(result["centroids"], points), result)
+
+
+def kept_shares(result: Mapping[str, Any], client: Client) -> Tensor | None:
+    """The same of a client's samples, by the nodes that it remembers; ``None`` if it has not received the nodes."""
+    memory = memory_of(client)
+    return None if memory is None else counted_shares(memory, result)
+
+
+def memory_of(client: Client) -> Votes | None:
+    """The nearest nodes that a client remembers of its samples; ``None`` if it has not received the nodes."""
+    if "nearest_nodes" not in client.state:
+        return None
+    return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
+
+
 def nodes_of_samples(client: Client, own: Tensor) -> Votes:
     """The nodes that decide on the clusters of a client's samples, as it remembers them after the last step.
 
@@ -265,8 +298,8 @@ def nodes_of_samples(client: Client, own: Tensor) -> Votes:
         ``(n, 5)``; ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive
         the nodes.
     """
-    if "nearest_nodes" in client.state:
-        return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
+    if (memory := memory_of(client)) is not None:
+        return memory
     nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
     return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
 
