@@ -10,8 +10,9 @@ import torch
 from fedkin.core import Client, Method
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
+from fedkin.experiment.label_files import client_name
 from fedkin.experiment.views.mixture_views import ClusterMixture, mixed_in_words
-from fedkin.experiment.words import TRAINING, number, phase_of
+from fedkin.experiment.words import TRAINING, join_words, number, phase_of
 from fedkin.report import ClientClusters
 from fedkin.report.numbers import pluralize
 
@@ -69,6 +70,13 @@ def data_sentence(method: Method[Any], population: Population, steps: str) -> st
     count = len(population.clients) - len(population.forgotten)
     held = f"{pluralize(count, 'client')} hold{'s' if count == 1 else ''} {samples:,} samples"
     return f"{held}; {_stayed('these', method)}. {steps}"
+
+
+def forgotten_note(population: Population) -> list[str]:
+    """A sentence on clients that take no part any more."""
+    gone = [client_name(at, population.names) for at in population.forgotten]
+    called = f"client{'' if len(gone) == 1 else 's'} {join_words(gone)}"
+    return [f"Forgotten, and part of nothing here: {called}."] if gone else []
 
 
 def _stayed(samples: str, method: Method[Any]) -> str:

@@ -18,7 +18,7 @@ from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline
 from fedkin.experiment.views.client_views import client_clusters, client_spread, has_client_clusters
 from fedkin.experiment.views.clustering_views import clustering_of, scales_of
-from fedkin.experiment.views.finding_views import client_finding, data_sentence, sample_finding
+from fedkin.experiment.views.finding_views import client_finding, data_sentence, forgotten_note, sample_finding
 from fedkin.experiment.views.map_views import MapPoints, sample_map
 from fedkin.experiment.views.mixture_views import mixed_in_words, mixtures_of
 from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profiles, cluster_table
@@ -99,7 +99,11 @@ def view_of(
         profiles=cluster_profiles(clients, clusters, names) if shows_means else None,
         descriptions=None if profile is None else descriptions(profile, population.names),
         map=None if latents is None else sample_map(latents, config.evaluation.map, population.classes),
-        notes=[*_forgotten(population), *preparation.notes, *_notes(records, unit, bool(clustered), population.names)],
+        notes=[
+            *forgotten_note(population),
+            *preparation.notes,
+            *_notes(records, unit, bool(clustered), population.names),
+        ],
         findings=findings,
         bars=bars,
         scales=scales_of(records),
@@ -138,13 +142,6 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
         changes=changed,
         timeline=timeline(records, changed, unit),
     )
-
-
-def _forgotten(population: Population) -> list[str]:
-    """A sentence on clients that take no part any more."""
-    gone = [client_name(at, population.names) for at in population.forgotten]
-    called = f"client{'' if len(gone) == 1 else 's'} {join_words(gone)}"
-    return [f"Forgotten, and part of nothing here: {called}."] if gone else []
 
 
 def _steps(records: Sequence[RecordLine], unit: str) -> str:
