@@ -12,12 +12,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
+from fedkin.data.reading.sources import load
+
 Labels = NDArray[np.int64]
 LabelledTable = tuple[pd.DataFrame, Labels]
 """A table, and the class of each row; -1 where a row is noise, which is left out of the score."""
 
 MAX_ROWS = 2_000
 """Larger tables are sampled anew with every seed."""
+
+IMAGES = {"digit-images": (8, 8), "mnist-tenth": (28, 28)}
+"""Data sets that clients hold as images, each with its shape; they are not sampled to `MAX_ROWS`."""
 
 SUITE = {
     "fcps": "atom chainlink engytime hepta lsun target tetra twodiamonds wingnut",
@@ -47,11 +52,13 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
         "wine": lambda _: _embedded(load_wine),
         "breast-cancer": lambda _: _embedded(load_breast_cancer),
         "digits": lambda _: _embedded(load_digits),
+        "digit-images": lambda _: _digits(),
         "unequal-blobs": lambda seed: _blobs([200, 400, 900], 6, [0.6, 1.2, 2.4], seed),
         "ten-blobs": lambda seed: _blobs([60] * 10, 10, [1.5] * 10, seed),
     }
     folder = os.environ.get("FEDKIN_DATA")
     if folder:
+        known["mnist-tenth"] = _mnist
         known["heart"] = lambda _: _heart(Path(folder) / "heart")
         for battery, names in SUITE.items():
             for name in names.split():
@@ -63,7 +70,7 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
 def table(name: str, variant: str, seed: int) -> LabelledTable:
     """A table's variant with at most `MAX_ROWS` rows."""
     frame, labels = sources()[name](seed)
-    if len(frame) > MAX_ROWS:
+    if len(frame) > MAX_ROWS and name not in IMAGES:
         kept = np.sort(generator(seed, name, "rows").permutation(len(frame))[:MAX_ROWS])
         frame, labels = frame.iloc[kept].reset_index(drop=True), labels[kept]
     rng = generator(seed, name, variant)
@@ -116,6 +123,18 @@ def partition(labels: Labels, clients: int, how: str, rng: np.random.Generator) 
 def _embedded(load: Callable[..., object]) -> LabelledTable:
     bunch = load(as_frame=True)
     return bunch.data, bunch.target.to_numpy().astype(np.int64)  # type: ignore[attr-defined]
+
+
+def _digits() -> LabelledTable:
+    frame, labels = _embedded(load_digits)
+    return frame / 16, labels
+
+
+def _mnist(seed: int) -> LabelledTable:
+    data = load("mnist")
+    assert data.y is not None
+    rows = np.sort(generator(seed, "mnist", "rows").permutation(len(data.x))[: len(data.x) // 10])
+    return pd.DataFrame(data.x[rows].flatten(1).numpy()), data.y[rows].numpy()
 
 
 def _blobs(sizes: list[int], columns: int, deviations: list[float], seed: int) -> LabelledTable:

@@ -2,12 +2,17 @@
 
     python benchmarks/tables.py run CSV --tables wine heart --variants plain category-1 --seeds 0 1 2
     python benchmarks/tables.py run CSV --quick
-    python benchmarks/tables.py show CSV [--markdown]
+    python benchmarks/tables.py run CSV --rivals
+    python benchmarks/tables.py show CSV [--markdown] [--by-table]
 
 `run` appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
 A cell is a table's variant, a seed, for federated methods a partition, and a method, with the number of clusters given
 or found. What fails is a line, too. `show` prints mean and standard deviation of the adjusted Rand index by variant,
 and where kin-graph is farthest behind the best of all rows together that is given as much as it is.
+
+With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the same samples at the same clients, three
+seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
+on the images, spread at random. The server of FedDP-KMeans has a random twentieth of the rows, which clients have, too.
 
 Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone.
 """
@@ -18,10 +23,11 @@ import argparse
 import csv
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,20 +40,66 @@ import fedkin
 from fedkin.data.preparing.prepare import prepare
 from fedkin.data.scenarios.label_skew import ClientFiles
 from fedkin.engines.local import LocalFederation
-from table_sources import VARIANTS, Labels, generator, partition, sources, table
+from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, table
 
 Rows = NDArray[np.float64]
 
 TOGETHER = "together"
 """The place of methods that see all rows."""
 
-FEDERATED: dict[tuple[str, bool], Callable[[int, int], fedkin.KinGraph | fedkin.KFed | fedkin.FFCM]] = {
+Model = fedkin.KinGraph | fedkin.KFed | fedkin.FFCM | fedkin.MUFC | fedkin.AFCL | fedkin.FedDPKMeans
+
+FEDERATED: dict[tuple[str, bool], Callable[[int, int], Model]] = {
     ("kin-graph", False): lambda k, seed: fedkin.KinGraph(random_state=seed),
     ("kin-graph", True): lambda k, seed: fedkin.KinGraph(n_clusters=k, random_state=seed),
     ("k-FED", True): lambda k, seed: fedkin.KFed(n_clusters=k, random_state=seed),
     ("ffcm", True): lambda k, seed: fedkin.FFCM(n_clusters=k, random_state=seed),
 }
 """Methods over clients by name and whether the number of clusters is given."""
+
+EPSILONS = (1.0, 4.0, 10.0)
+SERVER = "FedDP-KMeans"
+"""Methods whose name begins so are given the server's rows."""
+
+RIVALS: dict[tuple[str, bool], Callable[[int, int], Model]] = {
+    ("MUFC", True): lambda k, seed: fedkin.MUFC(n_clusters=k, random_state=seed),
+    ("AFCL", False): lambda k, seed: fedkin.AFCL(seeds=2 * k, random_state=seed),
+    ("FedDP-KMeans, epsilon 4", True): lambda k, seed: fedkin.FedDPKMeans(n_clusters=k, epsilon=4.0, random_state=seed),
+}
+"""More methods over clients, which ``--rivals`` compares; AFCL begins with twice as many seeds as there are classes."""
+
+PRIVATE: dict[tuple[str, bool], Callable[[int, int], Model]] = {
+    **{
+        (f"kin-graph, epsilon {epsilon:g}", True): lambda k, seed, epsilon=epsilon: fedkin.KinGraph(  # type: ignore[misc]
+            n_clusters=k, epsilon=epsilon, random_state=seed
+        )
+        for epsilon in EPSILONS
+    },
+    **{
+        (f"{name}, epsilon {epsilon:g}", True): lambda k, seed, epsilon=epsilon: fedkin.FedDPKMeans(  # type: ignore[misc]
+            n_clusters=k, epsilon=epsilon, random_state=seed
+        )
+        for epsilon in EPSILONS
+        for name in (SERVER, "without server's rows")
+    },
+}
+"""Methods with differential privacy, on images."""
+
+RIVAL_TABLES = [
+    "digit-images",
+    "mnist-tenth",
+    "wine",
+    "breast-cancer",
+    "atom",
+    "hepta",
+    "lsun",
+    "target",
+    "aggregation",
+    "jain",
+    "r15",
+    "spiral",
+]
+RIVAL_METHODS = {"kin-graph", "k-FED", *(name for name, _ in [*RIVALS, *PRIVATE])}
 
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50)
 """Numbers of clusters among which silhouette and BIC choose."""
@@ -65,11 +117,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
     parser.add_argument("--quick", action="store_true", help="seven tables, four variants, one seed")
+    parser.add_argument("--rivals", action="store_true", help="kin-graph and its rivals, three seeds")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--by-table", action="store_true", help="show a row per table")
     given = parser.parse_args(arguments)
     if given.what == "show":
-        print(summary(pd.read_csv(given.csv), given.markdown))
+        lines = pd.read_csv(given.csv)
+        print(by_table(lines, given.markdown) if given.by_table else summary(lines, given.markdown))
         return
+    if given.rivals:
+        given.tables = [name for name in given.tables if name in RIVAL_TABLES]
+        given.variants, given.seeds = ["plain"], [seed for seed in given.seeds if seed < 3]
+        given.methods = given.methods or sorted(RIVAL_METHODS)
     if given.quick:
         quick = ["iris", "wine", "breast-cancer", "unequal-blobs", "heart", "lsun", "aggregation"]
         given.tables = [name for name in quick if name in sources()]
@@ -126,10 +185,12 @@ def cells(
     """All cells of one table that are not `known`."""
     frame, labels = table(name, variant, seed)
     classes = len(np.unique(labels[labels >= 0]))
-    wanted = [key for key in [*FEDERATED, *POOLED] if not methods or key[0] in methods]
+    everything = {**FEDERATED, **RIVALS, **(PRIVATE if name in IMAGES else {})}
+    wanted = [key for key in {**everything, **POOLED} if key[0] in methods] if methods else [*FEDERATED, *POOLED]
     for number, how in [(0, TOGETHER), *((number, how) for number in clients for how in partitions)]:
-        of_place = POOLED if number == 0 else FEDERATED
-        todo = [Cell(name, variant, seed, number, how, *key) for key in wanted if key in of_place]
+        of_place: Mapping[tuple[str, bool], object] = POOLED if number == 0 else everything
+        listed = [key for key in wanted if key in of_place and (how != "skew" or key not in PRIVATE or key in RIVALS)]
+        todo = [Cell(name, variant, seed, number, how, *key) for key in listed]
         todo = [cell for cell in todo if cell.key not in known]
         if todo and number == 0:
             x = prepared(frame)
@@ -137,10 +198,14 @@ def cells(
                 yield scored(cell, partial(POOLED[cell.method, cell.k_given], x, classes, seed), labels)
         elif todo:
             parts = partition(labels, number, how, generator(seed, name, number, how))
-            frames, order = [frame.iloc[part] for part in parts], np.concatenate(parts)
+            order = np.concatenate(parts)
+            server = generator(seed, name, "server").permutation(len(frame))[: max(1, len(frame) // 20)]
             for cell in todo:
-                model = FEDERATED[cell.method, cell.k_given](classes, seed)
-                yield scored(cell, partial(fitted, model, frames), labels[order])
+                model = everything[cell.method, cell.k_given](classes, seed)
+                own = rows_of(frame, server, name) if cell.method.startswith(SERVER) else None
+                yield scored(
+                    cell, partial(fitted, model, [rows_of(frame, part, name) for part in parts], own), labels[order]
+                )
 
 
 def prepared(frame: pd.DataFrame) -> Rows:
@@ -150,9 +215,17 @@ def prepared(frame: pd.DataFrame) -> Rows:
     return np.asarray(clients[0].x, dtype=np.float64)
 
 
-def fitted(model: fedkin.KinGraph | fedkin.KFed | fedkin.FFCM, frames: list[pd.DataFrame]) -> Labels:
+def rows_of(frame: pd.DataFrame, rows: Labels, name: str) -> pd.DataFrame | NDArray[np.float32]:
+    """Some rows of a table, as images if it holds these."""
+    part = frame.iloc[rows]
+    return part.to_numpy(np.float32).reshape(len(part), *IMAGES[name]) if name in IMAGES else part
+
+
+def fitted(model: Model, clients: list[Any], server: Any) -> Labels:
     """Clusters of all clients' rows, in order of client."""
-    return np.concatenate(model.fit(frames).labels_)
+    if isinstance(model, fedkin.FedDPKMeans):
+        return np.concatenate(model.fit(clients, server_data=server).labels_)
+    return np.concatenate(model.fit(clients).labels_)
 
 
 def scored(cell: Cell, find: Callable[[], Labels], labels: Labels) -> Cell:
@@ -222,6 +295,19 @@ def summary(lines: pd.DataFrame, markdown: bool = False) -> str:
         counts = failed.groupby(["method", "k", "place", "failure"]).size().rename("cells").reset_index()
         parts += [f"Failures: {len(failed)} of {len(lines)} cells", shown(counts, markdown)]
     return "\n\n".join(parts)
+
+
+def by_table(lines: pd.DataFrame, markdown: bool = False) -> str:
+    """Mean and standard deviation over seeds of each table, at all numbers of clients and partitions, by method."""
+    lines = lines[lines.clients > 0].assign(ari=lines.ari.fillna(0.0))  # a failure finds nothing
+    lines = lines.assign(method=lines.method + np.where(lines.k_given, "", ", found"))
+    by_seed = lines.groupby(["method", "table", "seed"])[["ari", "clusters"]].mean()
+    spread = by_seed.groupby(level=[0, 1]).ari.agg(["mean", "std"]).fillna(0.0)
+    text = spread.apply(lambda row: f"{row['mean']:.2f} ± {row['std']:.2f}", axis=1).unstack("method").fillna("–")
+    average = spread["mean"].unstack("method").mean().map("{:.2f}".format)
+    found = by_seed.clusters.groupby(level=[0, 1]).mean().unstack("method").filter(like=", found")
+    counts = found.map(lambda number: "–" if np.isnan(number) else f"{number:.1f}").add_suffix(": clusters")
+    return shown(pd.concat([text, counts], axis=1).fillna("–").reset_index(), markdown) + f"\n\nMeans\n\n{average}"
 
 
 def gap_table(lines: pd.DataFrame) -> pd.DataFrame:

@@ -27,6 +27,8 @@ _TRAINING = {"rounds": 2, "local_steps": 1, "batch_size": 8, "module": "hostile:
 SMALL: dict[str, dict[str, Any]] = {
     "kfed": {"n_clusters": 3, "local_clusters": 2},
     "mufc": {"n_clusters": 3},
+    "afcl": {"seeds": 3, "rounds": 3},
+    "feddp-kmeans": {"n_clusters": 3, "epsilon": 100.0},
     "kmeans": {"n_clusters": 3, "n_init": 2},
     "fuzzy-cmeans": {"n_clusters": 3},
     "kin-graph": {"min_members": 2, "neighbours": 4, "common_micro_clusters": False},

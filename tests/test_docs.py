@@ -56,6 +56,8 @@ QUICK = {
     "kin-graph": ["scenario.fraction=0.2"],
     "kfed": [],
     "mufc": [],
+    "feddp-kmeans": [],
+    "afcl": ["method.rounds=2"],
     "kmeans": [],
     "fedkmeans:FederatedKMeans": [],
     "fuzzy-cmeans": [],

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkin.core.progress import Callback
     from fedkin.estimators import (
+        AFCL,
         CCFC,
         CFLGP,
         DEC,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Embedding,
         FedAvg,
         FedCRef,
+        FedDPKMeans,
         FedDrift,
         FedGroup,
         FedOpt,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "AFCL",
     "CCFC",
     "CFLGP",
     "DEC",
@@ -63,6 +66,7 @@ __all__ = [
     "FeSEM",
     "FedAvg",
     "FedCRef",
+    "FedDPKMeans",
     "FedDrift",
     "FedGroup",
     "FedOpt",

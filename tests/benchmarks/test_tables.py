@@ -76,3 +76,17 @@ def test_gaps_are_to_the_best_that_is_given_as_much(benchmark: ModuleType) -> No
     gaps = benchmark.gap_table(lines)
     assert gaps[["kin-graph", "best", "its ARI"]].to_numpy().tolist() == [[0.6, "HDBSCAN", 0.8]]
     assert gaps.gap.item() == pytest.approx(0.2)
+
+
+def test_rivals_cluster_the_same_rows_and_a_page_shows_them_by_table(benchmark: ModuleType, tmp_path: Path) -> None:
+    out = tmp_path / "cells.csv"
+    few = ["--tables", "digit-images", "--clients", "3", "--seeds", "0", "--partitions", "random"]
+    methods = ["--methods", "MUFC", "AFCL", "FedDP-KMeans, epsilon 10", "without server's rows, epsilon 1"]
+    benchmark.main(["run", str(out), "--rivals", *few, *methods])
+    lines = pd.read_csv(out)
+    assert lines.failure.isna().all()
+    scores = dict(zip(lines.method, lines.ari, strict=True))
+    assert set(scores) == set(methods[1:])
+    assert scores["FedDP-KMeans, epsilon 10"] > 0.4 > scores["without server's rows, epsilon 1"]
+    assert "| digit-images |" in benchmark.by_table(lines, markdown=True)
+    assert "AFCL, found: clusters" in benchmark.by_table(lines)

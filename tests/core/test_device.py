@@ -75,7 +75,9 @@ def test_without_an_accelerator_there_is_the_processor(monkeypatch: pytest.Monke
 def test_estimators_have_a_device_if_their_networks_use_it() -> None:
     made = {name: getattr(fedkin, name) for name in fedkin.__all__ if hasattr(getattr(fedkin, name), "fit")}
     with_one = {name for name, one in made.items() if "device" in one().get_params()}
-    assert set(made) - with_one == {"FFCM", "FuzzyCMeans", "KFed", "KMeans", "KinGraph", "MUFC"}
+    assert set(made) - with_one == {
+        *("AFCL", "FFCM", "FedDPKMeans", "FuzzyCMeans", "KFed", "KMeans", "KinGraph", "MUFC")
+    }
     with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
         fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from annotated_types import Ge, Gt, Interval
+from torch import Tensor
 
 from fedkin.core.federation import Federation
 from fedkin.core.record import Record
@@ -47,6 +48,9 @@ S = TypeVar("S", bound=State)
 
 Oracle = Callable[[int], Sequence[int]]
 """The true class of each local cluster of a client, by its id."""
+
+OwnData = Callable[[str], Tensor]
+"""From the name or path of samples that the server has, to samples ``(n, *shape)`` prepared as the clients' are."""
 
 
 class Method(ABC, Generic[S]):
@@ -143,6 +147,10 @@ class Method(ABC, Generic[S]):
     def sends_samples(self) -> bool:
         """Whether samples leave their clients with these hyper-parameters."""
         return self.moves_data
+
+    def with_own_data(self, read: OwnData) -> Self:
+        """The method itself, or with `read` if its server has samples of its own."""
+        return self
 
     def is_private(self) -> bool:
         """Whether clients say only what a privacy guarantee accounts for, with these hyper-parameters."""

@@ -30,9 +30,21 @@ from fedkin.estimators.client_estimators import (
 from fedkin.estimators.kingraph_estimator import KinGraph
 from fedkin.estimators.mufc_estimator import MUFC
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.estimators.sample_estimators import CCFC, FFCM, PPFCGAN, SCFC, SDAFC, UIFCA, FedCRef, KFed
+from fedkin.estimators.sample_estimators import (
+    AFCL,
+    CCFC,
+    FFCM,
+    PPFCGAN,
+    SCFC,
+    SDAFC,
+    UIFCA,
+    FedCRef,
+    FedDPKMeans,
+    KFed,
+)
 
 __all__ = [
+    "AFCL",
     "CCFC",
     "CFLGP",
     "DEC",
@@ -53,6 +65,7 @@ __all__ = [
     "FeSEM",
     "FedAvg",
     "FedCRef",
+    "FedDPKMeans",
     "FedDrift",
     "FedGroup",
     "FedOpt",

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
+from fedkin.core.method import OwnData
 from fedkin.core.options import Option, options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.data.given.given_data import GivenData, given_data
@@ -177,6 +178,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed.client_names, fed.away = names, set(forgotten)
             preparation = prepare(fed, self._preparing(), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
+            method = method.with_own_data(self._own_data(preparation))
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]))
             with followed(rounds.callbacks):
                 state = rounds.to_the_end()
@@ -184,6 +186,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             if preparation.encoding is not None and method.clusters == "samples" and not method.is_private():
                 profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
         return FitOutcome(found, state, rounds.history, preparation, seed, profile, rounds.judged, forgotten)
+
+    def _own_data(self, preparation: Preparation) -> OwnData:
+        """How the server's samples are read, if the method's server has any."""
+        return preparation.read
 
     def _preparing(self) -> PreparingOptions:
         """How the clients' data are prepared."""

@@ -7,10 +7,15 @@ from typing import Any, Self
 import numpy as np
 
 from fedkin.core.keywords import checked_keywords
+from fedkin.core.method import OwnData
 from fedkin.core.progress import Followers
+from fedkin.data.given.given_data import given_data
+from fedkin.data.preparing.preparation import Preparation
+from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.given_clusters import give_counts, give_labels
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.methods.samples import ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples import feddp_kmeans, ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples.afcl import afcl
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.fedcref import fedcref
 
@@ -93,6 +98,86 @@ class KFed(SampleClusterer, method=kfed.KFedMethod):
     >>> model = fedkin.KFed(n_clusters=3, local_clusters=2, random_state=0).fit(clients)
     >>> [len(set(labels)) for labels in model.labels_]
     [2, 2, 2]
+    """
+
+
+class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
+    """Private k-means that begins at samples of the server (FedDP-KMeans; Scott, Lampert, Saulpic 2025).
+
+    Attributes
+    ----------
+    result_ : dict
+        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs(6300, centers=[[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]], cluster_std=0.05, random_state=0)
+    >>> model = fedkin.FedDPKMeans(n_clusters=3, epsilon=4.0, random_state=0)
+    >>> model = model.fit([x[300:3300], x[3300:]], y=[y[300:3300], y[3300:]], server_data=x[:300])
+    >>> round(model.score([(x[300:3300], y[300:3300])]), 1)
+    1.0
+    """
+
+    @checked_keywords
+    def fit(
+        self, X: Any, y: Any = None, *, server_data: Any = None, eval: Any = None,  # noqa: N803
+        callbacks: Followers = (),
+    ) -> Self:  # fmt: skip
+        """Find the clusters, from samples that the server has, if any.
+
+        Parameters
+        ----------
+        X, y, eval, callbacks
+            As of all estimators that cluster samples.
+        server_data : array-like or DataFrame, optional
+            Samples that the server has, as a client's in `X`, in place of the parameter `server_data`; they are
+            prepared as the clients' are, and labels in them are not looked at.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if a client's data, the server's or a parameter cannot be used.
+        """
+        clients, names = self._clients(X, y)
+        options = self._hyper_parameters()
+        self._given = server_data
+        if server_data is not None:
+            options["server_data"] = "server_data of fit"
+        try:
+            return self._fitted(clients, names, options, eval, callbacks)
+        finally:
+            del self._given
+
+    def _own_data(self, preparation: Preparation) -> OwnData:
+        if self._given is None:
+            return super()._own_data(preparation)
+        given = given_data(self._given, "server_data")
+        return lambda _: prepared_samples(preparation, given, "server_data", self._read.label)
+
+
+class AFCL(SampleClusterer, method=afcl.AFCLMethod):
+    """Let seeds come together until they show how many clusters there are (AFCL; Zhang et al. 2025).
+
+    Attributes
+    ----------
+    history_ : list of dict
+        One entry per round: clusters so far, how far seeds moved, bytes sent and received.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.AFCL(seeds=3, random_state=0).fit(clients)
+    >>> model.n_clusters_
+    3
     """
 
 

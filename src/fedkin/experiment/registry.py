@@ -35,10 +35,15 @@ def _scenario(target: str, summary: str) -> RegistryEntry:
 METHODS = {
     "kfed": _samples("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
     "mufc": _samples("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
+    "feddp-kmeans": _samples(
+        "feddp_kmeans:FedDPKMeansMethod",
+        "Private k-means of noisy sums, from a start among samples of the server.",
+    ),
     "kmeans": _samples("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
     "kin-graph": _samples("kingraph.kingraph:KinGraphMethod", "A graph of micro-clusters, cut once; finds how many."),
     "fuzzy-cmeans": _samples("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
     "ffcm": _samples("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
+    "afcl": _samples("afcl.afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
     "dec": _samples("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
     "fedcref": _samples("fedcref.fedcref:FedCRefMethod", "Refines local clusters by autoencoders; finds how many."),
     "uifca": _samples("uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),

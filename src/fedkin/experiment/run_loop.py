@@ -173,7 +173,8 @@ class Run:
 
     def __post_init__(self) -> None:
         known = self.population.truth is not None
-        self.method = with_oracle(self.config.method, self._truth, self.fed) if known else self.config.method
+        method = self.config.method.with_own_data(self.preparation.read)
+        self.method = with_oracle(method, self._truth, self.fed) if known else method
 
     def finish(self) -> RunOutcome:
         """Step until the method has finished, then write what it found."""

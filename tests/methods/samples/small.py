@@ -16,6 +16,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "cluster_epochs": 1,
     },
     "mufc": {"n_clusters": 3, "local_clusters": 3},
+    "afcl": {"seeds": 4, "rounds": 4, "members": 2, "learning_rate": 0.05},
+    "feddp-kmeans": {"n_clusters": 3, "epsilon": 50.0, "rounds": 2},
     "kfed": {"n_clusters": 3, "local_clusters": 2, "assign": "induced"},
     "ffcm": {"n_clusters": 3, "rounds": 2},
     "kmeans": {"n_clusters": 3, "n_init": 2},

@@ -14,7 +14,8 @@ def test_every_method_says_what_it_clusters() -> None:
     }
     assert {own.clusters for own in made.values()} == {"samples", "clients"}
     assert {name for name, own in made.items() if own.cost == "cheap"} == {
-        *("kfed", "mufc", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd", "pacfl")
+        *("kfed", "mufc", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd", "pacfl"),
+        *("afcl", "feddp-kmeans"),
     }
 
 
@@ -25,6 +26,7 @@ def test_every_method_says_what_it_clusters() -> None:
         ("kin-graph", True, True, {"n_clusters": "auto"}),
         ("ladd", True, True, {"n_clusters": None}),
         ("fedcref", True, False, {}),
+        ("afcl", True, False, {}),
         ("ocfl", True, False, {}),
         ("sattler", True, False, {}),
         ("fedavg", True, False, {}),

@@ -15,6 +15,7 @@ from fedkin.core.trees import from_bytes, owned, to_bytes
 from fedkin.data.preparing.encoding import TableEncoding
 from fedkin.data.preparing.scaling import Scaling, restore_scaling
 from fedkin.data.reading.arrays import plain_numbers
+from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
 
 STATE = "preparation"
@@ -111,6 +112,11 @@ class Preparation:
         if client.table is None:
             return self.apply(client.x)
         return self.apply(client.table.values, client.table.columns, f"Client {client.id}")
+
+    def read(self, source: str) -> Tensor:
+        """Samples of a name or path, see `fedkin.data.reading.sources.load`, as methods see them."""
+        data = load(source, options=self.reading, must_have=False)
+        return self.apply(data.x, None if data.table is None else data.table.columns, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
         """The fields, ready for `fedkin.core.payload.pack`."""

@@ -73,9 +73,7 @@ class CentroidMethod(SampleMethod):
 
     def space(self, shape: tuple[int, ...]) -> str:
         """Name of the features for samples of `shape`."""
-        if self.features != "auto":
-            return self.features
-        return "unit" if len(shape) == 3 else "raw"
+        return centroid_features(self.features, shape)
 
     def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Fields of the state that name the features and their number."""
@@ -214,13 +212,20 @@ class KeptPointsMethod(OneRoundMethod):
         return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
 
 
+def centroid_features(name: str, shape: tuple[int, ...]) -> str:
+    """The features between which distances are measured: `name`, or for "auto" those suited to samples of `shape`."""
+    if name != "auto":
+        return name
+    return "unit" if len(shape) == 3 else "raw"
+
+
 CENTROIDS: Expected = {
     "n_clusters": is_count, "centroids": reals("clusters", "width"), "features": is_name, "fuzziness": Maybe(positive),
 }  # fmt: skip
 """A result whose clusters are centroids."""
 
 
-@task(takes={"result": CENTROIDS})
+@task(takes={"result": CENTROIDS}, accounted=True)
 def assign_to_centroids(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
     return assign_samples(clients, payloads, predict_nearest, centroid_margin, fuzzy_memberships)

@@ -48,11 +48,8 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     unsmoothed_nodes,
     without_clients,
 )
-from fedkin.methods.samples.kingraph.private_kingraph import (
-    PrivacyBudget,
-    PrivatePath,
-    send_shape,
-)
+from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
+from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
 from fedkin.secure.client_sums import can_hide
 

@@ -20,7 +20,7 @@ has the same noise. The client clips lengths itself, whatever the server asks fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -29,15 +29,19 @@ from torch import Tensor
 
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
-from fedkin.core.client import LASTING
-from fedkin.core.noise import about
-from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_name, is_number, is_shape, positive, reals
+from fedkin.core.replies import MAX_SAMPLE, Expected, counts_to, doubles, is_number, positive, reals
 from fedkin.features.pca import Components
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features, client_points
-from fedkin.privacy.gaussian import gaussian_mu, gdp, noisy
-
-NAMES, SPENT = LASTING + "released", LASTING + "spent"
-"""In a client's state: names of the noise of its releases, uint8 ``(r, 32)``, and squared mu of each ``(r,)``."""
+from fedkin.methods.samples.private_releases import (
+    check_budgets,
+    clipped,
+    is_row_by_row,
+    released,
+    symmetric,
+    triangle_of,
+    without_scale,
+)
+from fedkin.privacy.gaussian import gaussian_mu
 
 _ROUNDS = 4
 _MOMENTS_FRACTION = 0.3
@@ -108,21 +112,7 @@ class NoisyRelease(NamedTuple):
     missing: dict[int, str]
 
 
-def _is_row_by_row(name: Any) -> bool:
-    """Whether features are of each sample by itself: the library's own, or those that the client's owner has named.
-
-    A path into fedkin might lead to a function that mixes samples, and one of them would be in every row.
-    """
-    return is_name(name) and not name.startswith("fedkin.")
-
-
-PRIVATE_SPACE: Expected = {**SPACE, "features": _is_row_by_row, "bound": positive}
-
-
-@task(takes={}, holds={"shape": is_shape}, accounted=True)
-def send_shape(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the shape of a sample, which does not depend on the samples' values."""
-    return [{"shape": list(client.x.shape[1:])} for client in clients]
+PRIVATE_SPACE: Expected = {**SPACE, "features": is_row_by_row, "bound": positive}
 
 
 @task(
@@ -155,57 +145,27 @@ def noisy_moments(client: Client, payload: Payload) -> Payload:
     width = payload["width"]
     total, second = torch.zeros(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     for batch in client_features(client, payload["space"]).split(_BATCH):
-        rows = _clipped(batch)
+        rows = clipped(batch)
         if rows.shape[1] != width:
             raise FedkinError(f"Features have {rows.shape[1]} numbers here, not {width}.")
         total += rows.sum(0, dtype=torch.float64)
         second += rows.T @ rows
-    # A number off the diagonal stands for two; scaled by the root of 2 for the sensitivity, it gets less noise.
-    lower = torch.tril_indices(width, width)
-    scale = torch.where(lower[0] == lower[1], 1.0, math.sqrt(2))
-    exact = [torch.tensor(float(len(client))), second[lower[0], lower[1]] * scale, total]
-    released = _released(client, exact, _MOMENTS_SENSITIVITY, payload)
-    if released is None:
+    exact = [torch.tensor(float(len(client))), triangle_of(second), total]
+    found = released(client, exact, _MOMENTS_SENSITIVITY, payload)
+    if found is None:
         return {}
-    count, triangle, total = released
-    return {"count": float(count), "total": total, "second": (triangle / scale).float()}
+    count, triangle, total = found
+    return {"count": float(count), "total": total, "second": without_scale(triangle, width)}
 
 
 def noisy_sums(client: Client, payload: Payload) -> Payload:
     """One client's reply to `send_noisy_sums`; nothing if its budget does not allow for it."""
     centres, radius = payload["centres"], payload["radius"]
-    points = _clipped(client_points(client, payload["space"]) / radius)
+    points = clipped(client_points(client, payload["space"]) / radius)
     labels = nearest_centroids(points, centres / radius)
     sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, points.double())
-    released = _released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
-    return {} if released is None else dict(zip(("counts", "sums"), released, strict=True))
-
-
-def _released(
-    client: Client, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
-) -> list[Tensor] | None:
-    """Sums, float64, with noise of the requested standard deviation; ``None`` if the client's budget does not suffice.
-
-    A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise.
-    """
-    noise, name = about(client.noise, exact)
-    names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
-    spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
-    own = torch.tensor(list(name), dtype=torch.uint8)
-    if not bool((names == own).all(1).any()):
-        spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
-        budget = float(payload["budget"])
-        if not math.sqrt(float(spent.sum())) <= budget * (1 + 1e-6) or not client.reserve(budget):
-            return None
-        client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
-    return [noisy(value, payload["deviation"], noise) for value in exact]
-
-
-def _clipped(rows: Tensor) -> Tensor:
-    """Rows clipped to length 1; numbers that are not finite, which noise could not hide, become 0."""
-    finite = rows.nan_to_num(0.0, 0.0, 0.0)
-    shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
-    return shortened
+    found = released(client, [labels.bincount(minlength=len(centres)), sums], _SUMS_SENSITIVITY, payload)
+    return {} if found is None else dict(zip(("counts", "sums"), found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -270,14 +230,12 @@ def private_components(fed: Federation, space: Payload, width: int, most: int, b
     replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
     missing, sent = dict(fed.missing), [reply for reply in replies.values() if reply]
     if not sent:
-        _check_budgets(missing, budget)
+        check_budgets(missing, budget.epsilon)
         return NoisyRelease(None, list(replies), missing)
     count = max(1.0, sum(reply["count"] for reply in sent))
     mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
-    second = torch.zeros(width, width, dtype=torch.float64)
-    rows, columns = torch.tril_indices(width, width)
-    second[rows, columns] = torch.stack([reply["second"] for reply in sent]).double().sum(0) / count
-    values, vectors = torch.linalg.eigh(second + second.tril(-1).T - torch.outer(mean, mean))
+    second = symmetric(torch.stack([reply["second"] for reply in sent]).double().sum(0) / count, width)
+    values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
     values, vectors = values.flip(0), vectors.flip(1)
     edge = budget.moments_deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
     kept = max(1, min(int((values > edge).sum()), most, _MAX_COMPONENTS))
@@ -335,18 +293,9 @@ def private_clusters(
         if round_ < _ROUNDS - 1:
             centres = _revived(centres, counts, alive, variances, rng)
     if not any_reply:
-        _check_budgets(missing, budget)
+        check_budgets(missing, budget.epsilon)
         return NoisyRelease(None, sorted(answered), missing)
     return NoisyRelease((centres[alive], counts[alive].round().clamp_min(1).long()), sorted(answered), missing)
-
-
-def _check_budgets(missing: Mapping[int, str], budget: PrivacyBudget) -> None:
-    """Raise an error if there are no replies although no client is missing."""
-    if not missing:
-        raise FedkinError(
-            f"All clients have spent their budgets of method.epsilon = {budget.epsilon:g}, or have less left of their "
-            "own: nothing leaves."
-        )
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:

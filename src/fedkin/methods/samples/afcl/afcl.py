@@ -1,0 +1,249 @@
+"""AFCL: seeds that move together until they show how many clusters there are (Zhang et al., AAAI 2025).
+
+The server has more seeds than there are clusters. In each round, clients send means of a few samples each. Every mean
+pulls the seed that wins it, and all seeds nearer to the winner than the mean is: seeds in one cluster come together,
+seeds in different clusters do not. Seeds that have met are one cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from annotated_types import Gt, Le
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from fedkin.clustering.k_means import kmeans_plusplus_seeds
+from fedkin.clustering.nearest import nearest_centroids
+from fedkin.core import Federation, Payload, Record, State, Task
+from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.method import Count, Fraction
+from fedkin.core.replies import features
+from fedkin.features.extractors import extract, width_of
+from fedkin.methods.samples.afcl.group_means import propose_seeds, send_group_means
+from fedkin.methods.samples.afcl.seed_moves import feature_weights, pull, spread_of
+from fedkin.methods.samples.centroid_method import (
+    CentroidState,
+    assign_to_centroids,
+    centroid_features,
+    centroid_margin,
+    predict_nearest,
+    scaled_like_features,
+)
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
+
+_MET = 1e-3
+"""Seeds whose coordinates differ by less, as parts of the range of the first seeds, have met."""
+_SAME = 1e-4
+"""Rounds end when the Davies-Bouldin index changes by no more."""
+
+
+@dataclass(frozen=True)
+class AFCLState(CentroidState):
+    """State of the server. Seeds and means are in units of the range of the first seeds.
+
+    Attributes
+    ----------
+    seeds : Tensor
+        float32 ``(k, width)``.
+    lowest, span : Tensor
+        float32 ``(width,)``, the range of the first seeds.
+    weights : Tensor
+        float64 ``(width,)`` with sum 1, weights of the features.
+    means : dict of str to Tensor
+        By client id as text: the means that it sent last, float32 ``(g, width)``.
+    counts : dict of str to Tensor
+        How many samples each stands for, int64 ``(g,)``.
+    times : dict of str to int
+        In how many rounds its means have moved seeds.
+    score : float
+        Davies-Bouldin index of the means by their nearest seeds, before the last round.
+    """
+
+    seeds: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    lowest: Tensor = field(default_factory=lambda: torch.zeros(0))
+    span: Tensor = field(default_factory=lambda: torch.zeros(0))
+    weights: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    means: dict[str, Tensor] = field(default_factory=dict)
+    counts: dict[str, Tensor] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    score: float = -1.0
+
+
+@dataclass(frozen=True)
+class AFCLMethod(SampleMethod):
+    """Seeds that compete for the clients' samples and cooperate; those that meet are one cluster.
+
+    Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
+    same while seeds do, where the code's main loop sends single samples; first seeds are means, too, where the code
+    sends samples; a mean moves seeds as often as it has samples. Features are scaled by the range of the first seeds,
+    where the code has that of all data. Rounds end when the Davies-Bouldin index of the means rests, not that of the
+    clients' centres. Seeds that no mean is nearest to are no clusters. All clients take part by default; the code draws
+    once how often each does.
+
+    Attributes
+    ----------
+    seeds : int
+        Seeds to begin with, the maximum number of clusters; the paper has one to two times the true number.
+    features : str
+        Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1; other
+        names of `fedkin.features.extractors`, or a dotted path to a torch module. "auto" is "unit" for images and "raw"
+        for tables.
+    rounds : int
+        Maximum number of communication rounds.
+    learning_rate : float
+        How far a sample pulls a seed, of their distance, in (0, 1]; for features of equal weight and one client.
+    members : int
+        Minimum number of samples in a mean; a client with fewer samples sends nothing. With 1, samples leave.
+    participation : float
+        Fraction of the clients that are asked in a round, in [0, 1], at least one.
+    """
+
+    seeds: Count = 20
+    features: str = "auto"
+    rounds: Count = 100
+    learning_rate: Annotated[float, Gt(0), Le(1)] = 0.001
+    members: Count = 3
+    participation: Fraction = 1.0
+
+    state_type: ClassVar[type[State]] = AFCLState
+    sends: ClassVar[str] = "means of a few of its samples each, in every round"
+    finds_k = True
+    takes_k = False
+    cost = "cheap"
+
+    def init(self, fed: Federation) -> AFCLState:
+        """Choose the features for the clients' samples."""
+        shape = describe_clients(fed).shape
+        name = centroid_features(self.features, shape)
+        return AFCLState(features=name, width=width_of(name, shape))
+
+    def ready(self, state: AFCLState) -> bool:
+        """Whether there are clusters."""
+        return len(state.centroids) > 0
+
+    def result(self, state: AFCLState) -> dict[str, Any]:
+        """The centroids, and the name of their features."""
+        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
+
+    @staticmethod
+    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Cluster of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
+        return predict_nearest(result, x)
+
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """1 less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
+        return centroid_margin(result, x)
+
+    @staticmethod
+    def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
+        return extract(result["features"], x)
+
+    def conclude(self, fed: Federation, state: AFCLState) -> None:
+        """Have every client assign its samples to the centroids of `state`."""
+        broadcast(fed, assign_to_centroids, fed.all(result=self.result(state)))
+
+    def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
+        """Draw the first seeds, or move seeds by the means of all clients."""
+        if not len(state.seeds):
+            return self._begun(fed, state)
+        shared = {"features": state.features, "members": self.members}
+        payload = {**shared, "seeds": state.seeds, "lowest": state.lowest, "span": state.span}
+        replies, record = self._asked(fed, state, send_group_means, payload)
+        means = {**state.means, **{str(client): reply["means"] for client, reply in replies.items()}}
+        counts = {**state.counts, **{str(client): reply["counts"] for client, reply in replies.items()}}
+        moving = _balanced(state.times, [str(client) for client in replies if len(replies[client]["counts"])])
+        if not moving:
+            return repeat_step(fed, state, record, f"No client sent a mean to AFCL ({reasons(record.missing)}).")
+        times = {name: state.times.get(name, 0) + (name in moving) for name in {**state.times, **moving}}
+        before = state.seeds.double().numpy()
+        seeds, weights = before.copy(), state.weights
+        rates = self.learning_rate * len(weights) * weights.numpy()
+        for name, share in moving.items():
+            pull(seeds, means[name].double().numpy(), counts[name].numpy(), np.minimum(rates * share, 1.0))
+        moved = float(np.abs(seeds - before).max())
+        used = torch.cat([means[name] for name in moving]).double()
+        weights = feature_weights(used - state.seeds.double()[nearest_centroids(used, state.seeds.double())], weights)
+        score = spread_of(torch.cat(list(means.values())), state.seeds)
+        after = state.next(
+            seeds=torch.from_numpy(seeds).float(),
+            weights=weights,
+            means=means,
+            counts=counts,
+            times=times,
+            score=score,
+            finished=abs(score - state.score) <= _SAME or state.steps >= self.rounds,
+        )
+        after = replace(after, centroids=centroids_of(after))
+        record.values.update(moved=moved, clusters=len(after.centroids))
+        if after.finished:
+            self.conclude(fed, after)
+        return after, record
+
+    def _asked(
+        self, fed: Federation, state: AFCLState, task: Task, payload: Payload
+    ) -> tuple[dict[int, Payload], Record]:
+        """Ask some clients, or all; a record that names those not asked, too."""
+        everybody = fed.all(**payload)
+        number = max(1, round(self.participation * len(everybody)))
+        drawn = torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:number].tolist()
+        asked = {client: one for at, (client, one) in enumerate(everybody.items()) if at in drawn}
+        replies = fed.ask(task, asked, {"means": features("groups", state.width)})
+        missing = {**dict.fromkeys(set(everybody) - set(asked), "not asked in this round"), **fed.missing}
+        return replies, Record(answered=list(replies), missing=dict(sorted(missing.items())))
+
+    def _begun(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
+        """Draw seeds among those of all clients that answer."""
+        payload = fed.all(features=state.features, seeds=self.seeds, members=self.members)
+        replies = fed.ask(propose_seeds, payload, {"means": features("groups", state.width)})
+        record = Record(answered=list(replies), missing=dict(fed.missing))
+        proposed = torch.cat([torch.zeros(0, state.width), *(reply["means"] for reply in replies.values())])
+        if not len(proposed):
+            why = f"{reasons(record.missing)}; a client needs {self.members} samples"
+            return repeat_step(fed, state, record, f"No client sent AFCL a seed in {MAX_ATTEMPTS} attempts ({why}).")
+        lowest, highest = proposed.amin(0), proposed.amax(0)
+        span = torch.where(highest > lowest, highest - lowest, 1.0)
+        seeds = kmeans_plusplus_seeds((proposed - lowest) / span, self.seeds, fed.rng("seeds"))
+        weights = torch.full((state.width,), 1 / state.width, dtype=torch.float64)
+        record.values["seeds"] = len(seeds)
+        return state.next(seeds=seeds, lowest=lowest, span=span, weights=weights), record
+
+
+def centroids_of(state: AFCLState) -> Tensor:
+    """The clusters of a state: seeds that have met are one; those that no mean is nearest to are left out.
+
+    Returns
+    -------
+    Tensor
+        float32 ``(k, width)``, in units of the features.
+    """
+    seeds = state.seeds.double()
+    near = (seeds[:, None] - seeds[None]).abs().amax(2) < _MET
+    number, labels = connected_components(near.numpy(), directed=False)
+    met = torch.stack([seeds[torch.from_numpy(labels == label)].mean(0) for label in range(number)])
+    won = nearest_centroids(torch.cat(list(state.means.values())).double(), met).unique()
+    return scaled_like_features(state.features, (met[won] * state.span + state.lowest).float())
+
+
+def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, float]:
+    """How far each client's means move seeds: less the more often it took part; those of rare clients are used again.
+
+    Parameters
+    ----------
+    times : mapping of str to int
+        In how many rounds each client's means have moved seeds.
+    answered : sequence of str
+        Clients that sent means in this round.
+    """
+    so_far = {**times, **{name: times.get(name, 0) + 1 for name in answered}}
+    total = max(1, sum(so_far.values()))
+    shares = {name: 1 / (1 + count / total) for name, count in so_far.items()}
+    mean = sum(shares.values()) / max(1, len(shares))
+    again = [name for name in times if name not in answered and shares[name] > mean]
+    return {name: shares[name] for name in sorted([*answered, *again], key=int)}

@@ -1,0 +1,70 @@
+"""How AFCL's server moves its seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import davies_bouldin_score
+from torch import Tensor
+
+from fedkin.clustering.nearest import nearest_centroids
+
+_BESIDE = 1e-3
+"""Seeds no farther from the winner move with it."""
+_BETA = 7
+"""Weights of features are their spreads to the power of -1 / 7."""
+
+Points = NDArray[np.float64]
+
+
+def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points) -> None:
+    """Move `seeds` ``(k, width)``, in place, towards `means` ``(g, width)``, one after the other.
+
+    The winner of a mean is the nearest seed, where squared distances are multiplied by how often a seed has won. All
+    seeds move that are at most as far from the winner as the mean is.
+
+    Parameters
+    ----------
+    counts : array
+        int64 ``(g,)``: how often each mean moves seeds, at once.
+    rates : array
+        ``(width,)`` in [0, 1]: which part of the distance a seed moves.
+    """
+    wins = np.ones(len(seeds))
+    for mean, count in zip(means, counts, strict=True):
+        gaps = mean - seeds
+        distances = np.square(gaps).sum(1)
+        winner = int(np.argmin(wins * distances))
+        wins[winner] += count
+        together = np.square(seeds - seeds[winner]).sum(1) <= max(distances[winner], _BESIDE**2)
+        seeds[together] += (1 - (1 - rates) ** float(count)) * gaps[together]
+
+
+def spread_of(means: Tensor, seeds: Tensor) -> float:
+    """Davies-Bouldin index of `means` ``(g, width)`` by their nearest `seeds` ``(k, width)``; 0 for one cluster."""
+    near = nearest_centroids(means, seeds)
+    return float(davies_bouldin_score(means, near)) if 1 < len(near.unique()) < len(means) else 0.0
+
+
+def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
+    """Weights of features, with sum 1, the larger the less the samples differ from their seeds in a feature.
+
+    Parameters
+    ----------
+    gaps : Tensor
+        float64 ``(g, width)``, means less their nearest seeds.
+    weights : Tensor
+        float64 ``(width,)``, the weights so far.
+
+    Returns
+    -------
+    Tensor
+        float64 ``(width,)``; 0 where samples do not differ at all, equal if they do so nowhere.
+    """
+    spread = (gaps * weights).abs().sum(0)
+    differs = spread > 0
+    if not bool(differs.any()):
+        return torch.full_like(weights, 1 / len(weights))
+    parts = torch.where(differs, spread.clamp_min(1e-300).pow(-1 / _BETA), 0.0)
+    return parts / parts.sum()

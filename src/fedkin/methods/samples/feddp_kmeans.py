@@ -1,0 +1,339 @@
+"""FedDP-KMeans: private k-means that begins at samples of the server (Scott, Lampert, Saulpic, ICML 2025).
+
+The server has a few samples of its own, related to the clients' but perhaps of another distribution. Clients send only
+sums with Gaussian noise, of rows that they clip to a length of 1, in units of a `bound` that depends on no data:
+
+1. outer products of rows, sensitivity 1: their leading directions are the space in which starts are found;
+2. how many rows are nearest to each sample of the server, sensitivity 1: k-means of these samples with these weights;
+3. sums and counts of the rows nearest to each centre in that space, sensitivity the root of 2: the first centroids;
+4. in each round of Lloyd's algorithm, sums and counts of the rows nearest to each centroid, likewise.
+
+Two data sets are neighbours if one of them has one more sample, at one client. Each of the four stages has a quarter of
+the squared budget, as mu of Gaussian differential privacy, see `fedkin.privacy.gaussian`. Clients clip and keep an
+account themselves, see `private_releases`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
+from fedkin.core.method import Fraction, OwnData, Positive
+from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
+from fedkin.data.reading.arrays import common_shape
+from fedkin.data.reading.sources import load
+from fedkin.features.extractors import extract, width_of
+from fedkin.methods.samples.centroid_method import (
+    CentroidMethod,
+    CentroidState,
+    centroid_features,
+    scaled_like_features,
+)
+from fedkin.methods.samples.mufc import weighted_k_means
+from fedkin.methods.samples.private_releases import (
+    check_budgets,
+    clipped,
+    is_row_by_row,
+    released,
+    send_shape,
+    symmetric,
+    triangle_of,
+    without_scale,
+)
+from fedkin.methods.samples.sample_method import reasons, repeat_step
+from fedkin.privacy.gaussian import gaussian_mu
+
+_STAGES = 4
+_WIDEST = 4096
+"""Maximum number of features, whose outer products a client sends."""
+_MAX_POINTS = 1000
+_DRAWN = 30
+"""Points per cluster that the server draws if it has no samples."""
+_CLEAR = 2.0
+"""Standard deviations of the noise above which a count is significant."""
+_SUMS_SENSITIVITY = math.sqrt(2)
+_BATCH = 2048
+_SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": positive, "budget": positive}
+_COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
+
+
+@task(
+    takes={**_SHARED, "width": counts_to(_WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True
+)
+def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the sum of outer products of a client's rows, their lower triangle, with noise."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        width = payload["width"]
+        products = torch.zeros(width, width, dtype=torch.float64)
+        for rows in _batches(client, payload, width):
+            products += rows.T @ rows
+        found = released(client, [triangle_of(products)], 1.0, payload)
+        replies.append({} if found is None else {"products": without_scale(found[0], width)})
+    return replies
+
+
+@task(
+    takes={**_SHARED, "directions": reals("width", "rank"), "points": reals("points", "rank")},
+    holds={"counts": _COUNTS},
+    may_be_empty=True,
+    accounted=True,
+)
+def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send how many of a client's rows are nearest to each point in the directions' space, with noise."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
+        for rows in _batches(client, payload, len(payload["directions"])):
+            near = nearest_centroids(rows @ payload["directions"], payload["points"])
+            counts += near.bincount(minlength=len(counts))
+        found = released(client, [counts], 1.0, payload)
+        replies.append({} if found is None else {"counts": found[0]})
+    return replies
+
+
+@task(
+    takes={
+        **_SHARED, "directions": Maybe(reals("width", "rank")), "points": reals("points", None),
+        "margin": within(0, 1), "width": counts_to(_WIDEST),
+    },
+    holds={"counts": _COUNTS, "sums": doubles("points", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
+def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send sums and counts of a client's rows by their nearest point, with noise; only of rows clearly nearest to it.
+
+    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
+    is at most ``margin`` times that to the second nearest.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        points, width = payload["points"], payload["width"]
+        counts = torch.zeros(len(points), dtype=torch.int64)
+        sums = torch.zeros(len(points), width, dtype=torch.float64)
+        for rows in _batches(client, payload, width):
+            placed = rows @ payload["directions"] if "directions" in payload else rows
+            if placed.shape[1] != points.shape[1]:
+                raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
+            near, counted = _clearly_nearest(placed, points, payload["margin"])
+            counts += near[counted].bincount(minlength=len(points))
+            sums.index_add_(0, near[counted], rows[counted].double())
+        found = released(client, [counts, sums], _SUMS_SENSITIVITY, payload)
+        replies.append({} if found is None else {"counts": found[0], "sums": found[1]})
+    return replies
+
+
+def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
+    """A client's rows in units of the bound, float32 ``(b, width)`` of length 1 at most, a few at a time."""
+    batches = []
+    for x in client.x.split(_BATCH):
+        rows = extract(payload["features"], x)
+        if rows.shape != (len(x), width):
+            raise FedkinError(f"Features of {len(x)} samples have shape {tuple(rows.shape)}, not ({len(x)}, {width}).")
+        batches.append(clipped(rows / payload["bound"]))
+    return batches
+
+
+def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """The nearest point of each row ``(n,)``, and whether it is so by `margin`."""
+    if margin == 1 or len(points) == 1:
+        return nearest_centroids(rows, points), torch.ones(len(rows), dtype=torch.bool)
+    near, at = pairwise_distances(rows, points).topk(2, largest=False)
+    return at[:, 0], near[:, 0] <= margin * near[:, 1]
+
+
+@dataclass(frozen=True)
+class FedDPKMeansState(CentroidState):
+    """State of the server; rows are in units of the bound.
+
+    Attributes
+    ----------
+    bound : float
+        Length of features that is 1 in these units.
+    points : Tensor
+        float32 ``(m, width)``: samples of the server.
+    directions : Tensor
+        float32 ``(width, rank)``, once found.
+    starts : Tensor
+        float32 ``(k, rank)``: centres in their space, once found.
+    updates : int
+        How often centroids were computed.
+    """
+
+    bound: float = 1.0
+    points: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    starts: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class FedDPKMeansMethod(CentroidMethod):
+    """k-means of noisy sums, from a start among the server's own samples.
+
+    All that leaves a client is (epsilon, delta)-differentially private with regard to adding or removing any one of its
+    samples. How samples are scaled is not covered: give data in [0, 1] or standardised by public numbers.
+
+    Differences from the paper: each client adds noise of its own, so that the server need not be trusted, where the
+    paper adds it once to a sum; all noise is Gaussian and accounted for exactly, where counts have Laplace noise; only
+    samples are protected, where the paper also protects whole clients. A server without samples draws points from a
+    normal distribution with the noisy second moments. Centroids whose count the noise hides stay.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Guarantee for all that leaves a client in a run.
+    server_data : str or None
+        Samples that the server has: a name or path, see `fedkin.data.reading.sources.load`, prepared as the clients'
+        are. At most 1,000 of them are used, drawn at random. Nothing protects them: the clients receive what follows
+        from them.
+    bound : float or "auto"
+        Length that features are clipped to; choose it without looking at the data. "auto" is 1 for "unit" features and
+        otherwise the root of their number.
+    margin : float
+        In [0, 1]: the first centroids are of samples whose distance from their centre is at most this part of the one
+        from the second nearest.
+    rounds : int
+        Rounds of Lloyd's algorithm, which share a quarter of the squared budget.
+    read : callable, optional
+        From `server_data` to prepared samples; the run sets it.
+    """
+
+    epsilon: Positive = 4.0
+    delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
+    server_data: str | None = None
+    bound: Positive | Literal["auto"] = "auto"
+    margin: Fraction = 1.0
+    rounds: Annotated[int, Ge(0)] = 1
+    read: Callable[[str], Tensor] | None = None
+
+    sends: ClassVar[str] = "sums and counts of its features with noise that makes them differentially private"
+    state_type: ClassVar[type[State]] = FedDPKMeansState
+    cost = "cheap"
+
+    @property
+    def stage_mu(self) -> float:
+        """What each of the stages may spend, as mu of Gaussian differential privacy."""
+        return gaussian_mu(self.epsilon, self.delta) / math.sqrt(_STAGES - (self.rounds == 0))
+
+    def with_own_data(self, read: OwnData) -> Self:
+        """The method that reads `server_data` by `read`."""
+        return self if self.server_data is None else replace(self, read=read)
+
+    def is_private(self) -> bool:
+        """Always."""
+        return True
+
+    def init(self, fed: Federation) -> FedDPKMeansState:
+        """Choose the features for the clients' samples, and read those of the server."""
+        shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+        name = centroid_features(self.features, shape)
+        width = width_of(name, shape)
+        if width > _WIDEST:
+            raise FedkinError(f"FedDP-KMeans takes at most {_WIDEST:,} features, and samples have {width:,}.")
+        bound = self.bound if self.bound != "auto" else 1.0 if name == "unit" else math.sqrt(width)
+        points = clipped(self._own_features(name, shape, fed.rng("server data")) / bound)
+        return FedDPKMeansState(features=name, width=width, bound=bound, points=points)
+
+    def step(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """Find the directions, the starts, the first centroids, or better ones."""
+        if not len(state.directions):
+            return self._with_directions(fed, state)
+        if not len(state.starts):
+            return self._with_starts(fed, state)
+        lloyd = len(state.centroids) > 0
+        points = state.centroids / state.bound if lloyd else state.starts
+        mu = self.stage_mu / (math.sqrt(self.rounds) if lloyd else 1)
+        request = {"points": points, "margin": 1.0 if lloyd else self.margin, "width": state.width}
+        if not lloyd:
+            request["directions"] = state.directions
+        expected = {"counts": doubles(len(points)), "sums": doubles(len(points), state.width)}
+        sent, record, deviation = self._asked(fed, state, send_sums, request, mu, _SUMS_SENSITIVITY, expected)
+        if not sent:
+            return self._repeated(fed, state, record)
+        counts, sums = (torch.stack([reply[name] for reply in sent]).sum(0) for name in ("counts", "sums"))
+        clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
+        before = points if lloyd else points @ state.directions.T
+        moved = clipped((sums / counts.clamp_min(1.0)[:, None]).float())
+        centroids = torch.where(clear[:, None], moved, before) * state.bound
+        record.values.update(phase="lloyd" if lloyd else "centres", hidden=int((~clear).sum()))
+        scaled = scaled_like_features(state.features, centroids)
+        after = state.next(centroids=scaled, updates=state.updates + 1, finished=state.updates >= self.rounds)
+        if after.finished:
+            self.conclude(fed, after)
+        return after, record
+
+    def _with_directions(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """The leading directions of the noisy outer products; points, if the server has no samples."""
+        width, size = state.width, state.width * (state.width + 1) // 2
+        sent, record, _ = self._asked(
+            fed, state, send_products, {"width": width}, self.stage_mu, 1.0, {"products": reals(size)}
+        )
+        if not sent:
+            return self._repeated(fed, state, record)
+        total = symmetric(torch.stack([reply["products"] for reply in sent]).double().sum(0), width)
+        values, vectors = torch.linalg.eigh(total)
+        rank = min(self.n_clusters, width)
+        directions = vectors.flip(1)[:, :rank].float().contiguous()
+        points = state.points
+        if not len(points):
+            rng = fed.rng("points")
+            spread = values.flip(0)[:rank].clamp_min(0).sqrt().float()
+            drawn = torch.randn(_DRAWN * self.n_clusters, rank, generator=rng) * spread
+            length = drawn.square().sum(1).mean().sqrt().clamp_min(1e-12)
+            points = clipped(drawn @ directions.T / length)
+        record.values.update(phase="directions", epsilon=self.epsilon, delta=self.delta, points=len(points))
+        return state.next(directions=directions, points=points), record
+
+    def _with_starts(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """k-means of the server's samples, weighted by the noisy counts of the clients' rows nearest to each."""
+        points = state.points @ state.directions
+        request = {"directions": state.directions, "points": points}
+        expected = {"counts": doubles(len(points))}
+        sent, record, deviation = self._asked(fed, state, count_by_point, request, self.stage_mu, 1.0, expected)
+        if not sent:
+            return self._repeated(fed, state, record)
+        counts = torch.stack([reply["counts"] for reply in sent]).sum(0)
+        clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
+        heaviest = counts.argsort(descending=True)[: max(self.n_clusters, int(clear.sum()))]
+        weights = counts[heaviest].clamp_min(1.0)
+        starts = weighted_k_means(points[heaviest], weights, self.n_clusters, fed.rng("starts"))
+        record.values.update(phase="weights", points=len(heaviest), hidden=int((~clear).sum()))
+        return state.next(starts=starts), record
+
+    def _asked(
+        self, fed: Federation, state: FedDPKMeansState, task: Task, request: Payload, mu: float, sensitivity: float,
+        expected: Expected,
+    ) -> tuple[list[Payload], Record, float]:  # fmt: skip
+        """Replies that are not empty, a record, and the standard deviation of each client's noise."""
+        deviation, budget = sensitivity / mu, gaussian_mu(self.epsilon, self.delta)
+        shared = {"features": state.features, "bound": state.bound, "deviation": deviation, "budget": budget}
+        replies = fed.ask(task, fed.all(**shared, **request), expected)
+        record = Record(answered=list(replies), missing=dict(fed.missing))
+        return [reply for reply in replies.values() if reply], record, deviation
+
+    def _repeated(self, fed: Federation, state: FedDPKMeansState, record: Record) -> tuple[FedDPKMeansState, Record]:
+        check_budgets(record.missing, self.epsilon)
+        why = reasons(record.missing)
+        failure = f"No client answered FedDP-KMeans in step {state.steps + 1} and before ({why})."
+        return repeat_step(fed, state, record, failure)
+
+    def _own_features(self, name: str, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Features of at most 1,000 samples of the server: ``(m, width)``."""
+        if self.server_data is None:
+            return torch.zeros(0, width_of(name, shape))
+        x = load(self.server_data).x.float() if self.read is None else self.read(self.server_data)
+        if x.shape[1:] != shape:
+            raise FedkinError(
+                f"A sample of method.server_data has the shape {tuple(x.shape[1:])}, the clients' have {shape}."
+            )
+        return extract(name, x[torch.randperm(len(x), generator=rng)[:_MAX_POINTS]])

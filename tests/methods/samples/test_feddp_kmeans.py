@@ -1,0 +1,240 @@
+"""FedDP-KMeans: what one sample can change, whose budget holds, and that the server's samples help."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+import fedkin
+from fedkin.core import Client, FedkinError, Payload
+from fedkin.core.payload import pack
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.config import load_config
+from fedkin.experiment.run import execute
+from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod, count_by_point, send_products, send_sums
+from fedkin.methods.samples.private_releases import NAMES, SPENT, triangle_of
+from fedkin.privacy.gaussian import gaussian_mu
+
+WIDTH = 5
+DIRECTIONS = torch.eye(WIDTH)[:, :3].contiguous()
+FREE: Payload = {"features": "raw", "bound": 2.0, "deviation": 0.0, "budget": math.inf}
+POINTS = 0.3 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+ASKS: dict[str, tuple[Any, Payload, float]] = {
+    "products": (send_products, {"width": WIDTH}, 1.0),
+    "counts": (count_by_point, {"directions": DIRECTIONS, "points": POINTS}, 1.0),
+    "starts": (send_sums, {"directions": DIRECTIONS, "points": POINTS, "margin": 0.9, "width": WIDTH}, math.sqrt(2)),
+    "lloyd": (send_sums, {"points": torch.eye(WIDTH), "margin": 1.0, "width": WIDTH}, math.sqrt(2)),
+}
+
+
+def samples(n: int = 40) -> Tensor:
+    return 2 * torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(0))
+
+
+def answer(ask: str, x: Tensor | Client, **changed: Any) -> Payload:
+    task, payload, _ = ASKS[ask]
+    return task.run([x if isinstance(x, Client) else Client(0, x)], [{**FREE, **payload, **changed}])[0]
+
+
+def length(ask: str, with_it: Payload, without: Payload) -> float:
+    changes = [(with_it[name] - without[name]).double() for name in with_it]
+    if ask == "products":
+        square = torch.zeros(WIDTH, WIDTH, dtype=torch.float64)
+        square[tuple(torch.tril_indices(WIDTH, WIDTH))] = changes[0]
+        changes = [triangle_of(square)]
+    return math.sqrt(sum(float(change.square().sum()) for change in changes))
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e4, 1e30, math.nan])
+@pytest.mark.parametrize("changed", [{}, {"bound": 1e-20}, {"bound": math.nan}, {"margin": 0.0}])
+@pytest.mark.parametrize("ask", list(ASKS))
+def test_whatever_a_server_asks_for_one_sample_changes_no_more_than_the_noise_is_made_for(
+    ask: str, changed: Payload, size: float
+):
+    x = samples()
+    x[-1] *= size
+    changed = {name: value for name, value in changed.items() if name != "margin" or "margin" in ASKS[ask][1]}
+    found = length(ask, answer(ask, x, **changed), answer(ask, x[:-1], **changed))
+    assert found <= ASKS[ask][2] * (1 + 1e-4)
+    if size == 1e4 and not changed and ask in ("products", "counts", "lloyd"):
+        assert found > 0.999 * ASKS[ask][2]
+
+
+def test_without_noise_they_are_what_they_are_called():
+    x = samples()
+    rows = x / x.norm(dim=1, keepdim=True).clamp_min(2.0)
+    low = torch.tril_indices(WIDTH, WIDTH)
+    torch.testing.assert_close(answer("products", x)["products"], (rows.T @ rows)[low[0], low[1]], rtol=1e-4, atol=1e-4)
+    near, at = torch.cdist(rows @ DIRECTIONS, POINTS).topk(2, largest=False)
+    assert answer("counts", x)["counts"].tolist() == at[:, 0].bincount(minlength=4).tolist()
+    clear = near[:, 0] <= 0.9 * near[:, 1]
+    starts = answer("starts", x)
+    assert starts["counts"].tolist() == at[clear, 0].bincount(minlength=4).tolist()
+    torch.testing.assert_close(starts["sums"].sum(0).float(), rows[clear].sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_stages_spend_the_budget_and_no_more(rounds: int):
+    method = FedDPKMeansMethod(n_clusters=3, epsilon=3.0, rounds=rounds)
+    clients, _ = blobs()
+    run(method, clients)
+    for client in clients:
+        assert float(client.state[SPENT].sum()) == pytest.approx(gaussian_mu(3.0, 1e-5) ** 2)
+        assert len(client.state[NAMES]) == 3 + rounds
+
+
+def test_a_client_keeps_within_its_budget_whoever_asks():
+    mu = gaussian_mu(1.0, 1e-5)
+    client = Client(0, samples())
+    ask = {"deviation": 1.0 / (mu / 2), "budget": mu}
+    several = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(2))
+    replies = [answer("counts", client, points=points, **ask) for points in several]
+    assert [bool(reply) for reply in replies] == [True] * 4 + [False] * 2
+    assert not answer("products", client, **ask)
+    assert not answer("counts", Client(0, samples()), deviation=0.0, budget=mu)
+    assert not answer("counts", Client(0, samples()), deviation=5.0, budget=math.nan)
+    refuses = Client(0, samples(), reserve=lambda wanted: False)
+    assert not answer("counts", refuses, **ask)
+    assert SPENT not in refuses.state
+
+
+@pytest.mark.parametrize("ask", list(ASKS))
+def test_requests_that_would_weaken_the_noise_are_refused(ask: str):
+    task, payload, _ = ASKS[ask]
+    good = {**FREE, **payload, "deviation": 1.0, "budget": 1.0}
+    assert task.accounted
+    assert task.objection(good) is None
+    for wrong in ({"deviation": 0.0}, {"deviation": -1.0}, {"budget": math.inf}, {"features": "fedkin.features:x"}):
+        assert task.objection({**good, **wrong}) is not None
+    if "width" in payload:
+        with pytest.raises(FedkinError, match=r"not \(40, 9\)"):
+            answer(ask, samples(), width=9, points=torch.zeros(2, 9))
+    if ask == "lloyd":
+        with pytest.raises(FedkinError, match="Points have 3 numbers, where rows have 5"):
+            answer(ask, samples(), points=POINTS)
+
+
+CENTRES = torch.tensor([[0.9, 0.1, 0.1, 0.5], [0.1, 0.9, 0.1, 0.5], [0.1, 0.1, 0.9, 0.5]])
+
+
+def blobs(clients: int = 3, n: int = 2000) -> tuple[list[Client], Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    truth = [torch.randint(3, (n,), generator=rng) for _ in range(clients)]
+    made = [Client(i, CENTRES[y] + 0.05 * torch.randn(n, 4, generator=rng)) for i, y in enumerate(truth)]
+    return made, torch.cat(truth)
+
+
+def run(method: FedDPKMeansMethod, clients: list[Client], **options: Any) -> tuple[Any, Tensor, list[Any]]:
+    fed, records = LocalFederation(clients, 0, workers=1, **options), []
+    state = method.init(fed)
+    while not state.finished:
+        state, record = method.step(fed, state)
+        records.append(record)
+    return state, torch.cat([client.state["clusters"] for client in clients]), records
+
+
+@pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
+@pytest.mark.parametrize("server", [True, False])
+def test_clusters_are_found_through_the_noise(server: bool, options: dict[str, Any]):
+    clients, truth = blobs()
+    near = CENTRES.repeat(5, 1) + 0.1 * torch.rand(15, 4, generator=torch.Generator().manual_seed(2))
+    own = {"server_data": "near", "read": lambda source: near} if server else {}
+    state, found, records = run(FedDPKMeansMethod(n_clusters=3, epsilon=4.0, **own), clients, **options)
+    assert adjusted_rand_score(truth, found) > 0.95
+    assert [record.values["phase"] for record in records] == ["directions", "weights", "centres", "lloyd"]
+    assert records[0].values["points"] == (15 if server else 90)
+    assert state.centroids.shape == (3, 4)
+
+
+def test_the_papers_mixture_costs_hardly_more_than_without_privacy():
+    """Ten clients, in 20 dimensions; as in the paper, a server with 20 samples of each cluster and 100 of none."""
+    rng = np.random.default_rng(1)
+    means = rng.random((10, 20)) * 2
+    truth = rng.integers(10, size=(10, 3000))
+    x = (means[truth] + 0.3 * rng.standard_normal((10, 3000, 20))).astype(np.float32)
+    server = np.concatenate([np.repeat(means, 20, 0) + 0.3 * rng.standard_normal((200, 20)), 2 * rng.random((100, 20))])
+    pooled = torch.from_numpy(x.reshape(-1, 20))
+    best = np.square(x - np.stack([x[truth == k].mean(0) for k in range(10)])[truth]).sum()
+
+    def cost(**options: Any) -> float:
+        method = FedDPKMeansMethod(n_clusters=10, bound=8.0, **options)
+        state, _, _ = run(method, [Client(i, torch.from_numpy(own)) for i, own in enumerate(x)])
+        return float(torch.cdist(pooled, state.centroids).min(1).values.square().sum()) / best
+
+    given = {"server_data": "given", "read": lambda source: torch.from_numpy(server).float()}
+    assert cost(epsilon=2.0, **given) < 1.05
+    assert cost(epsilon=2.0) > 1.1
+
+
+def test_only_a_shape_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPatch):
+    replies: list[tuple[str, Payload]] = []
+    deliver = LocalFederation.deliver
+
+    def listen(fed: LocalFederation, task: Any, payloads: Any) -> Any:
+        for i, reply in deliver(fed, task, payloads):
+            replies.append((task.name.split(".")[-1], reply))
+            assert task.accounted
+            yield i, reply
+
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
+    run(FedDPKMeansMethod(n_clusters=3), blobs()[0])
+    assert {name: set(reply) for name, reply in replies} == {
+        "send_shape": {"shape"}, "send_products": {"products"}, "count_by_point": {"counts"},
+        "send_sums": {"counts", "sums"}, "assign_to_centroids": set(),
+    }  # fmt: skip
+    assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
+
+
+def test_clients_that_have_spent_their_budgets_say_so_and_nobody_is_blamed_for_noise():
+    clients, _ = blobs()
+    for client in clients:
+        client.state[SPENT] = torch.tensor([100.0], dtype=torch.float64)
+        client.state[NAMES] = torch.zeros(1, 32, dtype=torch.uint8)
+    with pytest.raises(FedkinError, match="spent their budgets"):
+        run(FedDPKMeansMethod(n_clusters=3), clients)
+    lost = [(exchange, i) for exchange in range(2, 99) for i in range(3)]
+    with pytest.raises(FedkinError, match=r"No client answered FedDP-KMeans in step 20 and before \(lost on"):
+        run(FedDPKMeansMethod(n_clusters=3), blobs()[0], failures=lost)
+
+
+def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
+    clients, truth = blobs()
+    scaled = [1000 + 50 * client.x.numpy() for client in clients]
+    server = 1000 + 50 * (CENTRES.repeat(4, 1).numpy() + 0.02)
+    model = fedkin.FedDPKMeans(n_clusters=3, epsilon=8.0, random_state=0).fit(scaled, server_data=server)
+    assert adjusted_rand_score(truth, np.concatenate([*model.labels_])) > 0.95
+    np.savez(tmp_path / "server.npz", x=server)
+    read = fedkin.FedDPKMeans(n_clusters=3, epsilon=8.0, random_state=0, server_data=str(tmp_path / "server.npz")).fit(
+        scaled
+    )
+    assert all(np.array_equal(one, other) for one, other in zip(model.labels_, read.labels_, strict=True))
+    settings = ["data.source=wine", "method.n_clusters=3", "method.epsilon=50", "evaluation.map=none"]
+    runs = [
+        execute(load_config("feddp-kmeans", [*settings, *more]), tmp_path / f"run-{at}")
+        for at, more in enumerate([[], ["method.server_data=wine"]])
+    ]
+    assert [one.records[0]["values"]["points"] for one in runs] == [90, 178]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (np.ones((5, 3)), "3"),
+        (np.full((5, 4), np.nan), "finite|NaN|nan"),
+        ("no-such-file.csv", "no-such-file"),
+    ],
+)
+def test_samples_that_the_server_cannot_use_are_refused(given: Any, said: str):
+    clients = [client.x.numpy() for client in blobs(n=50)[0]]
+    with pytest.raises(FedkinError, match=said):
+        fedkin.FedDPKMeans(n_clusters=3).fit(clients, server_data=given)
+
+
+def test_too_many_features_are_refused():
+    with pytest.raises(FedkinError, match="at most 4,096 features, and samples have 5,000"):
+        FedDPKMeansMethod().init(LocalFederation([Client(0, torch.rand(3, 5000))]))
