@@ -24,10 +24,12 @@ X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
 NETWORKS = {"epochs": 2, "min_steps": 2, "noise": 4, "capacity": 0.1}
 QUICK: dict[str, dict[str, Any]] = {
+    "AFCL": {"rounds": 2},
     "CCFC": {"pretrain_rounds": 2, "cluster_rounds": 1, "batch_size": 16, "latent": 8},
     "DEC": {"hidden": (16,), "code": 3, "pretrain_steps": 20, "restarts": 2, "max_refreshes": 3},
     "FFCM": {"rounds": 2},
     "FedCRef": {"initial": "kmeans", "local_epochs": 1, "rounds": 1, "min_steps": 10, "max_iterations": 1},
+    "FedDPKMeans": {"epsilon": 50.0},
     "FuzzyCMeans": {},
     "KFed": {"local_clusters": 2},
     "KMeans": {"n_init": 2},
@@ -41,7 +43,8 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 def quick(name: str) -> SampleClusterer:
-    made: SampleClusterer = getattr(fedkin, name)(n_clusters=3, random_state=0, **QUICK[name])
+    number = "seeds" if name == "AFCL" else "n_clusters"
+    made: SampleClusterer = getattr(fedkin, name)(**{number: 3}, random_state=0, **QUICK[name])
     return made
 
 
@@ -58,15 +61,16 @@ def test_every_estimator_is_held_to_them() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
-    fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle"}
+    fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read"}
     own = {field.name for field in dataclasses.fields(EstimatorOptions)} - (
         set() if made._method.has_device else {"device"}
     )
     parameters, plain = inspect.signature(made).parameters, made._method()
     assert set(parameters) == fields | own == set(made().get_params())
     assert all(parameters[field].default == getattr(plain, field) for field in fields)
-    with pytest.raises(TypeError, match=rf"^{name} has no parameter 'clusters'; did you mean 'n_clusters'\?$"):
-        made(clusters=3)
+    wrong, meant = ("n_seeds", "seeds") if name == "AFCL" else ("clusters", "n_clusters")
+    with pytest.raises(TypeError, match=rf"^{name} has no parameter '{wrong}'; did you mean '{meant}'\?$"):
+        made(**{wrong: 3})
 
 
 @pytest.mark.parametrize("name", sorted(set(fedkin.__all__) - {"Callback", "EarlyStopping", "__version__", "compare"}))
