@@ -17,6 +17,8 @@ from fedkin.core.files import (
     similar_path,
     write_atomically,
 )
+from fedkin.core.trees import load_tree
+from fedkin.experiment.run_folder import read_lines, read_timing
 from fuzzing import damaged_bytes, fuzzed
 
 
@@ -156,6 +158,18 @@ def test_json_of_another_kind_is_refused(content: str, tmp_path: Path) -> None:
         read_json(tmp_path / "kept.json", Kept)
     with pytest.raises(FedkinError, match=r"absent\.json is not as fedkin wrote it\.$"):
         read_json(tmp_path / "absent.json", Kept)
+
+
+def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
+    for name in ("records.jsonl", "timing.jsonl", "checkpoint.safetensors"):
+        os.mkfifo(tmp_path / name)
+    for read in (
+        lambda: read_lines(tmp_path / "records.jsonl"),
+        lambda: read_timing(tmp_path),
+        lambda: load_tree(tmp_path / "checkpoint.safetensors"),
+    ):
+        with pytest.raises(FedkinError, match="it is no regular file, but a pipe or device"):
+            read()
 
 
 def test_a_pipe_is_no_toml_file_and_is_not_waited_for(tmp_path: Path) -> None:

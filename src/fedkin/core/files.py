@@ -195,6 +195,19 @@ def shown_in(folder: Path) -> list[str]:
         return []
 
 
+def check_regular(path: Path) -> None:
+    """Refuse what is there and no file: reading a pipe would wait for ever.
+
+    Raises
+    ------
+    FileError
+        If it is a directory, a pipe or a device.
+    """
+    if path.exists() and not path.is_file():
+        what = "a directory" if path.is_dir() else "a pipe or device"
+        raise FileError(f"Cannot read {path}: it is no regular file, but {what}.")
+
+
 def read_tables(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file, unchecked.
 
@@ -203,9 +216,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     FedkinError
         If it cannot be read.
     """
-    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-        what = "a directory" if path.is_dir() else "a pipe or device"
-        raise FedkinError(f"Cannot read {path}: it is no regular file, but {what}.")
+    check_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.files import FileError, write_atomically
+from fedkin.core.files import FileError, check_regular, write_atomically
 from fedkin.core.payload import pack, unpack
 
 _TREE = "tree"
@@ -75,6 +75,7 @@ def load_tree(path: Path) -> Any:
     FileError
         If the file is absent, unreadable, damaged or not written by `save_tree`.
     """
+    check_regular(path)
     try:
         checksum, computed = _checksums(path)
         if checksum == computed:

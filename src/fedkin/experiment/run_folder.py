@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import append, read_tables, similar_path, write_atomically
+from fedkin.core.files import append, check_regular, read_tables, similar_path, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.trees import save_tree
 from fedkin.experiment.checksums import check_sum, write_sums
@@ -205,5 +205,6 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
+    check_regular(path)
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     return lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
