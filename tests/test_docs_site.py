@@ -24,7 +24,7 @@ NOTEBOOKS = {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     words = ["-W", "--keep-going", "-n", "-q", str(ROOT / "docs"), str(folder / "html")]
-    code, _, errors = forked.Program(ROOT, folder / "log", sphinx_build, words).ended()
+    code, _, errors = forked.Program(ROOT, folder / "log", sphinx_build, words).ended(600)  # notebooks run
     assert code == 0, errors
     return folder / "html"
 
