@@ -3,10 +3,10 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu flower lint format options docs linkcheck package bench clean
+.PHONY: help run test test-gpu flower lint format options docs docs-versions linkcheck package bench clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(READY) ## Find the clusters in the embedded digits, spread over ten clients
 	$(BIN)/fedkin run fedcref
@@ -37,6 +37,9 @@ options: $(READY) ## Write options of methods and commands, and pages of estimat
 
 docs: $(READY) ## Build the documentation into build/docs
 	$(BIN)/python -m sphinx -W --keep-going -n docs build/docs
+
+docs-versions: $(READY) ## Build the documentation of every tagged version and of this checkout into build/site
+	$(BIN)/python docs/make_versions.py build/site
 
 linkcheck: $(READY) ## Try the documentation's links to other places
 	$(BIN)/python -m sphinx -b linkcheck docs build/linkcheck

@@ -15,6 +15,7 @@ NOTEBOOKS = {
     "gallery/clusters-of-clients": 3,
     "tutorials/flower-app": 0,
     "tutorials/hospital-tables": 0,
+    "tutorials/own-method": 1,
     "tutorials/own-network": 1,
 }
 """By page, how many pictures its code draws at least."""

@@ -97,9 +97,28 @@ def test_a_lock_that_went_while_it_was_opened_is_opened_anew(tmp_path: Path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", late)
-        with folder_lock(tmp_path), pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
+        with folder_lock(tmp_path):
+            assert len(opened) >= 2
+            assert (tmp_path / LOCK).exists()
+            with pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
+                pass
+
+
+def test_where_an_open_file_cannot_be_removed_the_lock_frees_the_folder_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, where the lock removes its file once it is closed."""
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        with folder_lock(tmp_path):
             pass
-    assert len(opened) == 3
+    with folder_lock(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_locked_is_one_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ and `REFUSED`; a traceback and `FAILED` are a fault of fedkin's.
 from __future__ import annotations
 
 import difflib
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ def app() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line of this process, or the given arguments; ends in `SystemExit`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal or the pipe has no code for ends nothing
+            stream.reconfigure(errors="replace")
     try:
         app.main(arguments, prog_name="fedkin", standalone_mode=False)
         sys.stdout.flush()

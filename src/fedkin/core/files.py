@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import fcntl
 import functools
 import os
 import tomllib
@@ -20,6 +19,9 @@ T = TypeVar("T")
 
 LOCK = ".fedkin.lock"
 """Lock file of a folder that a process works in."""
+
+_GRACE = 0.1
+"""Seconds that a lock is tried for: a process that ends removes the file, and it is made anew."""
 
 
 class FileError(FedkinError):
@@ -72,17 +74,15 @@ def append(path: Path, text: str) -> None:
     """
     content = text.encode()
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        size = os.fstat(handle).st_size
-        try:
-            while content:
-                content = content[os.write(handle, content) :]
-            os.fsync(handle)
-        except OSError:
-            os.ftruncate(handle, size)
-            raise
-        finally:
-            os.close(handle)
+        with path.open("ab", buffering=0) as file:
+            handle, size = file.fileno(), os.fstat(file.fileno()).st_size
+            try:
+                while content:
+                    content = content[os.write(handle, content) :]
+                os.fsync(handle)
+            except OSError:
+                file.truncate(size)
+                raise
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
 
@@ -94,7 +94,8 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
     Parameters
     ----------
     path : Path
-        Made if it is absent, and its folder with it. A process that replaces the file lets others in.
+        Made if it is absent, and its folder with it; may be removed afterwards. It holds nothing: Windows lets no other
+        process read it meanwhile.
     waits : bool
         Whether to wait for another process that has the lock.
 
@@ -103,11 +104,20 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
     FileError
         If another process has the lock, or the file cannot be made.
     """
-    handle = _locked(path, waits)
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=-1 if waits else _GRACE, poll_interval=_GRACE / 5, thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise FileError(f"Another process is at work in {path.parent}; wait for it, or stop it first.") from None
+    except OSError as error:
+        raise FileError(f"Cannot write {path}: {error.strerror}.") from error
     try:
         yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
 @contextmanager
@@ -127,40 +137,18 @@ def folder_lock(folder: Path) -> Iterator[None]:
             try:
                 yield
             finally:  # while it is locked: a process that has opened it meanwhile sees that it is gone
-                (folder / LOCK).unlink(missing_ok=True)
+                with suppress(PermissionError):  # of Windows, where the lock removes it when it is released
+                    (folder / LOCK).unlink(missing_ok=True)
     finally:
         for path in made:
             with suppress(OSError):
                 path.rmdir()
 
 
-def _locked(path: Path, waits: bool) -> int:
-    """A handle of `path` that has the lock."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise FileError(f"Cannot write {path}: {error.strerror}.") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            if _is(path, handle):
-                return handle
-        except BlockingIOError:
-            os.close(handle)
-            raise FileError(f"Another process is at work in {path.parent}; wait for it, or stop it first.") from None
-        os.close(handle)
-
-
-def _is(path: Path, handle: int) -> bool:
-    """Whether `handle` is still that of the file at `path`."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _sync_folder(folder: Path) -> None:
+    """Write to disk which files a folder has; Windows opens no folders, and does so by itself."""
+    if os.name == "nt":
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

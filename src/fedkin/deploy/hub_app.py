@@ -77,8 +77,13 @@ def _simulated(folder: Path, context: Context) -> Site:
     at, count = (int(context.node_config[name]) for name in _SIMULATED)
     run = context.run_config
     population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
-    name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{os.getuid()}-{context.run_id}"
+    name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{_owner()}-{context.run_id}"
     return simulated_site(population, at, name, private / name)
+
+
+def _owner() -> str:
+    """Who runs this process, where a temporary folder is everybody's; on Windows it is one's own."""
+    return str(os.getuid()) if hasattr(os, "getuid") else "own"
 
 
 @lru_cache(maxsize=1)

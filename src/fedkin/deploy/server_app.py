@@ -146,7 +146,7 @@ def _claim(config: Config, folder: Path) -> None:
     path, text = folder / CONFIG, config.to_toml()
     if not path.exists():
         write_config(folder, config)
-    elif path.read_text() != text:
+    elif path.read_text(encoding="utf-8") != text:
         raise FedkinError(
             f"{folder} holds another experiment; give another folder, as in flwr run . -c 'out=\"results-2\"'."
         )

@@ -99,7 +99,7 @@ class Site:
         path = self.folder / _IDENTITY
         if not path.exists():
             write_secret(path, secrets.token_hex(16).encode())
-        token = path.read_text(errors="replace")
+        token = path.read_text(encoding="utf-8", errors="replace")
         if not re.fullmatch("[0-9a-f]{32}", token):
             raise FileError(f"{path} is damaged; put it back, or remove it to take part in new runs as another site.")
         return token

@@ -164,5 +164,5 @@ def _check_result(folder: Path) -> None:
 
 
 def _read_result(folder: Path) -> dict[str, Any]:
-    tree: dict[str, Any] = unpack(load_file(folder / MODELS), (folder / RESULT).read_text())
+    tree: dict[str, Any] = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
     return tree

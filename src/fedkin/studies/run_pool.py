@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import selectors
+import queue
 import subprocess
 import sys
+import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config
 from fedkin.experiment.run_folder import is_finished
+
+Arrival = tuple["RunWorker", list[Any] | None]
+"""A message of a worker; ``None`` once its process has ended."""
+
+_PART = 1.0
+"""Seconds that are waited at a time."""
 
 _PROGRESS = ("phase", "part", "step")
 
@@ -33,6 +40,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     ----------
     threads : int, optional
         Threads of torch in the process; by default as many as torch chooses.
+    arrivals : SimpleQueue, optional
+        Where its messages arrive, with those of other workers; by default it has a queue of its own.
 
     Attributes
     ----------
@@ -40,12 +49,13 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         Seconds that the process took to be ready, when it was last started.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, arrivals: queue.SimpleQueue[Arrival] | None = None) -> None:
         self.start = 0.0
         self._threads = threads
+        self._shares = arrivals is not None
+        self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue() if arrivals is None else arrivals
         self._process: subprocess.Popen[bytes] | None = None
-        self._read = b""
-        self._arrived: deque[list[Any]] = deque()
+        self._reader: threading.Thread | None = None
 
     def run(self, config: Config, folder: Path, seconds: float, max_seconds: float, progress: Progress) -> bool:
         """Make a run, or resume it; whether it is finished.
@@ -95,13 +105,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     def order(self, tables: Mapping[str, Any], folder: Path, probes: Collection[str] = ()) -> None:
         """Have the process make a run and measure probes of it, see `fedkin.studies.reproduce.probes`."""
         if self._process is None:
-            threads = [] if self._threads is None else [str(self._threads)]
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "fedkin.studies.run_worker", *threads],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
+            self._start()
+        assert self._process is not None
         order = {
             "tables": tables,
             "folder": str(folder),
@@ -113,46 +118,50 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
-    def fileno(self) -> int:
-        """Return the descriptor on which messages arrive."""
+    def _start(self) -> None:
+        threads = [] if self._threads is None else [str(self._threads)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fedkin.studies.run_worker", *threads],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._reader = threading.Thread(target=self._forward, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+
+    def _forward(self, messages: IO[bytes]) -> None:
+        """Queue the process's messages until it ends; in a thread, for Windows selects no pipes."""
+        for line in messages:
+            if line.endswith(b"\n"):  # else it was killed while it wrote
+                self._arrivals.put((self, json.loads(line)))
+        self._arrivals.put((self, None))
+
+    def ended(self) -> FedkinError:
+        """Return the error of a process that has ended by itself."""
         assert self._process is not None
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
-
-    def receive(self) -> list[list[Any]]:
-        """Wait until something arrives, and return all messages that are complete.
-
-        Raises
-        ------
-        FedkinError
-            If the process has ended.
-        """
-        more = os.read(self.fileno(), 1 << 16)
-        if not more:
-            assert self._process is not None
-            code = self._process.wait()
-            self.stop()
-            raise FedkinError(f"its process ended with code {code}")
-        *lines, self._read = (self._read + more).split(b"\n")
-        return [json.loads(line) for line in lines]
+        code = self._process.wait()
+        self.stop()
+        return FedkinError(f"its process ended with code {code}")
 
     def _next(self, end: float) -> list[Any] | None:
         """Wait for the next message; ``None`` if none arrives until `end`."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self, selectors.EVENT_READ)
-            while not self._arrived:
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    return None
-                self._arrived.extend(self.receive())
-        return None if time.monotonic() > end else self._arrived.popleft()
+        arrived = _waited_for(self._arrivals, end)
+        if arrived is None:
+            return None
+        if arrived[1] is None:
+            raise self.ended()
+        return None if time.monotonic() > end else arrived[1]
 
     def stop(self) -> None:
-        """Kill the process, if there is one."""
+        """Kill the process, if there is one; what it said last is forgotten."""
         if self._process is not None:
+            assert self._reader is not None
             self._process.kill()
+            self._reader.join()
             self._process.communicate()
-            self._process, self._read = None, b""
-            self._arrived.clear()
+            self._process, self._reader = None, None
+            if not self._shares:
+                self._arrivals = queue.SimpleQueue()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -192,41 +201,52 @@ def run_all(
     waiting = iter(experiments)
     busy: dict[RunWorker, str] = {}
 
-    def order_next(worker: RunWorker) -> bool:
+    arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+
+    def order_next(worker: RunWorker) -> None:
         name = next(waiting, None)
-        if name is not None:
-            busy[worker] = name
-            worker.order(experiments[name], runs / name, (probes or {}).get(name, ()))
-        return name is not None
+        if name is None:
+            worker.stop()
+            return
+        busy[worker] = name
+        worker.order(experiments[name], runs / name, (probes or {}).get(name, ()))
 
     with ExitStack() as stack:
-        selector = stack.enter_context(selectors.DefaultSelector())
         for _ in range(min(jobs, len(experiments))):
-            worker = stack.enter_context(RunWorker(threads=1))
-            order_next(worker)
-            selector.register(worker, selectors.EVENT_READ, worker)
+            order_next(stack.enter_context(RunWorker(1, arrivals)))
         while busy:
-            for key, _ in selector.select():
-                worker = key.data
-                for kind, *rest in _messages(worker, busy[worker]):
-                    if kind not in ("done", "refused", "failed"):
-                        continue
-                    name, why = busy.pop(worker), rest[0] if rest else None
-                    if why is not None:
-                        failed[name] = why
-                    on_ended(name, why)
-                    if not order_next(worker):
-                        selector.unregister(worker)
-                        worker.stop()
+            arrived = _waited_for(arrivals)
+            if arrived is None or arrived[0] not in busy:  # a worker that was stopped, as nothing is left for it
+                continue
+            worker, message = arrived
+            if message is None:
+                raise _ended(worker, busy[worker])
+            kind, *rest = message
+            if kind not in ("done", "refused", "failed"):
+                continue
+            name, why = busy.pop(worker), rest[0] if rest else None
+            if why is not None:
+                failed[name] = why
+            on_ended(name, why)
+            order_next(worker)
     return failed
 
 
-def _messages(worker: RunWorker, name: str) -> list[list[Any]]:
-    """Return all messages of a worker that is ready to be read."""
-    try:
-        return worker.receive()
-    except FedkinError as error:
-        raise FedkinError(
-            f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the command to "
-            "resume, with --jobs 1 for minimal memory."
-        ) from error
+def _waited_for(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> Arrival | None:
+    """Wait for what arrives next; ``None`` if nothing does until `end`. Windows notices Ctrl-C between two parts."""
+    while True:
+        try:
+            return arrivals.get(timeout=min(_PART, max(0.0, end - time.monotonic())))
+        except queue.Empty:
+            if time.monotonic() >= end:
+                return None
+
+
+def _ended(worker: RunWorker, name: str) -> FedkinError:
+    """Return the error of a worker whose process was ended during a run."""
+    error = FedkinError(
+        f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the command to "
+        "resume, with --jobs 1 for minimal memory."
+    )
+    error.__cause__ = worker.ended()
+    return error

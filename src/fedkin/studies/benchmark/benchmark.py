@@ -185,7 +185,7 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
         write_atomically(path, json.dumps(plan, indent=1) + "\n")
         return
     try:
-        there = json.loads(path.read_text())
+        there = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FedkinError(f"{path} cannot be read ({error}); choose another folder with --out.") from error
     if there != plan:

@@ -102,7 +102,7 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
     if (folder / "clients.csv").is_file():
         return _column(folder, "clients.csv")
     check_sum(folder, RESULT)
-    names = json.loads((folder / RESULT).read_text())["clients"]
+    names = json.loads((folder / RESULT).read_text(encoding="utf-8"))["clients"]
     found = []
     for client, size in enumerate(sizes):
         path = label_file(folder, client, names)
@@ -114,5 +114,5 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
 
 def _column(folder: Path, name: str) -> Labels:
     check_sum(folder, name)
-    with (folder / name).open(newline="") as file:
+    with (folder / name).open(newline="", encoding="utf-8") as file:
         return np.array([int(row["cluster"]) for row in csv.DictReader(file)], dtype=np.int64)

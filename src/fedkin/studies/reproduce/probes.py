@@ -110,7 +110,7 @@ def reconstruction(folder: Path) -> Figures:
 
     if not (folder / JSON).exists():
         attack(folder)
-    levels = json.loads((folder / JSON).read_text())["reconstruction"]["levels"]
+    levels = json.loads((folder / JSON).read_text(encoding="utf-8"))["reconstruction"]["levels"]
     return {"none" if level["flip"] is None else f"{level['flip']:g}": level["error"] for level in levels}
 
 
