@@ -102,7 +102,11 @@ def __getattr__(name: str) -> Any:
         from fedkin import estimators
 
         return getattr(estimators, name)
-    raise AttributeError(f"module 'fedkin' has no attribute '{name}'")
+    from fedkin.core.errors import nearest
+
+    near = nearest(name, __all__)
+    hint = f"; did you mean '{near}'?" if near and not name.startswith("_") else ""
+    raise AttributeError(f"module 'fedkin' has no attribute '{name}'{hint}", name=name)
 
 
 def __dir__() -> list[str]:

@@ -132,6 +132,11 @@ def test_the_operator_sees_who_is_there(tmp_path, capsys):
         "site-4": ("there", "3", "5"),
     }
     assert next(row for row in rows if row.startswith("site-2")).endswith("not connected")
+    with pytest.raises(SystemExit):
+        main(["federation", "sites", str(tmp_path / "out"), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["step"] == 5
+    assert {name: (one["now"], str(one["first"]), str(one["replied"])) for name, one in found["sites"].items()} == now
 
 
 def test_a_folder_without_sites_is_refused(tmp_path, capsys):

@@ -43,7 +43,7 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
     [
         (MANY + "9,Jane Doe: HIV positive\n", "none", "'Jane Doe: HIV positive' in row 41"),
         ("63,145,233\n" + "1,2,3\n" * 4, "none", "holds numbers (63, 145, 233, ...)"),
-        (ROWS, "outcome", "Unknown label column of"),
+        (ROWS, "outcome", "has no column 'outcome'"),
     ],
 )
 def test_data_that_are_refused_are_reported_to_the_site_alone(

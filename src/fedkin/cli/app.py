@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 
 from fedkin import __version__
-from fedkin.cli.help_pages import Command, Group
+from fedkin.cli.help_pages import Argument, Command, Group
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -63,17 +63,24 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 @app.command("help", cls=Command)
-@click.argument("command", required=False)
+@click.argument(
+    "words",
+    cls=Argument,
+    metavar="[COMMAND]...",
+    nargs=-1,
+    help="A command, such as run or federation init; without any, all are listed.",
+)
 @click.pass_context
-def show_help(ctx: click.Context, command: str | None) -> None:
+def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of a command."""
-    parent = ctx.find_root()
-    if command is None:
-        click.echo(parent.get_help())
-        return
-    _, found, _ = app.resolve_command(parent, [command])
-    assert found is not None  # else it has raised
-    click.echo(found.get_help(click.Context(found, parent, command)))
+    shown = ctx.find_root()
+    for word in words:
+        if not isinstance(shown.command, click.Group):
+            raise click.UsageError(f"'{shown.command_path}' has no commands below it.", shown)
+        _, found, _ = shown.command.resolve_command(shown, [word])
+        assert found is not None  # else it has raised
+        shown = click.Context(found, shown, word)
+    click.echo(shown.get_help())
 
 
 @contextmanager

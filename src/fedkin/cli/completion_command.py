@@ -17,9 +17,9 @@ def completion(shell: str) -> None:
     """Print a script for the shell's completion.
 
     \b
-    bash:  eval "$(fedkin completion bash)"            in ~/.bashrc
-    zsh:   eval "$(fedkin completion zsh)"             in ~/.zshrc
-    fish:  fedkin completion fish | source             in ~/.config/fish/config.fish
+    bash:  eval "$(fedkin completion bash)"  in ~/.bashrc
+    zsh:   eval "$(fedkin completion zsh)"   in ~/.zshrc
+    fish:  fedkin completion fish | source   in ~/.config/fish/config.fish
     """  # noqa: D301  # \b is click's mark for lines that stay as they are
     made = get_completion_class(shell)
     assert made is not None  # click has all of _SHELLS

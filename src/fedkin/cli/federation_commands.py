@@ -39,7 +39,7 @@ def init(
     hub: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Write a Flower app folder that runs an experiment on real sites, with certificates."""
+    """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
     if hub is not None:
         from fedkin.deploy.hub_folder import init_hub
@@ -65,12 +65,13 @@ def key(path: Path) -> None:
 
 @federation.command()
 @shared_options.folder("results", "Results of a real federation.")
-def sites(results: Path) -> None:
+@shared_options.as_json()
+def sites(results: Path, as_json: bool) -> None:
     """Show which sites are there, since when, and when each last replied."""
     _needs_flower()
-    from fedkin.deploy.attendance import table_of_sites
+    from fedkin.deploy.attendance import json_of_sites, table_of_sites
 
-    print(table_of_sites(results))
+    print(json_of_sites(results) if as_json else table_of_sites(results))
 
 
 def _needs_flower() -> None:

@@ -17,11 +17,14 @@ _SECTION = "Finished runs"
 
 @app.command(section=_SECTION)
 @shared_options.folder()
-def report(folder: Path) -> None:
+@shared_options.quiet()
+def report(folder: Path, quiet: bool) -> None:
     """Write a run's report.html again."""
     from fedkin.experiment.run import report as write_again
 
-    print(f"Report: {write_again(folder)}")
+    page = write_again(folder)
+    if not quiet:
+        print(f"Report: {page}")
 
 
 @app.command(section=_SECTION)
@@ -169,31 +172,35 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @app.command(section=_SECTION)
 @shared_options.folder(help="Folder of a finished run of `embedding`.")
 @shared_options.out("Folder for the results; by default, the run's.")
-def attack(folder: Path, out: Path | None) -> None:
+@shared_options.as_json()
+@shared_options.quiet()
+def attack(folder: Path, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
+    from fedkin.studies.attack.attack import JSON
     from fedkin.studies.attack.attack import attack as attacked
 
-    print(attacked(folder, out))
+    text = attacked(folder, out)
+    if as_json:
+        print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
+    elif not quiet:
+        print(text)
 
 
 @app.command(section=_SECTION)
 @shared_options.folders()
-@click.option(
-    "--to",
-    metavar="TOOL",
-    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
-    multiple=True,
-    help="Tool: tensorboard, mlflow or wandb; by default, those of the experiment. May be repeated.",
-)
+@shared_options.tools("--to", default="; by default, those of the experiment")
 @shared_options.settings("Any key of [tracking], such as tracking.project=trials.")
 @click.option("--new", "anew", is_flag=True, help="Start a new tracked run, even if a tool knows the run.")
-def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool) -> None:
+@shared_options.quiet()
+def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     try:
         from fedkin.experiment.catch_up import track as catch_up
 
         for folder in folders:
-            print(f"Sent of {folder}: {catch_up(folder, list(to), list(settings), anew)} steps")
+            sent = catch_up(folder, list(to), list(settings), anew)
+            if not quiet:
+                print(f"Sent of {folder}: {sent} steps")
     except KeyboardInterrupt:
         stop("Interrupted; the same command sends what is missing.", INTERRUPTED)
 

@@ -74,15 +74,14 @@ class Group(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_parameters(self, ctx, formatter)
         width = max(map(len, self.commands))
-        for section in SECTIONS:
-            rows = [
-                (name.ljust(width), command.get_short_help_str(limit=formatter.width - width - 6))
-                for name, command in self.commands.items()
-                if getattr(command, "section", SECTIONS[-1]) == section
-            ]
-            if rows:
-                with formatter.section(section if len(self.commands) > 2 else "Commands"):
-                    formatter.write_dl(rows)
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        for name, command in self.commands.items():
+            short = command.get_short_help_str(limit=formatter.width - width - 6)
+            rows[getattr(command, "section", SECTIONS[-1])].append((name.ljust(width), short))
+        filled = {section: own for section, own in rows.items() if own}
+        for section, own in filled.items():
+            with formatter.section(section if len(filled) > 1 else "Commands"):
+                formatter.write_dl(own)
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions alone

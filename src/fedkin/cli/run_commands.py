@@ -34,13 +34,7 @@ _SECTION = "Runs"
     type=click.Choice(["local", "flower"]),
     help="Execution backend: local, or flower for Flower's simulation.",
 )
-@click.option(
-    "--track",
-    metavar="TOOL",
-    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
-    multiple=True,
-    help="Tool to send records to: tensorboard, mlflow or wandb. May be repeated.",
-)
+@shared_options.tools("--track")
 @shared_options.out("Folder for the results; by default a new one in runs/.")
 @shared_options.settings("Any key of the experiment, such as method.local_epochs=30.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment and its data, print it in full, and run nothing.")

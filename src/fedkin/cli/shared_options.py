@@ -62,6 +62,17 @@ def quiet() -> Callable[[F], F]:
     return click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
 
 
+def tools(*names: str, default: str = "") -> Callable[[F], F]:
+    """Tools that track runs; `default` ends the sentence."""
+    return click.option(
+        *names,
+        metavar="TOOL",
+        type=click.Choice(["tensorboard", "mlflow", "wandb"]),
+        multiple=True,
+        help=f"Tool to send records to: tensorboard, mlflow or wandb{default}. May be repeated.",
+    )
+
+
 def data(help: str) -> Callable[[F], F]:
     """Data by name or path."""
     return click.option("--data", metavar="DATA", type=DATA, help=help)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -110,6 +112,7 @@ def compare(
 )
 @click.option("--show", is_flag=True, help="Run nothing; write the tables of existing runs.")
 @click.option("--markdown", is_flag=True, help="Print tables as Markdown.")
+@shared_options.as_json()
 @shared_options.quiet()
 def reproduce(
     names: tuple[str, ...],
@@ -121,6 +124,7 @@ def reproduce(
     device: str,
     show: bool,
     markdown: bool,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Reproduce tables of the papers. Figures become tables, too."""
@@ -129,8 +133,9 @@ def reproduce(
     if not names:
         print(reproduce_terminal.listing(out))
         return
+    form: reproduce_terminal.Form = "json" if as_json else "markdown" if markdown else "table"
     try:
-        reproduce_terminal.reproduced(names, scale, seeds, jobs, out, show, only, markdown, quiet, device)
+        reproduce_terminal.reproduced(names, scale, seeds, jobs, out, show, only, form, quiet, device)
     except KeyboardInterrupt:
         stop("Interrupted; the same command resumes where it stopped.", INTERRUPTED)
 
@@ -146,6 +151,7 @@ def reproduce(
 @click.option("--rounds", type=int, default=20, help="Rounds of methods that have them.")
 @click.option("--module", metavar="NAME", default="perceptron", help="Network of methods that cluster clients.")
 @shared_options.out("Folder; by default one in benchmark-runs/. Existing results count.")
+@shared_options.as_json()
 @shared_options.quiet()
 def benchmark(
     what: Literal["clients", "samples"],
@@ -158,6 +164,7 @@ def benchmark(
     rounds: int,
     module: str,
     out: Path | None,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Run all methods on all scenarios, and rank them. The same command goes on where it stopped."""
@@ -172,7 +179,9 @@ def benchmark(
         found = benchmarked(options, folder, shows=not quiet)
     except KeyboardInterrupt:
         stop("Interrupted; the same command resumes the benchmark.", INTERRUPTED)
-    if not quiet:
+    if as_json:
+        print(json.dumps([asdict(result) for result in found], indent=2))
+    elif not quiet:
         print(as_text(what, scenarios_of(what, options.scenarios), found))
         print(f"{len(found)} results; the page: {folder / PAGE}")
 

@@ -59,6 +59,14 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
     return FedkinError(f"Unknown {kind} '{name}'; {hint}")
 
 
+def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
+    """An error for a column that a table or data set lacks, with the nearest one that it has."""
+    names = sorted(columns)
+    near = nearest(name, names)
+    hint = f"did you mean '{near}'?" if near else f"it has {listing(names)}."
+    return FedkinError(f"{where} has no column '{name}'; {hint}")
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """The name among those allowed that is most like another; ``None`` if none is."""
     near = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.5)

@@ -12,6 +12,13 @@ from fedkin.core.errors import nearest
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+_ELSEWHERE = {
+    "val": "validation", "valid": "validation", "val_set": "validation", "dev": "validation", "test": "eval",
+    "test_set": "eval", "labels": "y", "target": "y", "scoring": "metrics",
+}  # fmt: skip
+"""What other libraries call an argument."""
+
+
 def checked_keywords(function: _F) -> _F:
     """Have a function answer a keyword that it does not have with a `TypeError` that names the nearest."""
     known = [one.name for one in inspect.signature(function).parameters.values() if one.name != "self"]
@@ -20,7 +27,7 @@ def checked_keywords(function: _F) -> _F:
     def called(*arguments: Any, **keywords: Any) -> Any:
         for name in keywords:
             if name not in known:
-                near = nearest(name, known)
+                near = meant if (meant := _ELSEWHERE.get(name)) in known else nearest(name, known)
                 hint = f"did you mean '{near}'?" if near else f"it takes {', '.join(known)}."
                 raise TypeError(f"{function.__name__} has no argument '{name}'; {hint}")
         return function(*arguments, **keywords)

@@ -86,7 +86,12 @@ class Attendance(Callback):
                 site.now, site.since = now, datetime.now(UTC).isoformat(timespec="seconds")
             site.replied = line["step"] if client in line["answered"] else site.replied
             site.why = line["missing"].get(str(client), "")
-        write_atomically(self.path, json.dumps(asdict(self.found), indent=2) + "\n")
+        write_atomically(self.path, _json_of(self.found) + "\n")
+
+
+def json_of_sites(folder: Path) -> str:
+    """Return who is there as JSON, for programs: `Sites`. Raises as `table_of_sites` does."""
+    return _json_of(_read(folder))
 
 
 def table_of_sites(folder: Path) -> str:
@@ -97,9 +102,17 @@ def table_of_sites(folder: Path) -> str:
     FedkinError
         If there is no ``sites.json`` in `folder`, or it is damaged.
     """
-    found = read_json(folder / SITES, Sites, "; a real federation's server writes it beside its results")
+    found = _read(folder)
     rows = [
         (name, site.now, site.since, str(site.first), str(site.replied) if site.replied else "never", site.why)
         for name, site in found.sites.items()
     ]
     return f"After step {found.step}:\n{aligned([_COLUMNS, *rows], left=(0, 1, 2, 5))}"
+
+
+def _read(folder: Path) -> Sites:
+    return read_json(folder / SITES, Sites, "; a real federation's server writes it beside its results")
+
+
+def _json_of(found: Sites) -> str:
+    return json.dumps(asdict(found), indent=2)

@@ -25,6 +25,7 @@ from fedkin.estimators.labelled_clients import (
     encoded,
     read_labels,
 )
+from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
 
@@ -85,14 +86,15 @@ class ClientClusterer(ClientPredictor):
     @checked_keywords
     def fit(
         self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None,
-        callbacks: Followers = (),
+        metrics: Mapping[str, Metric] | None = None, callbacks: Followers = (),
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
         Parameters
         ----------
         clients : sequence, dict, str or Path, or FederatedDataset
-            The clients, in a list, in a dict by name, or as a folder with one file each; or a ``FederatedDataset`` of
+            The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
+            each; or a ``FederatedDataset`` of
             Flower's with a partitioner, or a partitioner with its data. Each is a pair ``(x, y)``, a DataFrame or a
             file with a column of labels, a dict of ``x`` and ``y``, a torch ``Dataset`` or ``DataLoader`` of pairs, a
             Hugging Face ``Dataset``, or samples alone, with their labels in `y`. Samples are ``(n, features)`` or
@@ -108,6 +110,10 @@ class ClientClusterer(ClientPredictor):
             see `metrics_`.
         validation : as eval, optional
             The same for stopping early and choosing parameters.
+        metrics : dict of str to callable, optional
+            Metrics of your own by name, measured where accuracy is: functions of the true and the predicted labels of a
+            client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. They are rows of `metrics_`, and
+            their means over clients are for callbacks, as ``"validation_NAME"`` on `validation`.
         callbacks : sequence of Callback or callable
             `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each round's record, a dict.
 
@@ -123,11 +129,12 @@ class ClientClusterer(ClientPredictor):
         given = given_clients(clients, y, seek_labels=True)
         made, classes, names = clients_of(given, self._table_options(), self._labels_needed())
         made, held_out = self._judging({"eval": eval, "validation": validation}, made, names, given.label, classes)
+        measured = own_metrics(metrics, classes, names, bool(held_out))
         architecture = architecture_of(self.module, loss_function(self.loss))
         options = self._hyper_parameters()
         own, recipe = own_options(type(self).__name__, self.get_params())
         options |= own | ({} if architecture is None else {"module": architecture.name})
-        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks)))
+        outcome = self._run(made, names, options, Following(held_out, callbacks_of(callbacks), measured))
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
-from fedkin.data.given.given_clients import holds_several, labels_beside, named_data
+from fedkin.data.given.given_clients import holds_several, is_named, labels_beside, named_data
 from fedkin.data.given.given_data import GivenData, given_data
 from fedkin.engines.local import one_thread
 from fedkin.estimators.by_client import ByClient
@@ -127,7 +127,7 @@ class ClientPredictor(ForgettingEstimator):
         check_is_fitted(self, "result_")
         if holds_several(x):
             found = {name: self.assign(pair) for name, pair in _pairs(x, y, "assign").items()}
-            return found if isinstance(x, Mapping) else list(found.values())
+            return found if is_named(x) else list(found.values())
         data = self._labelled(x, y, needed=False)
         samples = self._samples(data.x)
         labels = self._labels(data.y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
@@ -156,7 +156,7 @@ class ClientPredictor(ForgettingEstimator):
             at: function(self._logits(own, at, None)) for at, own in by_client(named, self.client_names_, "x").items()
         }
         by_name = {self.client_names_[at]: made for at, made in found.items()}
-        return by_name if isinstance(x, Mapping) else ByClient(by_name.values(), by_name)
+        return by_name if is_named(x) else ByClient(by_name.values(), by_name)
 
     def _labels(self, y: Any, samples: int) -> Tensor:
         """A newcomer's labels as numbers."""
@@ -211,7 +211,7 @@ def _pairs(x: Any, y: Any, entrance: str) -> dict[Any, Any]:
     if isinstance(y, str):
         data = {key: without_labels(labelled_data(own, f"Client {key}", y)) for key, own in named.items()}
         return {key: (one.x, one.y) for key, one in data.items()}
-    beside = labels_beside(y, list(named), isinstance(x, Mapping))
+    beside = labels_beside(y, list(named), is_named(x))
     return {key: (own, beside[key]) for key, own in named.items()}
 
 

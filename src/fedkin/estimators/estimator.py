@@ -179,7 +179,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             preparation = prepare(fed, self._preparing(), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
-            rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]))
+            rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
             with followed(rounds.callbacks):
                 state = rounds.to_the_end()
             found, profile = method.result(state), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedkin.core import Method, State
@@ -14,6 +14,8 @@ from fedkin.core.steps import do_step
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.held_out import HeldOut
+from fedkin.estimators.metrics_frame import mean_of
+from fedkin.estimators.own_metrics import OwnMetrics
 from fedkin.experiment.evaluation import evaluate_clusters
 
 
@@ -27,10 +29,13 @@ class Following:
         What models are judged by after every round.
     callbacks : tuple of Callback
         Called as the fit goes on.
+    metrics : OwnMetrics
+        What is measured besides accuracy.
     """
 
     held_out: tuple[HeldOut, ...] = ()
     callbacks: tuple[Callback, ...] = ()
+    metrics: OwnMetrics = field(default_factory=OwnMetrics)
 
 
 class Rounds:
@@ -45,9 +50,10 @@ class Rounds:
     """
 
     def __init__(
-        self, method: Method[Any], fed: LocalFederation, judges: Mapping[str, Population], callbacks: Callbacks
-    ) -> None:
-        self.method, self.fed, self.judges, self.callbacks = method, fed, judges, callbacks
+        self, method: Method[Any], fed: LocalFederation, judges: Mapping[str, Population], callbacks: Callbacks,
+        metrics: OwnMetrics,
+    ) -> None:  # fmt: skip
+        self.method, self.fed, self.judges, self.callbacks, self.metrics = method, fed, judges, callbacks, metrics
         self.history: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
 
@@ -80,7 +86,9 @@ class Rounds:
         for split, population in self.judges.items():
             scores = evaluate_clusters(self.method, population, self.fed, state)
             labels = state.labels.tolist()
-            self.judged.append({"round": state.steps, "split": split, "labels": labels, "scores": scores})
+            own = self.metrics.measured(population, state)
+            self.judged.append({"round": state.steps, "split": split, "labels": labels, "scores": scores, "own": own})
+            scores = scores | {name: mean for name, values in own.items() if (mean := mean_of(values)) is not None}
             prefix = "" if split == "test" else f"{split}_"
             found |= {prefix + name: value for name, value in scores.items()}
         return found

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.seeds import derive_generator
-from fedkin.data.given.given_clients import holds_several, labels_beside, named_data
+from fedkin.data.given.given_clients import holds_several, is_named, labels_beside, named_data
 from fedkin.data.given.given_data import GivenData, dimensions, is_pair
 from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import Preparation
@@ -105,9 +105,9 @@ def _with_labels_beside(x: Any, y: Any, entrance: str) -> Any:
     labels = list(y.values()) if isinstance(y, Mapping) else y
     if not isinstance(labels, list | tuple) or any(dimensions(own) != 1 for own in labels):
         return x, y
-    beside = labels_beside(y, list(named), isinstance(x, Mapping))
+    beside = labels_beside(y, list(named), is_named(x))
     pairs = {key: (own, beside[key]) for key, own in named.items()}
-    return pairs if isinstance(x, Mapping) else list(pairs.values())
+    return pairs if is_named(x) else list(pairs.values())
 
 
 def by_client(given: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:

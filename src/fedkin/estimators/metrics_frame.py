@@ -67,24 +67,31 @@ def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> It
     Parameters
     ----------
     judged : sequence of dict
-        ``round``, ``split``, ``labels`` of clients, and ``scores`` as
-        `fedkin.experiment.evaluation.client_scores.evaluate_clusters` gives them.
+        ``round``, ``split``, ``labels`` of clients, ``scores`` as
+        `fedkin.experiment.evaluation.client_scores.evaluate_clusters` gives them, and ``own`` metrics as
+        `fedkin.estimators.own_metrics.OwnMetrics` does.
     names : sequence of str
         The clients, in order of id.
     """
     for one in judged:
         at, split, labels = one["round"], one["split"], one["labels"]
-        own = one["scores"].get("client_accuracy", [])
-        by_cluster: dict[int, list[float]] = {}
-        for client, value in enumerate(own):
-            if value is not None:
-                yield at, names[client], labels[client], split, "accuracy", float(value)
-                by_cluster.setdefault(labels[client], []).append(value)
-        for cluster, values in sorted(by_cluster.items()):
-            yield at, None, cluster, split, "accuracy", float(np.mean(values))
-        for name, value in one["scores"].items():
+        for metric, own in {"accuracy": one["scores"].get("client_accuracy", []), **one["own"]}.items():
+            by_cluster: dict[int, list[float]] = {}
+            for client, value in enumerate(own):
+                if value is not None:
+                    yield at, names[client], labels[client], split, metric, float(value)
+                    by_cluster.setdefault(labels[client], []).append(value)
+            for cluster, values in sorted(by_cluster.items()):
+                yield at, None, cluster, split, metric, float(np.mean(values))
+        for name, value in (one["scores"] | {name: mean_of(own) for name, own in one["own"].items()}).items():
             if isinstance(value, int | float):
                 yield at, None, None, split, _SHORT.get(name, name), float(value)
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean over clients that have a value; ``None`` if none has."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def sizes_of(step: int, names: Sequence[str], labels: Sequence[NDArray[np.int64]]) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.progress import Followers, callbacks_of
-from fedkin.data.given.given_clients import GivenClients, given_clients, holds_several, named_data
+from fedkin.data.given.given_clients import GivenClients, given_clients, holds_several, is_named, named_data
 from fedkin.data.given.given_data import GivenData
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import profile_clusters
@@ -79,12 +79,12 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : sequence, dict, str or Path, or FederatedDataset
-            The clients, in a list, in a dict by name, or as a folder with one file each; or a ``FederatedDataset`` of
-            Flower's with a partitioner, or a partitioner with its data. Each is an array or tensor, a DataFrame, a
-            file, a torch ``Dataset`` or ``DataLoader``, a Hugging Face ``Dataset``, or any of these with labels, such
-            as a pair ``(x, y)``. Arrays are ``(n, features)`` or images ``(n, height, width)`` or
-            ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories, booleans and
-            dates, and empty cells; columns are matched by name.
+            The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
+            each; or a ``FederatedDataset`` of Flower's with a partitioner, or a partitioner with its data. Each is an
+            array or tensor, a DataFrame, a file, a torch ``Dataset`` or ``DataLoader``, a Hugging Face ``Dataset``, or
+            any of these with labels, such as a pair ``(x, y)``. Arrays are ``(n, features)`` or images ``(n, height,
+            width)`` or ``(n, channels, height, width)``, all finite. Tables may hold numbers, text, categories,
+            booleans and dates, and empty cells; columns are matched by name.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature; or one array of labels per client, in order or by
             name. Labels, also those in `X`, are not looked at to find clusters; `metrics_` compares with them.
@@ -289,9 +289,9 @@ class SampleClusterer(ClusterMixin, DescribingEstimator):  # type: ignore[misc]
         if not holds_several(given):
             return self._of_client(given, function, where)
         named = named_data(given, "predict")
-        called = "Client '{}'" if isinstance(given, Mapping) else "Client {}"
+        called = "Client '{}'" if is_named(given) else "Client {}"
         found = {name: self._of_client(x, function, called.format(name)) for name, x in named.items()}
-        return found if isinstance(given, Mapping) else list(found.values())
+        return found if is_named(given) else list(found.values())
 
     def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
         samples = self._prepared(x, where)

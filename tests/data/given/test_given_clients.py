@@ -84,9 +84,22 @@ def test_one_client_is_told_from_several(value: Any, several: bool) -> None:
     assert holds_several(value) == several
 
 
+@pytest.mark.parametrize("keys", ["clinic", ["clinic"], pd.Series(["south", "north", "south", "north"])], ids=str)
+def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) -> None:
+    whole = FRAME.assign(clinic=["south", "north", "south", "north"])
+    found = given_clients(whole.groupby(keys), "kind")
+    assert list(found.source) == ["north", "south"]
+    kept = ["a", "b", "kind"] if not isinstance(keys, pd.Series) else ["a", "b", "kind", "clinic"]
+    assert all(list(table.columns) == kept for table in found.source.values())
+    assert [list(own) for own in found.labels] == [[1, 1], [0, 0]]
+    assert list(given_clients(whole.groupby(["clinic", "kind"])).source) == ["north, 1", "south, 0"]
+    assert holds_several(whole.groupby(keys))
+
+
 @pytest.mark.parametrize(
     ("clients", "y", "sentence"),
     [
+        (FRAME, None, "fit takes clients in a list, in a dict by name, in a folder with one file each, or as a "),
         ([X, X], [Y], "y has 1 arrays of labels for 2 clients; give one for each."),
         ([X, X], Y, "y is a ndarray of int64; it takes the name of the column of labels, or one array of"),
         ([X, X], 7, "y is a int; it takes the name of the column of labels"),
@@ -96,7 +109,7 @@ def test_one_client_is_told_from_several(value: Any, several: bool) -> None:
             "Client 0 is of type ndarray and has no column 'kind'; give y as one array of",
         ),
         ([FRAME], ["kind"], "y is a list of str; it takes the name of the column of labels"),
-        ([FRAME], "kin", "Unknown label column of Client 0 'kin'; did you mean 'kind'?"),
+        ([FRAME], "kin", "Client 0 has no column 'kin'; did you mean 'kind'?"),
         ([(X, Y)], [Y], "Client 0 is a pair (x, y), and labels are given as y, too; leave one out."),
         ([X], {"north": Y}, "y has labels by name, but clients have no names; give both in lists, or both in dicts."),
         ({"north": X}, {"nort": Y}, "Unknown client in y 'nort'; did you mean 'north'?"),

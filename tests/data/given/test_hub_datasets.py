@@ -27,7 +27,7 @@ def test_images_and_their_labels() -> None:
     assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) / 255)
     assert found.y.tolist() == [1, 0, 1]
     assert given_data(IMAGES, "Client 0", "fine").y.tolist() == [2, 0, 2]
-    with pytest.raises(FedkinError, match="Unknown label column of Client 0 'fin'; did you mean 'fine'"):
+    with pytest.raises(FedkinError, match="Client 0 has no column 'fin'; did you mean 'fine'"):
         given_data(IMAGES, "Client 0", "fin")
 
 

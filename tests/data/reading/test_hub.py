@@ -112,8 +112,8 @@ def test_integers_of_a_table_are_features_not_labels(tmp_path):
             {},
             "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date.",
         ),
-        ({"a": [1]}, None, {"label": "kind"}, "Unknown label column of '{}' 'kind'; allowed: a."),
-        ({"a": [1]}, None, {"cluster": "kind"}, "Unknown column of '{}' 'kind'; allowed: a."),
+        ({"a": [1]}, None, {"label": "kind"}, "'{}' has no column 'kind'; it has a."),
+        ({"a": [1]}, None, {"cluster": "kind"}, "'{}' has no column 'kind'; it has a."),
         (
             {"a": [1.0, float("inf")]},
             None,

@@ -191,9 +191,9 @@ def test_all_problems_of_all_clients_are_in_one_error(tmp_path):
         load_clients(str(tmp_path), "kind")
     lines = str(error.value).splitlines()
     assert lines[:5] == [
-        f"Unknown label column of '{tmp_path}/a.csv' 'kind'; allowed: a, b.",
+        f"'{tmp_path}/a.csv' has no column 'kind'; it has a, b.",
         f"Column 'b' of '{tmp_path}/a.csv' has 1 infinite values in 1 rows.",
-        f"Unknown label column of '{tmp_path}/b.csv' 'kind'; allowed: a, a.",
+        f"'{tmp_path}/b.csv' has no column 'kind'; it has a, a.",
         f"'{tmp_path}/b.csv' has more than one column 'a'; each needs a name of its own.",
         f"Column 'a' of '{tmp_path}/c.csv' has 2 infinite values in 2 rows.",
     ]

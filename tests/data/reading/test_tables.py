@@ -80,7 +80,7 @@ UNNAMED = (
         ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 infinite values in 2 rows."),
         ("a,b\n", None, "'{}' is empty (0 rows, 2 columns of features)."),
         ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
-        ("a,b\n1,2\n", "kind", "Unknown label column of '{}' 'kind'; allowed: a, b."),
+        ("a,b\n1,2\n", "kind", "'{}' has no column 'kind'; it has a, b."),
         (
             "a,label\n1,u\n2,\n",
             None,
@@ -125,7 +125,7 @@ def test_a_label_that_pandas_calls_missing_is_refused(tmp_path, kind):
 
 def test_a_column_of_clusters_that_is_not_there_is_refused(tmp_path):
     path = write(tmp_path / "t.csv", "a,label\n1,2\n")
-    with pytest.raises(FedkinError, match=r"^Unknown column of '.*t\.csv' 'domain'; allowed: a, label\.$"):
+    with pytest.raises(FedkinError, match=r"^'.*t\.csv' has no column 'domain'; it has a, label\.$"):
         read_table(path, cluster="domain")
 
 

@@ -95,6 +95,16 @@ def test_the_command_prints_both_tables(found: Path, tmp_path: Path, capsys: pyt
     assert all(len(line) <= 110 for line in shown.splitlines() if not line.startswith("Report"))
 
 
+def test_the_command_for_programs_and_a_quiet_one(
+    found: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, printed in (["--json"], (found / "attack.json").read_text()), (["--quiet"], ""):
+        with pytest.raises(SystemExit) as end:
+            main(["attack", str(found), "--out", str(tmp_path), *more])
+        assert end.value.code == 0
+        assert capsys.readouterr() == (printed, "")
+
+
 def test_flips_of_the_clients_own_choice_are_each_stated(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", "method.flips=[0.0, 0.25]", "method.form=prototypes", "method.prototypes=4")
     attack(folder)

@@ -1,5 +1,7 @@
 """A benchmark appends its results, goes on where it stopped, and says what failed."""
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,13 @@ def test_the_command_takes_clients_or_samples_only(capsys: pytest.CaptureFixture
         main(["benchmark", "cats"])
     assert ended.value.code == 2
     assert "'clients', 'samples'" in capsys.readouterr().err
+
+
+def test_the_command_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Of results that are there; nothing is left to run."""
+    found = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here())
+    words = ["--methods", "fedavg,ifca", "--scenarios", "label-clusters", "--seeds", "1", "--rounds", "1"]
+    with pytest.raises(SystemExit) as end:
+        main(["benchmark", "clients", *words, "--out", str(tmp_path), "--json"])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out) == [dataclasses.asdict(one) for one in found]

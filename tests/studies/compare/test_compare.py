@@ -17,6 +17,7 @@ from fedkin.core.files import folder_lock
 from fedkin.studies.compare import Comparison, Options, question_of
 from fedkin.studies.compare.comparison_text import print_comparison
 from fedkin.studies.run_pool import RunWorker
+from shell import fedkin
 from site_files import sites
 
 pytestmark = pytest.mark.usefixtures("one_worker")
@@ -243,12 +244,6 @@ def test_a_key_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"scenario\.heterogenity"):
         compared(question, Options(("kfed",)), tmp_path / "out", Watch())
     assert not (tmp_path / "out").exists()
-
-
-def fedkin(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    return int(end.value.code or 0)
 
 
 def test_the_command_prints_a_table_or_json(

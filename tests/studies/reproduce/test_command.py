@@ -105,6 +105,15 @@ def test_a_table_of_no_runs_has_dashes(tmp_path: Path, capsys: pytest.CaptureFix
     assert "Not tested at this scale: More than nothing" in printed
 
 
+def test_tables_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = entries.written(tmp_path), tmp_path / "out"
+    with pytest.raises(SystemExit) as end:
+        main(["reproduce", str(path), "--out", str(out), "--show", "--json", "--quiet"])
+    assert end.value.code == 0
+    (written,) = out.rglob("table.json")
+    assert json.loads(capsys.readouterr().out) == [json.loads(written.read_text())]
+
+
 def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
     reproduced: tuple[Path, Path, KeptLines], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from fedkin.data.given.given_data import (
     is_partitioned,
     is_record,
 )
+from fedkin.data.reading.tables import as_frame
 
 COLLECTIONS = (
     "clients in a list, in a dict by name, in a folder with one file each, or as a FederatedDataset with a partitioner"
@@ -97,7 +98,7 @@ def holds_several(value: Any) -> bool:
     """Whether it is several clients' data, by name or in a list, rather than one client's."""
     if isinstance(value, Mapping):
         return not is_record(value)
-    if is_partitioned(value) or isinstance(value, Iterator | ValuesView):
+    if is_partitioned(value) or is_grouped(value) or isinstance(value, Iterator | ValuesView):
         return True
     if not isinstance(value, list | tuple) or not value or is_pair(value):
         return False
@@ -124,13 +125,16 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
         return _partitions(clients, "test" if entrance == "eval" else "train")
     if isinstance(clients, Iterator | ValuesView):
         clients = list(clients)
+    if is_grouped(clients):
+        clients = _by_group(clients)
     if isinstance(clients, Mapping) and not is_record(clients):
         return _named(clients)
     if isinstance(clients, np.ndarray) and clients.dtype == object and clients.ndim == 1:
         clients = list(clients)
     takes = f"{entrance} takes {COLLECTIONS}"
     if is_record(clients) or is_form(clients):
-        raise FedkinError(f"{takes}; got a single {type(clients).__name__}.")
+        how = "; table.groupby('hospital') divides it by a column" if as_frame(clients) is not None else ""
+        raise FedkinError(f"{takes}; got a single {type(clients).__name__}{how}.")
     if not isinstance(clients, list | tuple) and dimensions(clients) == 0:
         raise FedkinError(f"{takes}; got {type(clients).__name__}.")
     if not isinstance(clients, list | tuple) and dimensions(clients) <= 2:
@@ -140,6 +144,24 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
     if any(_is_row(one) for one in clients):
         raise FedkinError(f"{takes}; got a single table.")
     return list(clients)
+
+
+def is_grouped(value: Any) -> bool:
+    """Whether it is a pandas table that ``groupby`` has divided."""
+    return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
+
+
+def is_named(value: Any) -> bool:
+    """Whether several clients' data are by name."""
+    return isinstance(value, Mapping) or is_grouped(value)
+
+
+def _by_group(groups: Any) -> dict[str, Any]:
+    """A table's groups as clients by name, without the columns that it was divided by."""
+    keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
+    columns = [key for key in keys if isinstance(key, str)]
+    rows = {", ".join(map(str, name)) if isinstance(name, tuple) else name: group for name, group in groups}
+    return {name: group.drop(columns=columns, errors="ignore") for name, group in rows.items()}
 
 
 def _named(clients: Mapping[Any, Any]) -> dict[str, Any]:

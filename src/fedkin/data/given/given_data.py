@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, no_column
 from fedkin.data.given.hub_datasets import is_hub_dataset, is_transformed, read_rows
 from fedkin.data.given.items import LABEL_KEYS, SAMPLE_KEYS, Items, read_items
 from fedkin.data.given.torch_datasets import read_loader, read_torch_dataset, reads_all
@@ -136,7 +136,7 @@ def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> G
     if label is None:
         return GivenData(frame)
     if label not in names:
-        raise unknown_name(f"label column of {where}", label, names)
+        raise no_column(where, label, names)
     return GivenData(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
 
 

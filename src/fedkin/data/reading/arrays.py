@@ -222,6 +222,8 @@ def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
     if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None:
         what = type(value).__name__
         raise FedkinError(f"{where} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
+    if type(value).__name__ == "Series" and hasattr(value, "to_frame"):
+        raise FedkinError(f"{where} is a Series, one row or one column; give a table, such as table.iloc[[0]].")
     try:
         array = np.asarray(unmasked(value))
     except (ValueError, TypeError) as error:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, no_column
 from fedkin.core.extras import require
 from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode_labels
 from fedkin.data.reading.table_options import TableOptions
@@ -78,7 +78,7 @@ def read_huggingface(
     features = {column: kind for column, kind in rows.features.items() if column not in dropped}
     images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
     if cluster is not None and cluster not in features:
-        raise unknown_name(f"column of {where}", cluster, features)
+        raise no_column(where, cluster, features)
     label = label_column(features, label, cluster, where, bool(images))
     y, classes = (None, []) if label is None else _labels(table, features, label, where)
     clusters = None if cluster is None else _labels(table, features, cluster, where)
@@ -149,7 +149,7 @@ def label_column(
 
     if label is not None:
         if label not in features:
-            raise unknown_name(f"label column of {where}", label, features)
+            raise no_column(where, label, features)
         return label
     features = {name: kind for name, kind in features.items() if name != cluster}
     named = [name for name in LABEL_NAMES if name in features]

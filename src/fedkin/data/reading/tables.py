@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedkin.core.errors import FedkinError, all_problems, mid_sentence, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column
 from fedkin.core.extras import require
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
@@ -85,8 +85,8 @@ def frame_to_dataset(
     coded, problems = (
         {},
         [
-            str(unknown_name(kind, wanted, frame.columns))
-            for kind, wanted in ((f"label column of {where}", label), (f"column of {where}", cluster))
+            str(no_column(where, wanted, frame.columns))
+            for wanted in (label, cluster)
             if wanted is not None and wanted not in frame.columns
         ],
     )

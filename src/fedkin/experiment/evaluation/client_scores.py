@@ -150,19 +150,9 @@ def _soft(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> 
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
-    classifier = Classifier.of(state.module)
-
-    def predict(cluster: int, x: Tensor) -> Tensor:
-        return classifier.logits(state.models[cluster], x).argmax(dim=1)
-
-    clients = {
-        cluster: [i for i, own in enumerate(labels) if own == cluster and len(population.tests[i][1])]
-        for cluster in sorted({label for label in labels if label >= 0})
-    }
-    if isinstance(state, SoftState):
-        personal = _mixed(state, population.tests, [i for members in clients.values() for i in members])
-    else:
-        personal = _personal(predict, population.tests, clients)
+    predict, clients = _predictor(state), _tested(population, labels)
+    predicted = predicted_classes(population, state, labels)
+    personal = {i: _scores(population.tests[i][1], own) for i, own in predicted.items()}
     each = [personal.get(i) for i in range(len(labels))]
     found: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
     if personal:
@@ -175,27 +165,34 @@ def _quality(population: Population, state: ClientMethodState, labels: Sequence[
     return found
 
 
-def _personal(
-    predict: PredictClasses, tests: Sequence[tuple[Tensor, Tensor]], clients: Mapping[int, Sequence[int]]
-) -> dict[int, tuple[float, float]]:
-    """Accuracy and F1 by client, in order of id."""
-    scores: dict[int, tuple[float, float]] = {}
+def predicted_classes(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[int, Tensor]:
+    """Classes, int64 ``(n,)``, that each client's own test is given by its cluster's model, by client in order of id.
+
+    Of soft clusters, by all models, as it belongs to them. Clients without a cluster or a test are left out.
+    """
+    tests, clients = population.tests, _tested(population, labels)
+    if isinstance(state, SoftState):
+        mixed, models = Classifier.of(state.module).mixed_logits, state.models
+        ids = sorted(i for members in clients.values() for i in members)
+        return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in ids}
+    predict, found = _predictor(state), dict[int, Tensor]()
     for cluster, members in clients.items():
         if members:
             together = predict(cluster, torch.cat([tests[i][0] for i in members]))
-            parts = together.split([len(tests[i][1]) for i in members])
-            scores |= {i: _scores(tests[i][1], part) for i, part in zip(members, parts, strict=True)}
-    return dict(sorted(scores.items()))
+            found |= dict(zip(members, together.split([len(tests[i][1]) for i in members]), strict=True))
+    return dict(sorted(found.items()))
 
 
-def _mixed(
-    state: SoftState, tests: Sequence[tuple[Tensor, Tensor]], clients: Sequence[int]
-) -> dict[int, tuple[float, float]]:
-    """Accuracy and F1 by client, each with all models as it belongs to them."""
+def _predictor(state: ClientMethodState) -> PredictClasses:
     classifier = Classifier.of(state.module)
+    return lambda cluster, x: classifier.logits(state.models[cluster], x).argmax(dim=1)
+
+
+def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int]]:
+    """Clients with a test, by cluster."""
     return {
-        i: _scores(tests[i][1], classifier.mixed_logits(state.models, state.memberships[i], tests[i][0]).argmax(1))
-        for i in sorted(clients)
+        cluster: [i for i, own in enumerate(labels) if own == cluster and len(population.tests[i][1])]
+        for cluster in sorted({label for label in labels if label >= 0})
     }
 
 

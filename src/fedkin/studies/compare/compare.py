@@ -187,7 +187,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
             raise FedkinError(f"No method suits '{question.data}': {refusals[0]}")
         why = f" ({refusals[0]})" if refusals else ""
         raise FedkinError(
-            f"No run finished in the budget of {options.budget}{why}; the same command with a larger --budget resumes."
+            f"No run finished in the budget of {options.budget}{why}; the same with a larger budget resumes."
         )
     numbers = schedule.best()
     best = {candidate: verdicts[candidate] for candidate in numbers.values()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from fedkin.experiment.terminal_tables import print_table
 from fedkin.report.text_tables import aligned
@@ -15,6 +17,9 @@ from fedkin.studies.reproduce.entry_table import EntryTable
 from fedkin.studies.reproduce.estimate import cores, duration_text, speed
 from fedkin.studies.reproduce.plan import Plan
 from fedkin.studies.reproduce.reproduce_words import SUMMARY_HEADS, markdown, summary, summary_rows, text_parts
+
+Form = Literal["table", "markdown", "json"]
+"""How tables are printed."""
 
 
 def listing(out: Path) -> str:
@@ -42,11 +47,11 @@ def reproduced(
     out: Path,
     show: bool,
     only: Sequence[str] = (),
-    as_markdown: bool = False,
+    form: Form = "table",
     quiet: bool = False,
     device: str = "cpu",
 ) -> None:
-    """Run entries, or only show them, and print their tables, unless `quiet`.
+    """Run entries, or only show them, and print their tables; if `quiet`, only as JSON.
 
     Raises
     ------
@@ -59,8 +64,10 @@ def reproduced(
         tables, failed = write_tables(plans, out), dict[str, str]()
     else:
         tables, failed = _made(plans, out, jobs, only, quiet)
-    if not quiet:
-        _print(tables, out, as_markdown)
+    if form == "json":
+        print(json.dumps([table.tree() for table in tables], indent=2))
+    elif not quiet:
+        _print(tables, out, form == "markdown")
     if failed:
         raise failures_error(failed)
 

@@ -1,0 +1,147 @@
+"""How commands end: exit codes, one sentence for what a user can cause, a traceback for a fault."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedkin import __version__
+from fedkin.cli import main
+from fedkin.cli.app import FAILED, INTERRUPTED
+from shell import fedkin
+
+HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx", "pydantic", "numpy", "rich")
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version", "list"])
+def test_light_commands_import_nothing_heavy(argument: str) -> None:
+    code = f"""
+import sys
+from fedkin.cli import app, main
+from fedkin.cli.app import FAILED, INTERRUPTED
+try:
+    main([{argument!r}])
+except SystemExit as end:
+    print(end.code, [name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "0 []\n"
+    assert {"--help": "predict", "--version": __version__, "list": "fedcref"}[argument] in done.stdout
+
+
+def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fedkin("--version") == 0
+    assert capsys.readouterr().out == f"fedkin {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("rnu", "No such command 'rnu'; did you mean 'run'? See `fedkin --help`."),
+        ("help run more", "'fedkin run' has no commands below it. See `fedkin run --help`."),
+        ("xyz", "No such command 'xyz'. See `fedkin --help`."),
+        ("help rnu", "No such command 'rnu'; did you mean 'run'? See `fedkin --help`."),
+        ("federation inti", "No such command 'inti'; did you mean 'init'? See `fedkin federation --help`."),
+        ("run kfed --sede 1", "No such option '--sede'; did you mean '--seed'? See `fedkin run --help`."),
+        ("run kfed --rounds 1", "No such option '--rounds'. Any key of the experiment is set by --set KEY=VALUE. See "
+                                "`fedkin run --help`."),
+        ("costs", "Missing argument 'RUN...'. See `fedkin costs --help`."),
+        ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
+        ("run kfed more", "Got unexpected extra argument (more). See `fedkin run --help`."),
+        ("compare digits --by luck", "Invalid value for '--by': 'luck' is not one of 'score', 'truth'. See "
+                                     "`fedkin compare --help`."),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_sentence_with_one_suggestion(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedkin(*words.split()) == 2
+    assert capsys.readouterr() == ("", f"fedkin: {sentence}\n")
+
+
+def test_wrong_usage_ends_with_2() -> None:
+    assert fedkin("run", "toy", "--seed", "x") == 2
+    assert fedkin("walk") == 2
+    assert fedkin("pretrain", "digits") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("run nothing", "Unknown method 'nothing'; "),
+        ("run wine.csv", "Unknown method 'wine.csv'; "),
+        ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),
+        ("run toy --scenario files --clients 3", "Unknown key on the command line: 'scenario.clients'; "),
+        ("run mine.toml", "Cannot read mine.toml: No such file or directory."),
+        ("run toy --scenario toy --out .", ". is not an empty folder; "),
+        ("run toy --scenario toy --out notes.txt/run", "Cannot write notes.txt/run/.fedkin.lock: Not a directory."),
+        ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
+        ("resume nowhere", "nowhere holds no run: config.toml is absent."),
+        ("report nowhere", "nowhere holds no run: config.toml is absent."),
+        ("list everything", "Unknown name 'everything'; "),
+        ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
+        ("list scenarios --data wine", "--preview is for `fedkin list scenarios`, and --data for --preview."),
+        ("predict nowhere wine", "'nowhere' does not exist; give the folder of a finished run."),
+        ("pretrain nowhere.csv --out encoder", "'nowhere.csv' does not exist; "),
+        ("pretrain digits --out encoder --epochs 0", "epochs is 0; allowed: 1 or more."),
+        ("pretrain digits --out encoder --model lenet5", "Unknown autoencoder 'lenet5'; "),
+        ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
+        ("pretrain digits --out notes.txt", "'notes.txt' holds no encoder ("),
+        ("pretrain digits --out notes.txt/encoder", "Cannot write notes.txt/encoder: "),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: str, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert fedkin(*arguments.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"fedkin: {sentence}")
+    assert shown.err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_operating_system_error_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "data.bin")
+
+    monkeypatch.setattr("toy.Blobs.build", refuse)
+    assert fedkin("run", "toy", "--scenario", "toy") == 2
+    assert capsys.readouterr().err == "fedkin: Permission denied (data.bin).\n"
+
+
+def test_an_interrupted_command_ends_with_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedkin.experiment.run.report", interrupt)
+    assert fedkin("report", "run") == INTERRUPTED
+    assert capsys.readouterr().err.strip() == "fedkin: Interrupted."
+
+
+def test_a_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ends with a traceback and `FAILED`."""
+
+    def fail(_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("fedkin.experiment.run.report", fail)
+    with pytest.raises(RuntimeError, match="a fault"):
+        main(["report", "run"])
+    assert FAILED == 1
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    code = "import os, sys; os.close(1); os.dup2(int(sys.argv[1]), 1); from fedkin.cli import main; main(['list'])"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code, str(writer)], pass_fds=[writer], capture_output=True, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,98 @@
+"""Commands on finished runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shell import fedkin
+
+
+def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    quick = ["--clients", "3", "--out", "run", "--set", "method.module=perceptron", "--set", "method.rounds=2"]
+    assert fedkin("run", "local", *quick) == 0
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "run" / "clients.csv").read_text() == "client,cluster\n0,0\n1,1\n2,2\n"
+    assert fedkin("predict", "run", "digits", "--client", "1") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("row,class\n0,")
+    assert {line.split(",")[1] for line in printed.splitlines()[1:]} <= set("456")
+    assert fedkin("predict", "run", "digits", "--client", "1", "--out", "new.csv") == 0
+    assert (tmp_path / "new.csv").read_text() == printed
+    rows = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
+    np.savez(tmp_path / "new.npz", x=rows, y=np.array(["4", "5", "6", "5", "4"]))
+    np.savez(tmp_path / "plain.npz", x=rows)
+    capsys.readouterr()
+    assert fedkin("assign", "run", "new.npz") == 0
+    assert capsys.readouterr() == ("1\n", "")
+    for arguments, sentence in (
+        ("predict run digits", "run has a model per cluster of clients and no --client was given; allowed: 0 to 2."),
+        ("predict run digits --client 3", "run has a model per cluster of clients and client 3 does not exist; "),
+        ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
+        ("assign run plain.npz", "'plain.npz' has no labels, which a client needs to find its cluster; "),
+        ("assign nowhere digits", "'nowhere' does not exist; give the folder of a finished run."),
+    ):
+        assert fedkin(*arguments.split()) == 2, arguments
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(f"fedkin: {sentence}")
+        assert shown.err.count("\n") == 1
+
+
+def test_a_method_that_cannot_predict_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toy import Toy
+
+    assert fedkin("run", "toy", "--scenario", "toy", "--out", "run") == 0
+    monkeypatch.delattr(Toy, "predict")
+    capsys.readouterr()
+    assert fedkin("predict", "run", "wine") == 2
+    assert capsys.readouterr().err == "fedkin: Method 'toy' of run does not assign new samples to clusters.\n"
+
+
+def test_a_run_is_cut_again_into_a_folder_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=pca", "--out", "run"]
+    assert fedkin("run", "kin-graph", *small) == 0
+    assert fedkin("cut", "run", "--clusters", "4") == 0
+    assert "Clusters found" in capsys.readouterr().out
+    assert Path("run-4-clusters/report.html").is_file()
+    assert fedkin("cut", "run", "--resolution", "1.5", "--out", "fine") == 0
+    assert Path("fine/labels").is_dir()
+    capsys.readouterr()
+    for arguments, sentence in (
+        (["run"], "Give either a number of clusters or a resolution."),
+        (["run", "--clusters", "4"], "run-4-clusters is not an empty folder; give another --out."),
+        (["run", "--clusters", "0"], "'method.n_clusters' is 0 on the command line"),
+        (["nowhere", "--clusters", "2"], "nowhere holds no run"),
+    ):
+        assert fedkin("cut", *arguments) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
+    assert sorted(path.name for path in Path().iterdir()) == ["fine", "run", "run-4-clusters"]
+
+
+def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=none", "--out", "run", "--quiet"]
+    assert fedkin("run", "kfed", *small) == 0
+    assert fedkin("forget", "run", "--client", "3", "--dry-run") == 0
+    said = "Client 3 will be left out of what the other 9 clients have sent: clusters are formed again"
+    assert capsys.readouterr().out.startswith(said)
+    assert [path.name for path in Path().iterdir()] == ["run"]
+    assert fedkin("forget", "run", "--client", "3") == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith(said)
+    assert "Report: run-without-3/report.html" in printed.out
+    assert fedkin("forget", "run", "--client", "3", "--client", "5", "--retrain", "--in-place", "--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+    assert json.loads(Path("run/forgotten.json").read_text())[0]["way"] == "retrained"
+    for arguments, sentence in (
+        (["run"], "Missing option '--client'"),
+        (["run", "--client", "3"], "Client 3 of run is forgotten already."),
+        (["run", "--client", "north"], "run has no client north; allowed: 0 to 9."),
+        (["run", "--client", "1", "--in-place", "-o", "other"], "--in-place and --out were both given"),
+        (["nowhere", "--client", "2"], "nowhere holds no run"),
+    ):
+        assert fedkin("forget", *arguments) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
+    assert sorted(path.name for path in Path().iterdir()) == ["run", "run-without-3"]

@@ -1,0 +1,175 @@
+"""Runs from the shell: for programs, quiet, dry, interrupted; and encoders."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import forked
+from shell import fedkin
+
+
+def test_a_run_for_programs_and_a_quiet_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    start = ["run", "toy", "--scenario", "toy", "--clients", "2", "--out"]
+    assert fedkin(*start, "a", "--json") == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert {key: found[key] for key in ("run", "method", "seed", "step", "missing", "report")} == {
+        "run": "a", "method": "toy", "seed": 0, "step": 4, "missing": {}, "report": "a/report.html"
+    }  # fmt: skip
+    assert found["values"]["first"] is not None
+    assert found["seconds"] >= 0
+    assert fedkin(*start, "b", "--quiet") == 0
+    assert fedkin("resume", "b", "-q") == 0
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "b" / "report.html").is_file()
+
+
+def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from fedkin.experiment.config import load_config
+
+    assert fedkin("run", "kfed", "--clusters", "7", "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert shown == load_config("kfed", ["method.n_clusters=7"]).to_toml()
+    for words, sentence in (
+        ("--data nowhere.csv", "'nowhere.csv' does not exist"),
+        ("--set engine.device=cuda:99", "'engine.device'"),
+        ("--clusters 0", "'method.n_clusters' is 0 on the command line"),
+        ("--out .", ". is not an empty folder"),
+    ):
+        (tmp_path / "notes.txt").touch()
+        assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
+        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}"), words
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert fedkin("run", "toy", "--scenario", "toy", "--clients", "2", "--seed", "4", "--data", "a b/c=d") == 0
+    folder = "runs/toy-c-d-seed4"
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert ["Steps", "4"] in [line.split() for line in shown.out.splitlines()]
+    assert shown.out.splitlines()[-1] == f"Report: {folder}/report.html"
+    assert 'source = "a b/c=d"' in (tmp_path / folder / "config.toml").read_text()
+    assert fedkin("run", f"{folder}/config.toml") == 0
+    assert (tmp_path / f"{folder}-2" / "result.json").read_bytes() == (tmp_path / folder / "result.json").read_bytes()
+    assert fedkin("resume", folder) == 0
+    assert fedkin("report", folder) == 0
+    capsys.readouterr()
+    np.savez(tmp_path / "new.npz", x=np.array([[-9.0, 0.0], [9.0, 0.0]], dtype=np.float32))
+    assert fedkin("predict", folder, "new.npz") == 0
+    assert capsys.readouterr().out == "row,cluster\n0,0\n1,1\n"
+    assert fedkin("predict", folder, "new.npz", "--out", "new.csv") == 0
+    assert (tmp_path / "new.csv").read_text() == "row,cluster\n0,0\n1,1\n"
+    (tmp_path / "both").mkdir()
+    for name in ("south", "north"):
+        shutil.copy(tmp_path / "new.npz", tmp_path / "both" / f"{name}.npz")
+    assert fedkin("predict", folder, "both") == 0
+    assert capsys.readouterr().out == "client,row,cluster\nnorth,0,0\nnorth,1,1\nsouth,0,0\nsouth,1,1\n"
+
+
+def test_an_encoder_is_trained_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from fedkin.nn.encoder import Pretrained
+
+    out = tmp_path / "encoders" / "digits.safetensors"
+    command = "pretrain digits --out encoders/digits.safetensors --samples 200 --seed 3 --epochs"
+    assert fedkin(*command.split(), "2") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    made = Pretrained.load(out)
+    error = made.about["error"]
+    assert shown.out == f"Encoder: encoders/digits.safetensors, mean squared error {error:.4f} after 2 epochs\n"
+    assert made.spec == {"name": "dense-autoencoder", "shape": [1, 8, 8], "output": "sigmoid"}
+    assert {key: made.about[key] for key in ("data", "samples", "seed", "epochs")} == {
+        "data": "digits", "samples": 200, "seed": 3, "epochs": 2
+    }  # fmt: skip
+    assert fedkin(*command.split(), "3") == 0
+    assert capsys.readouterr().out.endswith(" after 3 epochs\n")
+    assert fedkin("pretrain", "digits", "--out", "conv", "--model", "conv-autoencoder", "--epochs", "1") == 0
+    assert Pretrained.load(tmp_path / "conv").spec["name"] == "conv-autoencoder"
+    capsys.readouterr()
+    kept = out.read_bytes()
+    assert fedkin(*command.replace("--seed 3", "--seed 4").split(), "3") == 2
+    assert capsys.readouterr() == (
+        "",
+        "fedkin: 'encoders/digits.safetensors' holds an encoder that was trained otherwise; give another --out.\n",
+    )
+    assert out.read_bytes() == kept
+    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"digits.safetensors", "conv"}
+
+
+def test_an_interrupted_encoder_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    from fedkin.nn.encoder import Pretrained
+    from fedkin.studies import pretrain
+
+    command = ["pretrain", "digits", "--samples", "100", "--epochs", "2", "--out"]
+    assert fedkin(*command, "whole") == 0
+    original, calls = pretrain.descend, iter([False, True])
+
+    def interrupt(*arguments: Any) -> Any:
+        if next(calls):
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "descend", interrupt)
+        capsys.readouterr()
+        assert fedkin(*command, "encoder") == 130
+    printed = capsys.readouterr()
+    assert printed == ("", "fedkin: Interrupted; the same command resumes from the last epoch in encoder.\n")
+    assert Pretrained.load(tmp_path / "encoder").about["epochs"] == 1
+    assert fedkin(*command, "encoder") == 0
+    assert torch.equal(Pretrained.load(tmp_path / "encoder").vector, Pretrained.load(tmp_path / "whole").vector)
+    assert {file.name for file in tmp_path.iterdir()} == {"encoder", "whole"}
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start = ["run", "toy", "--scenario", "toy", "--out"]
+    assert fedkin(*start, "whole") == 0
+    monkeypatch.setenv("TOY_INTERRUPT", "2")
+    capsys.readouterr()
+    assert fedkin(*start, "run") == 130
+    assert capsys.readouterr().err == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
+    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 2
+    monkeypatch.delenv("TOY_INTERRUPT")
+    assert fedkin("resume", "run") == 0
+    for name in ("records.jsonl", "result.json", "models.safetensors", "checkpoint.safetensors", "report.html"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_interrupted_while_reading_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("toy.Blobs.build", interrupt)
+    assert fedkin("run", "toy", "--scenario", "toy") == 130
+    assert capsys.readouterr().err == "fedkin: Interrupted before anything was written.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_control_c_reaches_a_run(tmp_path: Path) -> None:
+    arguments = shlex.split("run toy --scenario toy --out run --set method.rounds=1000 --set method.pause=0.05")
+    program = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, arguments, None, True)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "run" / "records.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(program.process.pid or 0, signal.SIGINT)
+    code, _, complaint = program.ended()
+    assert code == 130
+    assert complaint == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
+    assert not list((tmp_path / "run").rglob("*.partial"))
