@@ -253,7 +253,7 @@ PLAIN = "they should be integers, booleans or strings"
         (X, f"{TAKES}; got a single array and no labels."),
         (None, f"{TAKES}; got NoneType."),
         (42, f"{TAKES}; got int."),
-        (pd.DataFrame(A), f"{TAKES}; got a single DataFrame."),
+        (pd.DataFrame(A), f"{TAKES}; got a single DataFrame; table.groupby('hospital') divides it by a column."),
         ([], "The list of clients is empty; at least one is needed."),
         ({}, "The dict of clients is empty; at least one is needed."),
         ({1.5: (A, B)}, "A client is called 1.5; names are texts or whole numbers."),
