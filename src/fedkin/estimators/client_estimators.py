@@ -30,8 +30,6 @@ from fedkin.methods.clients.embedding import embedding
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     """Cluster clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
-    See `ClientClusterer` for the attributes of all these estimators.
-
     With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
     without labels are clusters; `models_` and `classes_` are empty, and `predict` refuses.
 
@@ -82,8 +80,7 @@ class LADD(ClientClusterer, method=ladd.LADDMethod):
 class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
     """Cluster clients before training, by the principal angles between their data's subspaces (Vahidian et al. 2023).
 
-    Singular vectors of each class are sent as they are. See `ClientClusterer` for the attributes of all these
-    estimators.
+    Singular vectors of each class are sent as they are.
 
     Examples
     --------
@@ -102,92 +99,59 @@ class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
 class FLUX(ClientClusterer, method=flux.FLUXMethod):
     """Cluster clients once, by moments of their data's latents after a few rounds (Fenoglio et al. 2025).
 
-    A client without labels is assigned, too. See `ClientClusterer` for the attributes of all these estimators.
+    A client without labels is assigned, too.
     """
 
 
 class FedDrift(ClientClusterer, method=feddrift.FedDriftMethod):
-    """Cluster clients anew in every time step, as they drift, and find how many (Jothimurugesan et al. 2023).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Cluster clients anew in every time step, as they drift, and find how many (Jothimurugesan et al. 2023)."""
 
 
 class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
-    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters.
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """One model for all clients (McMahan et al. 2017), with FedProx's term if `proximal` is above 0; no clusters."""
 
 
 class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
-    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters.
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """One model for all clients, its server an adaptive optimiser (Reddi et al. 2021); no clusters."""
 
 
 class Local(ClientClusterer, method=fedavg.LocalMethod):
-    """Every client alone: a cluster and a model for each. A baseline.
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Every client alone: a cluster and a model for each. A baseline."""
 
 
 class CLoVE(ClientClusterer, method=clove.CLoVEMethod):
-    """Cluster clients in every round by their losses under `n_clusters` models (Bhatia et al. 2025).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Cluster clients in every round by their losses under `n_clusters` models (Bhatia et al. 2025)."""
 
 
 class FedRC(ClientClusterer, method=fedrc.FedRCMethod):
     """`n_clusters` soft clusters that part clients only where the same classes look different (Guo et al. 2024).
 
-    `memberships_` says to what part each client belongs to each; it predicts with all models, weighted so. See
-    `ClientClusterer` for the other attributes of all these estimators.
+    `memberships_` says to what part each client belongs to each; it predicts with all models, weighted so.
     """
 
 
 class CFLGP(ClientClusterer, method=cfl_gp.CFLGPMethod):
-    """Cluster clients by their updates of the same models, accumulated over rounds (Kim et al. 2024).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Cluster clients by their updates of the same models, accumulated over rounds (Kim et al. 2024)."""
 
 
 class FeSEM(ClientClusterer, method=fesem.FeSEMMethod):
-    """Move `n_clusters` models like the centres of k-means over clients' models (Long et al. 2023).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Move `n_clusters` models like the centres of k-means over clients' models (Long et al. 2023)."""
 
 
 class FedGroup(ClientClusterer, method=fedgroup.FedGroupMethod):
-    """Cluster clients once by the cosines of their updates with the main directions (Duan et al. 2021).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Cluster clients once by the cosines of their updates with the main directions (Duan et al. 2021)."""
 
 
 class IFCA(ClientClusterer, method=ifca.IFCAMethod):
-    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """`n_clusters` models, of which each client in every round trains the one that fits it best (Ghosh et al. 2020)."""
 
 
 class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
-    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """`n_clusters` models, among which clients choose by loss and gradient together (Lin et al.)."""
 
 
 class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
     """Find clusters of clients once, as soon as their updates diverge, and how many (Zuziak et al.).
-
-    See `ClientClusterer` for the attributes of all these estimators.
 
     Examples
     --------
@@ -207,14 +171,8 @@ class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
 
 
 class Sattler(ClientClusterer, method=sattler.SattlerMethod):
-    """Split clusters of clients in two, recursively, where one model no longer suits all (Sattler et al. 2020).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Split clusters of clients in two, recursively, where one model no longer suits all (Sattler et al. 2020)."""
 
 
 class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
-    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020).
-
-    See `ClientClusterer` for the attributes of all these estimators.
-    """
+    """Cluster clients once, by a tree of their updates cut at a given height (Briggs et al. 2020)."""

@@ -84,11 +84,6 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
 class KFed(SampleClusterer, method=kfed.KFedMethod):
     """Cluster every client's samples, and the clients' centres; one round (k-FED; Dennis, Li, Smith 2021).
 
-    Attributes
-    ----------
-    result_ : dict
-        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
-
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
@@ -103,11 +98,6 @@ class KFed(SampleClusterer, method=kfed.KFedMethod):
 
 class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
     """Private k-means that begins at samples of the server (FedDP-KMeans; Scott, Lampert, Saulpic 2025).
-
-    Attributes
-    ----------
-    result_ : dict
-        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
 
     Examples
     --------
@@ -227,8 +217,6 @@ class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
 
     Attributes
     ----------
-    result_ : dict
-        ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
     history_ : list of dict
         One entry per epoch, with the networks' losses, and one for the synthesis.
 

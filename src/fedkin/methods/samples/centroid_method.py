@@ -52,24 +52,10 @@ class CentroidState(State):
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
 
-@dataclass(frozen=True)
-class CentroidMethod(SampleMethod):
-    """Base of methods that find centroids.
+class NearestCentroidMethod(SampleMethod):
+    """Base of methods whose result is centroids, however many and however found."""
 
-    Attributes
-    ----------
-    n_clusters : int
-        Clusters to find.
-    features : str
-        Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1, so that
-        they are compared by cosine, as for the baselines of CCFC; other names of `fedkin.features.extractors`, or a
-        dotted path to a torch module. "auto" is "unit" for images and "raw" for tables.
-    """
-
-    n_clusters: Count = 10
-    features: str = "auto"
-
-    state_type: ClassVar[type[State]] = CentroidState
+    features: str
 
     def space(self, shape: tuple[int, ...]) -> str:
         """Name of the features for samples of `shape`."""
@@ -111,6 +97,26 @@ class CentroidMethod(SampleMethod):
     def conclude(self, fed: Federation, state: Any) -> None:
         """Have every client assign its samples to the centroids of `state`."""
         broadcast(fed, assign_to_centroids, fed.all(result=self.result(state)))
+
+
+@dataclass(frozen=True)
+class CentroidMethod(NearestCentroidMethod):
+    """Base of methods that find a given number of centroids.
+
+    Attributes
+    ----------
+    n_clusters : int
+        Clusters to find.
+    features : str
+        Features between which distances are measured: "raw", the samples; "unit", samples scaled to length 1, so that
+        they are compared by cosine, as for the baselines of CCFC; other names of `fedkin.features.extractors`, or a
+        dotted path to a torch module. "auto" is "unit" for images and "raw" for tables.
+    """
+
+    n_clusters: Count = 10
+    features: str = "auto"
+
+    state_type: ClassVar[type[State]] = CentroidState
 
 
 @dataclass(frozen=True)

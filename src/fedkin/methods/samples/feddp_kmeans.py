@@ -31,12 +31,7 @@ from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles,
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.sources import load
 from fedkin.features.extractors import extract, width_of
-from fedkin.methods.samples.centroid_method import (
-    CentroidMethod,
-    CentroidState,
-    centroid_features,
-    scaled_like_features,
-)
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
 from fedkin.methods.samples.mufc import weighted_k_means
 from fedkin.methods.samples.private_releases import (
     check_budgets,
@@ -236,7 +231,7 @@ class FedDPKMeansMethod(CentroidMethod):
     def init(self, fed: Federation) -> FedDPKMeansState:
         """Choose the features for the clients' samples, and read those of the server."""
         shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
-        name = centroid_features(self.features, shape)
+        name = self.space(shape)
         width = width_of(name, shape)
         if width > _WIDEST:
             raise FedkinError(f"FedDP-KMeans takes at most {_WIDEST:,} features, and samples have {width:,}.")

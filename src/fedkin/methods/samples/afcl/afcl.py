@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -23,18 +23,10 @@ from fedkin.core import Federation, Payload, Record, State, Task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import features
-from fedkin.features.extractors import extract, width_of
 from fedkin.methods.samples.afcl.group_means import propose_seeds, send_group_means
 from fedkin.methods.samples.afcl.seed_moves import feature_weights, pull, spread_of
-from fedkin.methods.samples.centroid_method import (
-    CentroidState,
-    assign_to_centroids,
-    centroid_features,
-    centroid_margin,
-    predict_nearest,
-    scaled_like_features,
-)
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients, reasons, repeat_step
+from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroidMethod, scaled_like_features
+from fedkin.methods.samples.sample_method import describe_clients, reasons, repeat_step
 
 _MET = 1e-3
 """Seeds whose coordinates differ by less, as parts of the range of the first seeds, have met."""
@@ -75,7 +67,7 @@ class AFCLState(CentroidState):
 
 
 @dataclass(frozen=True)
-class AFCLMethod(SampleMethod):
+class AFCLMethod(NearestCentroidMethod):
     """Seeds that compete for the clients' samples and cooperate; those that meet are one cluster.
 
     Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
@@ -118,36 +110,7 @@ class AFCLMethod(SampleMethod):
 
     def init(self, fed: Federation) -> AFCLState:
         """Choose the features for the clients' samples."""
-        shape = describe_clients(fed).shape
-        name = centroid_features(self.features, shape)
-        return AFCLState(features=name, width=width_of(name, shape))
-
-    def ready(self, state: AFCLState) -> bool:
-        """Whether there are clusters."""
-        return len(state.centroids) > 0
-
-    def result(self, state: AFCLState) -> dict[str, Any]:
-        """The centroids, and the name of their features."""
-        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
-
-    @staticmethod
-    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, *shape)``: that of the nearest centroid; int64 ``(n,)``."""
-        return predict_nearest(result, x)
-
-    @staticmethod
-    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """1 less the distance to the nearest centroid divided by that to the second nearest: float32 ``(n,)``."""
-        return centroid_margin(result, x)
-
-    @staticmethod
-    def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """The features of samples ``(n, *shape)``: float32 ``(n, width)``."""
-        return extract(result["features"], x)
-
-    def conclude(self, fed: Federation, state: AFCLState) -> None:
-        """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, assign_to_centroids, fed.all(result=self.result(state)))
+        return AFCLState(**self.fields(describe_clients(fed).shape))
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""
