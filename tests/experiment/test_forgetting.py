@@ -221,7 +221,7 @@ def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Pat
     state = load_tree(there / CHECKPOINT)["state"]
     assert not state["finished"], "its last step is to be done with the sites"
     assert "1" not in state["points"]
-    with pytest.raises(FedkinError, match="cannot be told from the others'; only a run without it forgets it"):
+    with pytest.raises(FedkinError, match="cannot be separated from the others'; only a run without it forgets it"):
         forget(run, [name], tmp_path / "never", retrain=True)
 
 

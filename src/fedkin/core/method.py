@@ -164,7 +164,7 @@ class Method(ABC, Generic[S]):
         Returns
         -------
         State or None
-            ``None``, as by default, where what they sent cannot be told from what others did.
+            ``None``, as by default, where what they sent cannot be separated from what others did.
 
         Raises
         ------

@@ -144,7 +144,7 @@ def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = 
         begins, tree = int(state["steps"]), {**checkpoint, "state": state}
     elif is_real:
         raise FedkinError(
-            f"The part of {names[chosen[0]]} in {folder} cannot be told from the others'; only a run without it "
+            f"The part of {names[chosen[0]]} in {folder} cannot be separated from the others'; only a run without it "
             "forgets it: list the other clients in [federation], and run the experiment with another out."
         )
     else:

@@ -66,8 +66,8 @@ class GridFederation(MessageFederation):
         terms = self.terms
         for client, reply in self._query(task, payloads):
             if not isinstance(reply, str) and task.refusal(reply) is None:
-                told = {terms.train_loss_key: float(reply["loss"]), terms.weighted_by_key: reply["samples"]}
-                self.trained[client] = MetricRecord(told)
+                metrics = {terms.train_loss_key: float(reply["loss"]), terms.weighted_by_key: reply["samples"]}
+                self.trained[client] = MetricRecord(metrics)
             yield client, reply
 
     def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:

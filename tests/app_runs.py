@@ -1,0 +1,37 @@
+"""Runs of strategies on nodes of a client app, in two planted clusters."""
+
+from typing import Any
+
+from torch import nn
+
+import app_nodes
+import planted
+
+CLUSTERS = [0, 1, 1, 0, 1, 0]
+
+
+def network() -> nn.Module:
+    return planted.linear((planted.CLASSES,), planted.CLASSES)
+
+
+def grid(clusters: list[int] = CLUSTERS, **more: Any) -> app_nodes.Fleet:
+    sites = [
+        planted.client(at, planted.OPPOSITE[cluster], samples=12 + 12 * (at % 3)) for at, cluster in enumerate(clusters)
+    ]
+    return app_nodes.Fleet(app_nodes.client_app(sites, network, **more), len(sites))
+
+
+def start(strategy: Any, where: app_nodes.Fleet, **more: Any) -> Any:
+    settings = {
+        "initial_arrays": app_nodes.arrays(network),
+        "num_rounds": 3,
+        "timeout": 0.3,
+        "train_config": app_nodes.START,
+    }
+    return strategy.start(grid=where, **(settings | more))
+
+
+def sent(where: app_nodes.Fleet, kind: str, number: int) -> list[int]:
+    """Partitions that were sent messages of a kind in a round."""
+    messages = [m for m in where.sent if m.metadata.message_type == kind]
+    return [where.partition(m.metadata.dst_node_id) for m in messages if m.content["config"]["server-round"] == number]
