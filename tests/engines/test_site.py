@@ -188,7 +188,10 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
         "fedkin.methods.samples.kingraph.kingraph_space.receive_clusters",
         *(private + name for name in ("send_noisy_moments", "send_noisy_sums")),
         "fedkin.methods.samples.private_releases.send_shape",
-        *("fedkin.methods.samples.feddp_kmeans." + name for name in ("send_products", "count_by_point", "send_sums")),
+        *(
+            "fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks." + name
+            for name in ("send_products", "count_by_point", "send_sums")
+        ),
         "fedkin.methods.samples.centroid_method.assign_to_centroids",
     }
 

@@ -284,7 +284,7 @@ SINGLE = f"fit takes {COLLECTIONS}; got a single table."
     [
         (X, SINGLE),
         (X.tolist(), SINGLE),
-        (pd.DataFrame(X), SINGLE.replace("table.", "DataFrame.")),
+        (pd.DataFrame(X), SINGLE.replace("table.", "DataFrame; table.groupby('hospital') divides it by a column.")),
         (torch.from_numpy(X), SINGLE),
         ([X, Y], SINGLE),
         (None, SINGLE.replace("a single table", "NoneType")),

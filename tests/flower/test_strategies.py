@@ -16,7 +16,6 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
-    feddrift,
     fedgroup,
     fedopt,
     fesem,
@@ -26,6 +25,7 @@ from fedkin.methods.clients import (
     ocfl,
     sattler,
 )
+from fedkin.methods.clients.feddrift import feddrift
 from fedkin.nn.classifier import Classifier
 
 CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]

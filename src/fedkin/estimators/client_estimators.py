@@ -10,7 +10,6 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
-    feddrift,
     fedgroup,
     fedopt,
     fedrc,
@@ -25,6 +24,7 @@ from fedkin.methods.clients import (
     sattler,
 )
 from fedkin.methods.clients.embedding import embedding
+from fedkin.methods.clients.feddrift import feddrift
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):

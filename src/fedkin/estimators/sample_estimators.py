@@ -14,10 +14,11 @@ from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.given_clusters import give_counts, give_labels
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.methods.samples import feddp_kmeans, ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples import ffcm, kfed, ppfc_gan, sda_fc, uifca
 from fedkin.methods.samples.afcl import afcl
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.fedcref import fedcref
+from fedkin.methods.samples.feddp_kmeans import feddp_kmeans
 
 
 class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):

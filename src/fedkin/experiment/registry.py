@@ -36,7 +36,7 @@ METHODS = {
     "kfed": _samples("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
     "mufc": _samples("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
     "feddp-kmeans": _samples(
-        "feddp_kmeans:FedDPKMeansMethod",
+        "feddp_kmeans.feddp_kmeans:FedDPKMeansMethod",
         "Private k-means of noisy sums, from a start among samples of the server.",
     ),
     "kmeans": _samples("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
@@ -67,10 +67,14 @@ METHODS = {
     "fesem": _clients("fesem:FeSEMMethod", "Clusters clients by the distance of their models from K centres."),
     "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
     "clove": _clients("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
-    "feddrift": _clients("feddrift:FedDriftMethod", "Clusters clients anew in every time step, as they drift."),
+    "feddrift": _clients(
+        "feddrift.feddrift:FedDriftMethod", "Clusters clients anew in every time step, as they drift."
+    ),
     "fedrc": _clients("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
     "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
-    "gradient-loss": _clients("gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient"),
+    "gradient-loss": _clients(
+        "gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient."
+    ),
 }
 """Methods that cluster samples, then those that cluster clients; comparisons try each in this order, cheapest first."""
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fedkin.core import Payload, Task
 from fedkin.flower.message_federation import MessageFederation, Way
-from fedkin.methods.clients import cfl_gp, client_tasks, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl
+from fedkin.methods.clients import cfl_gp, client_tasks, fedrc, flux, gradient_loss, ifca, ladd, pacfl
 from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients.feddrift import feddrift_tasks
 from fedkin.nn.classifier import Classifier
 
 _ROUNDED = 1e-6
@@ -71,7 +72,7 @@ class GridFederation(MessageFederation):
             yield client, reply
 
     def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        """`feddrift.judge`, on the samples that the client app evaluates with."""
+        """`feddrift_tasks.judge`, on the samples that the client app evaluates with."""
         models = {client: payload["models"] for client, payload in payloads.items()}
         judged, weights = self._judged(models, self.terms.eval_accuracy_key)
         for client, found in judged.items():
@@ -139,6 +140,6 @@ class GridFederation(MessageFederation):
         cfl_gp.train_and_profile.name: _train_and_profile,
         fedrc.weigh_and_train.name: _weigh_and_train,
         flux.describe_distribution.name: MessageFederation._query,
-        feddrift.judge.name: _judge,
-        feddrift.train_on_kept.name: _train,
+        feddrift_tasks.judge.name: _judge,
+        feddrift_tasks.train_on_kept.name: _train,
     }

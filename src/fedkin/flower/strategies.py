@@ -15,7 +15,6 @@ from fedkin.methods.clients import (
     cfl_gp,
     clove,
     fedavg,
-    feddrift,
     fedgroup,
     fedopt,
     fedrc,
@@ -31,6 +30,7 @@ from fedkin.methods.clients import (
 )
 from fedkin.methods.clients.client_method import ClientMethodState
 from fedkin.methods.clients.embedding import embedding
+from fedkin.methods.clients.feddrift import feddrift
 from fedkin.nn.classifier import Classifier
 
 _ALWAYS = "always '{}' with a client app that is not fedkin's own"
@@ -237,7 +237,7 @@ class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
     Works with any app that works with FedAvg and whose evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
     nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
     of its own, so that at the first clustering each evaluates as many models as there are nodes. See `ClusterStrategy`,
-    and `fedkin.methods.clients.feddrift.FedDriftMethod` for its parameters.
+    and `fedkin.methods.clients.feddrift.feddrift.FedDriftMethod` for its parameters.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}

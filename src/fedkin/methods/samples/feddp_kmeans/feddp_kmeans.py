@@ -16,7 +16,7 @@ account themselves, see `private_releases`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -24,126 +24,36 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, task
+from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core.method import Fraction, OwnData, Positive
-from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
+from fedkin.core.replies import Expected, doubles, reals
 from fedkin.data.reading.arrays import common_shape
 from fedkin.data.reading.sources import load
 from fedkin.features.extractors import extract, width_of
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
+from fedkin.methods.samples.feddp_kmeans.feddp_kmeans_tasks import (
+    SUMS_SENSITIVITY,
+    WIDEST,
+    count_by_point,
+    send_products,
+    send_sums,
+)
 from fedkin.methods.samples.mufc import weighted_k_means
 from fedkin.methods.samples.private_releases import (
     check_budgets,
     clipped,
-    is_row_by_row,
-    released,
     send_shape,
     symmetric,
-    triangle_of,
-    without_scale,
 )
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.privacy.gaussian import gaussian_mu
 
 _STAGES = 4
-_WIDEST = 4096
-"""Maximum number of features, whose outer products a client sends."""
 _MAX_POINTS = 1000
 _DRAWN = 30
 """Points per cluster that the server draws if it has no samples."""
 _CLEAR = 2.0
 """Standard deviations of the noise above which a count is significant."""
-_SUMS_SENSITIVITY = math.sqrt(2)
-_BATCH = 2048
-_SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": positive, "budget": positive}
-_COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
-
-
-@task(
-    takes={**_SHARED, "width": counts_to(_WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True
-)
-def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send the sum of outer products of a client's rows, their lower triangle, with noise."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        width = payload["width"]
-        products = torch.zeros(width, width, dtype=torch.float64)
-        for rows in _batches(client, payload, width):
-            products += rows.T @ rows
-        found = released(client, [triangle_of(products)], 1.0, payload)
-        replies.append({} if found is None else {"products": without_scale(found[0], width)})
-    return replies
-
-
-@task(
-    takes={**_SHARED, "directions": reals("width", "rank"), "points": reals("points", "rank")},
-    holds={"counts": _COUNTS},
-    may_be_empty=True,
-    accounted=True,
-)
-def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send how many of a client's rows are nearest to each point in the directions' space, with noise."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
-        for rows in _batches(client, payload, len(payload["directions"])):
-            near = nearest_centroids(rows @ payload["directions"], payload["points"])
-            counts += near.bincount(minlength=len(counts))
-        found = released(client, [counts], 1.0, payload)
-        replies.append({} if found is None else {"counts": found[0]})
-    return replies
-
-
-@task(
-    takes={
-        **_SHARED, "directions": Maybe(reals("width", "rank")), "points": reals("points", None),
-        "margin": within(0, 1), "width": counts_to(_WIDEST),
-    },
-    holds={"counts": _COUNTS, "sums": doubles("points", None)},
-    may_be_empty=True,
-    accounted=True,
-)  # fmt: skip
-def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Send sums and counts of a client's rows by their nearest point, with noise; only of rows clearly nearest to it.
-
-    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
-    is at most ``margin`` times that to the second nearest.
-    """
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        points, width = payload["points"], payload["width"]
-        counts = torch.zeros(len(points), dtype=torch.int64)
-        sums = torch.zeros(len(points), width, dtype=torch.float64)
-        for rows in _batches(client, payload, width):
-            placed = rows @ payload["directions"] if "directions" in payload else rows
-            if placed.shape[1] != points.shape[1]:
-                raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
-            near, counted = _clearly_nearest(placed, points, payload["margin"])
-            counts += near[counted].bincount(minlength=len(points))
-            sums.index_add_(0, near[counted], rows[counted].double())
-        found = released(client, [counts, sums], _SUMS_SENSITIVITY, payload)
-        replies.append({} if found is None else {"counts": found[0], "sums": found[1]})
-    return replies
-
-
-def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
-    """A client's rows in units of the bound, float32 ``(b, width)`` of length 1 at most, a few at a time."""
-    batches = []
-    for x in client.x.split(_BATCH):
-        rows = extract(payload["features"], x)
-        if rows.shape != (len(x), width):
-            raise FedkinError(f"Features of {len(x)} samples have shape {tuple(rows.shape)}, not ({len(x)}, {width}).")
-        batches.append(clipped(rows / payload["bound"]))
-    return batches
-
-
-def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """The nearest point of each row ``(n,)``, and whether it is so by `margin`."""
-    if margin == 1 or len(points) == 1:
-        return nearest_centroids(rows, points), torch.ones(len(rows), dtype=torch.bool)
-    near, at = pairwise_distances(rows, points).topk(2, largest=False)
-    return at[:, 0], near[:, 0] <= margin * near[:, 1]
 
 
 @dataclass(frozen=True)
@@ -233,8 +143,8 @@ class FedDPKMeansMethod(CentroidMethod):
         shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
         name = self.space(shape)
         width = width_of(name, shape)
-        if width > _WIDEST:
-            raise FedkinError(f"FedDP-KMeans takes at most {_WIDEST:,} features, and samples have {width:,}.")
+        if width > WIDEST:
+            raise FedkinError(f"FedDP-KMeans takes at most {WIDEST:,} features, and samples have {width:,}.")
         bound = self.bound if self.bound != "auto" else 1.0 if name == "unit" else math.sqrt(width)
         points = clipped(self._own_features(name, shape, fed.rng("server data")) / bound)
         return FedDPKMeansState(features=name, width=width, bound=bound, points=points)
@@ -252,7 +162,7 @@ class FedDPKMeansMethod(CentroidMethod):
         if not lloyd:
             request["directions"] = state.directions
         expected = {"counts": doubles(len(points)), "sums": doubles(len(points), state.width)}
-        sent, record, deviation = self._asked(fed, state, send_sums, request, mu, _SUMS_SENSITIVITY, expected)
+        sent, record, deviation = self._asked(fed, state, send_sums, request, mu, SUMS_SENSITIVITY, expected)
         if not sent:
             return self._repeated(fed, state, record)
         counts, sums = (torch.stack([reply[name] for reply in sent]).sum(0) for name in ("counts", "sums"))

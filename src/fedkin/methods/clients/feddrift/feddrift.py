@@ -8,27 +8,22 @@ one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Interval
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Record, task
+from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.core.replies import candidates, is_amount, is_number, reals, updates, within
+from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, PositiveFraction, positions
-from fedkin.methods.clients.client_tasks import labels_of, training_of
+from fedkin.methods.clients.feddrift.feddrift_tasks import judge, train_on_kept
+from fedkin.methods.clients.feddrift.model_distances import distances_of, errors_between, merges
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
-from fedkin.nn.classifier import Classifier
-from fedkin.nn.client_stack import Job, descend_all
-from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
-HELD_OUT = "held_out"
 _NEVER = -1.0
 
 
@@ -233,103 +228,12 @@ class FedDriftMethod(ClientMethod):
         return used
 
 
-_JUDGED: Mapping[str, Any] = {"module": CLASSIFIER, "held_out": within(0, 1)}
-
-
-@task(
-    takes={**_JUDGED, "models": candidates("models", "size")},
-    holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
-)
-def judge(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report which fraction of the held-out samples each model gets wrong, as ``errors`` ``(K,)``, and their number."""
-    replies: list[Payload] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        rows, _ = _divided(client, payload["held_out"])
-        classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
-        errors = [error_of(classifier, model, x, y) for model in payload["models"]]
-        replies.append({"errors": torch.tensor(errors), "samples": len(rows)})
-    return replies
-
-
-@task(
-    takes={**_JUDGED, "model": updates("size"), "training": DESCENT},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
-)
-def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train on the samples that are not held out; report the update, their number and the training loss."""
-    jobs: list[Job] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        _, rows = _divided(client, payload["held_out"])
-        job = training_of(client, payload, payload["model"])
-        jobs.append(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
-    return [
-        {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
-        for job, (model, loss) in zip(jobs, descend_all(jobs), strict=True)
-    ]
-
-
-def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return the fraction of samples that a model gets wrong; one that has diverged gets them all wrong."""
-    logits = classifier.logits(model, x)
-    right = (logits.argmax(1) == y) & logits.isfinite().all(1)
-    return 1.0 - float(right.double().mean())
-
-
-def _divided(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
-    """Return the rows that models are judged by and those that are trained on, the same in all rounds."""
-    n = len(client)
-    every = torch.arange(n)
-    if fraction == 0 or n < 2:
-        return every, every
-    held = client.state.get(HELD_OUT)
-    if held is None or len(held) != n:
-        held = torch.zeros(n, dtype=torch.bool)
-        held[torch.randperm(n, generator=client.rng)[: min(n - 1, max(1, round(fraction * n)))]] = True
-        client.state[HELD_OUT] = held
-    return every[held], every[~held]
-
-
 def _before(state: FedDriftState, row: int, best: int) -> float | None:
     """Return the error that a client's is compared with: its last, or of a new one the mean of its cluster's others."""
     if state.errors[row] >= 0:
         return float(state.errors[row])
     others = state.errors[(state.labels == best) & (state.errors >= 0)]
     return float(others.mean()) if len(others) else None
-
-
-def errors_between(judged: Tensor, weights: Tensor, members: Tensor) -> Tensor:
-    """Return the error of every model on every model's clients.
-
-    Parameters
-    ----------
-    judged : Tensor, (m, K) float64
-        Errors of clients under all models.
-    weights : Tensor, (m,) float64
-        Numbers of samples.
-    members : Tensor, (m, K) bool
-
-    Returns
-    -------
-    Tensor, (K, K) float64
-        Row: the model; column: whose clients. 0 where a model has none.
-    """
-    shares = members.double() * weights[:, None]
-    return judged.T @ shares / shares.sum(0).clamp_min(1e-12)
-
-
-def distances_of(between: Tensor) -> Tensor:
-    """Return how much worse models are on each other's clients than on their own: ``(K, K)``, symmetric, from 0 up."""
-    worse = between - between.diagonal()[:, None]
-    return torch.maximum(worse, worse.T).clamp_min(0).fill_diagonal_(0)
-
-
-def merges(distances: Tensor, threshold: float) -> list[list[int]]:
-    """Return the parts of a tree of complete linkage over `distances` ``(K, K)``, K above 1, cut at `threshold`."""
-    tree = linkage(squareform(distances.numpy(), checks=False), "complete")
-    parts: dict[int, list[int]] = {}
-    for at, part in enumerate(fcluster(tree, threshold, criterion="distance").tolist()):
-        parts.setdefault(part, []).append(at)
-    return sorted(parts.values())
 
 
 def _without_unused(state: FedDriftState) -> FedDriftState:

@@ -1,0 +1,142 @@
+"""What a fitted estimator of samples answers: clusters of new samples, how clear they are, and how well they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core import FedkinError
+from fedkin.data.given.given_clients import given_clients, holds_several, is_named, named_data
+from fedkin.data.given.given_data import GivenData
+from fedkin.estimators.describing_estimator import DescribingEstimator
+from fedkin.estimators.labelled_clients import labelled_data, read_labels, without_labels
+
+LabelArray = NDArray[np.int64]
+LatentArray = NDArray[np.float32]
+ConfidenceArray = NDArray[np.float32]
+MembershipArray = NDArray[np.float32]
+
+
+class SamplePredictor(DescribingEstimator):
+    """The clusters that were found, and what they say of samples in any form that ``fit`` takes."""
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Adjusted Rand index of the clusters that `predict` gives, and labels; 1 if they agree, 0 as by chance.
+
+        Parameters
+        ----------
+        X : array-like, or several clients' samples
+            As in `predict`, with or without labels.
+        y : array-like, str, sequence or dict, optional
+            The labels, as in `fit`, where `X` has none; of one client an array.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used, or there are no labels.
+        """
+        if not holds_several(X):
+            data = GivenData(X, y) if y is not None and not isinstance(y, str) else self._labelled(X, y, "The data")
+            clusters = self._of_client(data.x, self._method.predict, "The data")
+            return _rand(clusters, read_labels(data.y, len(data.y), "The data"), "The data")
+        given = given_clients(X, self._label if y is None else y, entrance="score", seek_labels=True)
+        if not given.labels or any(one is None for one in given.labels):
+            raise FedkinError("score compares clusters with labels; give clients as pairs (x, y), or labels as y.")
+        sources = list(given.source.values()) if isinstance(given.source, dict) else given.source
+        found = [self._of_client(one, self._method.predict, f"Client {i}") for i, one in enumerate(sources)]
+        whole = [read_labels(one, len(own), "A client") for one, own in zip(given.labels, found, strict=True)]
+        return _rand(np.concatenate(found), np.concatenate(whole), "The data")
+
+    def _labelled(self, x: Any, y: str | None, where: str) -> GivenData:
+        data = labelled_data(x, where, y or self._label)
+        if data.y is None:
+            raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
+        return without_labels(data)
+
+    def confidence(self, X: Any) -> ConfidenceArray | list[ConfidenceArray]:  # noqa: N803
+        """How clearly samples belong to the clusters that `predict` gives them.
+
+        Returns
+        -------
+        array or list of array
+            float32 ``(n,)`` in [0, 1] for one array of samples, a list of them for a list of clients: 0 halfway between
+            two clusters, 1 without doubt. It is no probability, and two methods' are not comparable.
+
+        Raises
+        ------
+        FedkinError
+            If the method has no such number, or the samples cannot be used.
+        """
+        found: ConfidenceArray | list[ConfidenceArray] = self._of_each(X, self._confidence, "The data")
+        return found
+
+    def _confidence(self, result: Any, x: Tensor) -> Tensor:
+        found: Tensor | None = self._method.confidence(result, x)
+        if found is None:
+            raise FedkinError(f"{type(self).__name__} does not say how clearly samples belong to their clusters.")
+        return found
+
+    @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> MembershipArray | list[MembershipArray]:  # noqa: N803
+        """To what part samples belong to each cluster; only of methods whose clusters are fuzzy.
+
+        They are fuzzy c-means' memberships, DEC's soft assignments, or in `KinGraph` the shares of the nearest nodes'
+        votes; the parts of a sample in `fit` are in `memberships_`. A number is no probability of being right.
+
+        Returns
+        -------
+        array or list of array
+            float32 ``(n, n_clusters_)`` for one array of samples, a list of them for a list of clients; rows sum to 1.
+
+        Raises
+        ------
+        FedkinError
+            If a parameter makes the clusters hard, or the samples cannot be used.
+        """
+        parts: MembershipArray | list[MembershipArray] = self._of_each(X, self._memberships, "The data")
+        return parts
+
+    def _memberships(self, result: Any, x: Tensor) -> Tensor:
+        found: Tensor | None = self._method.memberships(result, x)
+        if found is None:
+            raise FedkinError(f"The clusters of this {type(self).__name__} are hard ones, without memberships.")
+        return found
+
+    def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
+        """Cluster of new samples: int64 ``(n,)`` for one array of samples, a list of such arrays for a list of clients.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
+        """
+        clusters: LabelArray | list[LabelArray] = self._of_each(X, self._method.predict, "The data to predict")
+        return clusters
+
+    def _of_each(self, given: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> Any:
+        """What `function` makes of the result and samples, or of each client's samples."""
+        check_is_fitted(self, "result_")
+        if not holds_several(given):
+            return self._of_client(given, function, where)
+        named = named_data(given, "predict")
+        called = "Client '{}'" if is_named(given) else "Client {}"
+        found = {name: self._of_client(x, function, called.format(name)) for name, x in named.items()}
+        return found if is_named(given) else list(found.values())
+
+    def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
+        samples = self._prepared(x, where)
+        with self._on_device():
+            return function(self.result_, samples).numpy()
+
+
+def _rand(clusters: LabelArray, labels: NDArray[Any], where: str) -> float:
+    if len(clusters) != len(labels):
+        raise FedkinError(f"{where} has {len(clusters)} samples and {len(labels)} labels; it needs one for each.")
+    return adjusted_rand(np.unique(labels, return_inverse=True)[1], clusters)

@@ -1,0 +1,1 @@
+"""FedDP-KMeans: private k-means that begins at samples of the server."""

@@ -1,0 +1,106 @@
+"""What FedDP-KMeans asks of clients: sums and counts of rows that they clip, with Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
+from fedkin.core import Client, FedkinError, Payload, task
+from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
+from fedkin.features.extractors import extract
+from fedkin.methods.samples.private_releases import clipped, is_row_by_row, released, triangle_of, without_scale
+
+WIDEST = 4096
+"""Maximum number of features, whose outer products a client sends."""
+SUMS_SENSITIVITY = math.sqrt(2)
+_BATCH = 2048
+_SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": positive, "budget": positive}
+_COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
+
+
+@task(takes={**_SHARED, "width": counts_to(WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True)
+def send_products(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the sum of outer products of a client's rows, their lower triangle, with noise."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        width = payload["width"]
+        products = torch.zeros(width, width, dtype=torch.float64)
+        for rows in _batches(client, payload, width):
+            products += rows.T @ rows
+        found = released(client, [triangle_of(products)], 1.0, payload)
+        replies.append({} if found is None else {"products": without_scale(found[0], width)})
+    return replies
+
+
+@task(
+    takes={**_SHARED, "directions": reals("width", "rank"), "points": reals("points", "rank")},
+    holds={"counts": _COUNTS},
+    may_be_empty=True,
+    accounted=True,
+)
+def count_by_point(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send how many of a client's rows are nearest to each point in the directions' space, with noise."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
+        for rows in _batches(client, payload, len(payload["directions"])):
+            near = nearest_centroids(rows @ payload["directions"], payload["points"])
+            counts += near.bincount(minlength=len(counts))
+        found = released(client, [counts], 1.0, payload)
+        replies.append({} if found is None else {"counts": found[0]})
+    return replies
+
+
+@task(
+    takes={
+        **_SHARED, "directions": Maybe(reals("width", "rank")), "points": reals("points", None),
+        "margin": within(0, 1), "width": counts_to(WIDEST),
+    },
+    holds={"counts": _COUNTS, "sums": doubles("points", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
+def send_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send sums and counts of a client's rows by their nearest point, with noise; only of rows clearly nearest to it.
+
+    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
+    is at most ``margin`` times that to the second nearest.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        points, width = payload["points"], payload["width"]
+        counts = torch.zeros(len(points), dtype=torch.int64)
+        sums = torch.zeros(len(points), width, dtype=torch.float64)
+        for rows in _batches(client, payload, width):
+            placed = rows @ payload["directions"] if "directions" in payload else rows
+            if placed.shape[1] != points.shape[1]:
+                raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.")
+            near, counted = _clearly_nearest(placed, points, payload["margin"])
+            counts += near[counted].bincount(minlength=len(points))
+            sums.index_add_(0, near[counted], rows[counted].double())
+        found = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
+        replies.append({} if found is None else {"counts": found[0], "sums": found[1]})
+    return replies
+
+
+def _batches(client: Client, payload: Payload, width: int) -> list[Tensor]:
+    """A client's rows in units of the bound, float32 ``(b, width)`` of length 1 at most, a few at a time."""
+    batches = []
+    for x in client.x.split(_BATCH):
+        rows = extract(payload["features"], x)
+        if rows.shape != (len(x), width):
+            raise FedkinError(f"Features of {len(x)} samples have shape {tuple(rows.shape)}, not ({len(x)}, {width}).")
+        batches.append(clipped(rows / payload["bound"]))
+    return batches
+
+
+def _clearly_nearest(rows: Tensor, points: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """The nearest point of each row ``(n,)``, and whether it is so by `margin`."""
+    if margin == 1 or len(points) == 1:
+        return nearest_centroids(rows, points), torch.ones(len(rows), dtype=torch.bool)
+    near, at = pairwise_distances(rows, points).topk(2, largest=False)
+    return at[:, 0], near[:, 0] <= margin * near[:, 1]

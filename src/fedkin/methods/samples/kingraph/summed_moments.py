@@ -1,0 +1,110 @@
+"""Moments of all clients' features, and the scatter between neighbours, from sums over clients.
+
+Features are added up in fixed point, see `fixed_point`, so that a sum is the same in any order of clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedkin.clustering.whitening import MIN_SAMPLES
+from fedkin.core import Client, Payload, task
+from fedkin.core.replies import doubles, positive, whole
+from fedkin.data.preparing.fixed_point import UNITS, of_digits, to_digits
+from fedkin.features.pca import FeatureMoments
+from fedkin.methods.samples.kingraph.kingraph_space import SPACE, client_features, neighbour_scatter
+from fedkin.secure.client_sums import ClientSums
+
+_BATCH = 2048
+_DIGITS = len(UNITS)
+
+
+@task(
+    takes={"space": SPACE},
+    holds={"count": whole(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
+)
+def send_feature_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send count, sum and sum of squares of a client's features, the last two in pieces of different size."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        features = client_features(client, payload["space"])
+        squares = sum(batch.double().square().sum() for batch in features.split(_BATCH))
+        replies.append(
+            {
+                "count": torch.tensor([len(client)]),
+                "total": to_digits(features.sum(0, dtype=torch.float64)),
+                "squares": to_digits(torch.as_tensor(squares, dtype=torch.float64)[None]),
+            }
+        )
+    return replies
+
+
+@task(takes={"space": SPACE, "scale": positive}, holds={"scatter": doubles(None)})
+def send_feature_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the lower triangle of the outer products of a client's features about the common mean, in units of scale."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        mean, scale = payload["space"]["mean"], payload["scale"]
+        scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        for batch in client_features(client, payload["space"]).split(_BATCH):
+            centred = (batch - mean) / scale
+            scatter += centred.T @ centred
+        replies.append({"scatter": scatter[tuple(torch.tril_indices(len(mean), len(mean)))]})
+    return replies
+
+
+@task(takes={"space": SPACE}, holds={"samples": whole(1), "scatter": doubles("components", "components")})
+def send_neighbour_scatter(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the scatter between neighbouring samples times their number, and that number; zeros for fewer than 64."""
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        width = payload["space"]["directions"].shape[1]
+        samples = len(client) if len(client) >= MIN_SAMPLES else 0
+        scatter = torch.zeros(width, width, dtype=torch.float64)
+        if samples:
+            scatter = samples * neighbour_scatter(client, payload["space"])
+        replies.append({"samples": torch.tensor([samples]), "scatter": scatter})
+    return replies
+
+
+def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
+    """Moments of the features of all clients' samples, from two sums; ``None`` if there is none.
+
+    Parameters
+    ----------
+    sums : ClientSums
+    space : dict
+        Parameters of `features_of`.
+    width : int
+        Number of features.
+    """
+    wanted = {"count": (1,), "total": (_DIGITS, width), "squares": (_DIGITS, 1)}
+    first = sums.ask(send_feature_sums, {"space": space}, wanted)
+    if first is None:
+        return None
+    count, total = float(first["count"]), of_digits(first["total"])
+    scale = math.sqrt(float(of_digits(first["squares"])) / count) or 1.0
+    centred = space | {"mean": (total / count).float(), "directions": torch.zeros(width, 0)}
+    second = sums.ask(
+        send_feature_scatter, {"space": centred, "scale": scale}, {"scatter": (width * (width + 1) // 2,)}
+    )
+    if second is None:
+        return None
+    scatter = torch.zeros(width, width, dtype=torch.float64)
+    rows, columns = torch.tril_indices(width, width)
+    scatter[rows, columns] = second["scatter"] * scale**2
+    return FeatureMoments(count, total, scatter + scatter.tril(-1).T)
+
+
+def summed_differences(sums: ClientSums, space: Payload) -> tuple[Tensor, int] | None:
+    """Mean scatter between neighbours, float64 ``(d, d)``, and the samples it is of; ``None`` if there is no sum."""
+    width = space["directions"].shape[1]
+    found = sums.ask(send_neighbour_scatter, {"space": space}, {"samples": (1,), "scatter": (width, width)})
+    if found is None:
+        return None
+    samples = round(float(found["samples"]))
+    return found["scatter"] / max(samples, 1), samples
