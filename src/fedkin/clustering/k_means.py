@@ -118,8 +118,8 @@ def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition
 def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
     """Lloyd's algorithm for a fixed number of iterations, in single precision, on points ``(n, width)`` with weights.
 
-    Centres ``(k, width)`` that lose all their points stay where they were. It shares no step with `lloyd`, which sums in
-    double precision and in other batches: one step for both would change digits of either, or take twice the time.
+    Centres ``(k, width)`` that lose all their points stay where they were. `lloyd` has a step of its own: it
+    adds up in double precision about the points' mean, so that one step for both would change the digits of either.
     """
     weighted = points * weights[:, None]
     for _ in range(iterations):
