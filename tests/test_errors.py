@@ -168,7 +168,7 @@ def write_inputs(folder: Path) -> None:
         ),
         ("twice.toml", "twice.toml is not a TOML file: "),
         ("mine.toml", "Unknown key in mine.toml: 'method.local_epoch'; did you mean 'method.local_epochs'?"),
-        ("folder.toml", "Cannot read folder.toml: Is a directory."),
+        ("folder.toml", "Cannot read folder.toml: it is no regular file, but a directory."),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -112,7 +112,7 @@ def test_all_estimators_are_listed() -> None:
     others = {"Callback", "EarlyStopping", "Embedding", "FLUX", "LADD", "PACFL", "__version__", "compare"}
     made = [name for name in fedkin.__all__ if isinstance(getattr(fedkin, name), type)]
     of_samples = {name for name in made if issubclass(getattr(fedkin, name), SampleClusterer)}
-    assert len(of_samples) == 13
+    assert len(of_samples) == 15
     assert set(QUICK) | others | of_samples == set(fedkin.__all__) == set(dir(fedkin))
     assert all(issubclass(getattr(fedkin, name), ClientClusterer) for name in QUICK)
 

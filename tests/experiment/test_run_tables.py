@@ -64,10 +64,12 @@ def test_labels_are_called_after_files_and_keep_ids(tables, tmp_path):
     folder = ran(config(tables), tmp_path / "run").folder
     given, found = pd.read_csv(tables / "north.csv"), pd.read_csv(folder / "labels" / "north.csv")
     assert sorted(path.name for path in (folder / "labels").iterdir()) == ["north.csv", "south.csv", "west.csv"]
-    assert list(found.columns) == ["row", "bottle", "cluster", "confidence"]
+    memberships = [f"membership_{cluster}" for cluster in range(3)]
+    assert list(found.columns) == ["row", "bottle", "cluster", "confidence", *memberships]
     assert found["bottle"].tolist() == given["bottle"].tolist()
     assert found["confidence"].between(0, 1).all()
-    assert predict(folder, str(tables / "north.csv")) == (folder / "labels" / "north.csv").read_text()
+    again = predict(folder, str(tables / "north.csv"), memberships=True)
+    assert again == (folder / "labels" / "north.csv").read_text()
 
 
 def test_a_run_that_goes_on_or_is_reported_again_says_the_same(tables, tmp_path):
