@@ -6,6 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from fedkin.clustering import from_distances
+from fedkin.methods.clients.update_similarities import cosine_distances
 
 TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
 SEARCHES = {
@@ -13,6 +14,7 @@ SEARCHES = {
     "meanshift": from_distances.meanshift,
     "hdbscan": lambda distances: from_distances.hdbscan(distances, 0.2, "cluster"),
     "affinity": lambda distances: from_distances.affinity(distances, "corrected", torch.Generator().manual_seed(0)),
+    "linkage": from_distances.average_linkage,
 }
 
 
@@ -94,3 +96,27 @@ def test_if_all_is_noise_all_are_one_cluster():
     distances = ((distances + distances.T) / 2 + 1).fill_diagonal_(0.0)
     assert from_distances.hdbscan(distances, 0.4, "cluster") == [0] * 12
     assert from_distances.hdbscan(distances[:1, :1], 0.4, "cluster") == [0]
+
+
+def test_linkage_finds_clusters_where_hdbscan_sees_noise():
+    """A hundred rows whose noise is as large as what separates them."""
+    truth = [at % 4 for at in range(100)]
+    directions = torch.eye(4).repeat(1, 50)[truth]
+    rows = directions + 0.9 * torch.randn(100, 200, generator=torch.Generator().manual_seed(0))
+    distances = cosine_distances(rows)
+    assert adjusted_rand_score(truth, from_distances.average_linkage(distances)) > 0.9
+    assert adjusted_rand_score(truth, from_distances.hdbscan(distances, 0.2, "cluster")) < 0.2
+
+
+def test_linkage_does_not_divide_rows_that_point_the_same_way():
+    common = torch.ones(200)
+    rows = common + torch.randn(20, 200, generator=torch.Generator().manual_seed(0))
+    assert from_distances.average_linkage(cosine_distances(rows)) == [0] * 20
+    rows[:10] -= 2 * common
+    assert adjusted_rand_score([0] * 10 + [1] * 10, from_distances.average_linkage(cosine_distances(rows))) == 1.0
+
+
+def test_linkage_tries_no_more_clusters_than_allowed():
+    distances = planted_distances(list(range(6)) * 3)
+    assert len(set(from_distances.average_linkage(distances))) == 6
+    assert len(set(from_distances.average_linkage(distances, most=3))) <= 3

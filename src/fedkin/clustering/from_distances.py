@@ -7,15 +7,21 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 from sklearn.cluster import HDBSCAN, AffinityPropagation, MeanShift, estimate_bandwidth
+from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.core.seeds import draw_seed
 
-Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans"]
+Clusterer = Literal["hdbscan", "meanshift", "affinity", "kmeans", "linkage"]
 Similarity = Literal["corrected", "paper"]
 NoiseRule = Literal["cluster", "nearest"]
+
+MOST_CLUSTERS = 10
+"""Clusters that are tried where their number is not given."""
 
 
 def kmeans(distances: Tensor, n_clusters: int, rng: torch.Generator) -> list[int]:
@@ -68,6 +74,29 @@ def hdbscan(distances: Tensor, min_fraction: float, noise: NoiseRule) -> list[in
         return _plain(np.where(is_noise, len(clusters), labels))
     means = np.stack([distances.numpy()[:, labels == cluster].mean(1) for cluster in clusters], axis=1)
     return _plain(np.where(is_noise, clusters[means.argmin(1)], labels))
+
+
+def average_linkage(distances: Tensor, most: int = MOST_CLUSTERS, most_alike: float = 0.5) -> list[int]:
+    """Average linkage on cosine distances, cut into the number of clusters with the greatest silhouette, 2 to `most`.
+
+    They are one cluster if clusters point the same way: the mean cosine between rows of different clusters, over that
+    of rows of the same cluster, estimates the cosine of the clusters' own directions without the noise of single rows.
+    Above `most_alike`, the rows are not divided.
+    """
+    n, found = len(distances), dict[float, Any]()
+    square = distances.numpy()
+    if n > 2:
+        tree = linkage(squareform(square, checks=False), "average")
+        for count in range(2, min(most, n - 1) + 1):
+            labels = fcluster(tree, count, "maxclust")
+            if 1 < len(np.unique(labels)) < n:
+                found.setdefault(float(silhouette_score(square, labels, metric="precomputed")), labels)
+    if not found:
+        return [0] * n
+    best = found[max(found)]
+    same = best[:, None] == best
+    between, within = 1 - square[~same].mean(), 1 - square[same & ~np.eye(n, dtype=bool)].mean()
+    return _plain(best - 1) if between <= most_alike * within else [0] * n
 
 
 def _plain(labels: Any) -> list[int]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -89,7 +90,9 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
     assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
 
 
-@pytest.mark.parametrize("options", [{}, {"clusterer": "kmeans"}, {"clusterer": "affinity"}])
+@pytest.mark.parametrize(
+    "options", [{}, *({"clusterer": one} for one in ("kmeans", "affinity", "linkage")), {"again": 0.2}]
+)
 def test_planted_clusters_are_found_and_stay(options):
     done = planted.run(OCFLMethod(**SETTINGS, **options), make_clients(), seed=1)
     at = fired_in(done)
@@ -210,9 +213,10 @@ def test_a_round_is_one_exchange():
     assert done.exchanges == [1] * 8
 
 
-@pytest.mark.parametrize("clusterer", ["hdbscan", "kmeans", "meanshift", "affinity"])
+@pytest.mark.parametrize("clusterer", ["hdbscan", "kmeans", "meanshift", "affinity", "linkage"])
 def test_lost_clients_are_no_accident(clusterer):
     planted.outlives_losses(OCFLMethod, rounds=6, clusterer=clusterer)
+    planted.outlives_losses(OCFLMethod, rounds=6, clusterer=clusterer, again=0.01)
 
 
 def test_newcomers_join_by_their_updates():
@@ -230,3 +234,55 @@ def test_the_clustering_draws_from_the_seed():
 
     assert labels(1) == labels(1)
     assert any(labels(seed) != labels(1) for seed in range(2, 9))
+
+
+def drifting(method: OCFLMethod, moves: dict[int, int], at: int = 7) -> tuple[list[OCFLState], list[dict[str, Any]]]:
+    """Run `method` on the planted clients; before round `at` clients move to other clusters."""
+    fed = LocalFederation(make_clients(), seed=1, workers=1)
+    states, values = [method.init(fed)], []
+    while not states[-1].finished:
+        if states[-1].steps + 1 == at:
+            for number, cluster in moves.items():
+                fed.clients[number] = planted.client(number, SWAPS[cluster])
+        state, record = method.step(fed, states[-1])
+        states.append(state)
+        values.append(record.values)
+    return states, values
+
+
+def test_clients_that_drift_are_placed_again():
+    """Client 0 moves from cluster 1 to 0, and client 3 from 2 to 1."""
+    moves, settings = {0: 0, 3: 1}, SETTINGS | {"rounds": 12}
+    now = [moves.get(number, cluster) for number, cluster in enumerate(CLUSTERS)]
+    once, _ = drifting(OCFLMethod(**settings), moves)
+    assert planted.same_partition(once[-1].labels.tolist(), CLUSTERS)
+    states, values = drifting(OCFLMethod(**settings, again=0.1), moves)
+    assert planted.same_partition(states[-1].labels.tolist(), now)
+    assert any(values[6]["rises"].values())
+    left = {int(once[-1].labels[0]), int(once[-1].labels[3])}
+    assert {name for name, rises in values[6]["rises"].items() if rises} == {str(cluster) for cluster in left}
+    waiting = {number for number, label in enumerate(states[6].labels.tolist()) if label in left}
+    assert set(states[7].pending) == {str(number) for number in waiting}
+    assert states[7].labels.tolist() == states[6].labels.tolist()  # meanwhile they keep their cluster's model
+    assert states[8].pending == {}
+
+
+def test_a_single_cluster_that_comes_apart_is_clustered_again():
+    people = {number: 1 for number in range(12) if number % 2}
+    settings = SETTINGS | {"rounds": 12, "clusterer": "linkage"}
+
+    def last(again: float | None) -> OCFLState:
+        method = OCFLMethod(**settings, again=again)
+        fed = LocalFederation([planted.client(number) for number in range(12)], seed=1, workers=1)
+        state = replace(method.init(fed), fired=True)
+        while not state.finished:
+            if state.steps + 1 == 6:
+                for number, cluster in people.items():
+                    fed.clients[number] = planted.client(number, SWAPS[cluster])
+            state, _ = method.step(fed, state)
+        return state
+
+    assert set(last(None).labels.tolist()) == {0}
+    found = last(0.05)
+    assert planted.same_partition(found.labels.tolist(), [number % 2 for number in range(12)])
+    assert len(found.splits) == 1

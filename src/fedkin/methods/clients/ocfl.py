@@ -13,6 +13,7 @@ from torch import Tensor
 from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Fraction
+from fedkin.methods.clients.client_method import PositiveFraction
 from fedkin.methods.clients.update_similarities import cosine_distances
 from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod
 
@@ -24,9 +25,9 @@ class OCFLState(SplitState):
     Attributes
     ----------
     present : list of int
-        Clients that replied in the previous round; empty in the first.
+        Clients whose updates were compared in the previous round; empty in the first.
     distances : Tensor
-        float64 ``(n, n)`` between their updates.
+        float64 ``(n, n)`` between their updates; 0 between those of different models.
     fired : bool
         Whether the clients have been clustered, even into a single cluster.
     """
@@ -47,9 +48,11 @@ class OCFLMethod(UpdateMethod):
 
     Attributes
     ----------
-    clusterer : {"hdbscan", "kmeans", "meanshift", "affinity"}
+    clusterer : {"hdbscan", "kmeans", "meanshift", "affinity", "linkage"}
         The algorithm that clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes
-        one cluster of six clients or fewer, since its bandwidth is 0 there.
+        one cluster of six clients or fewer, since its bandwidth is 0 there. "linkage", which is not the paper's, is
+        average linkage, cut into the number of clusters, up to 10, with the greatest silhouette; clusters whose
+        directions have a cosine above 0.5 are one. It is for noisy updates: many clients, or few samples.
     n_clusters : int
         Number of clusters, for "kmeans".
     trigger : {"first-rise", "printed"}
@@ -63,6 +66,11 @@ class OCFLMethod(UpdateMethod):
         paper).
     noise : {"cluster", "nearest"}
         For "hdbscan": whether clients without a cluster form one, as in the paper, or join the nearest.
+    again : float or None
+        Not the paper's: after the clustering, the least rise of a cluster's temperature within one round, in (0, 1], at
+        which its clients are placed again: in the next round they train the model that was divided, and each joins
+        the cluster with the most similar mean update of then. A single cluster is clustered once more. None clusters
+        once.
     compare : {"parameters", "floats", "everything"}
         Which part of an update is compared; the authors' code compares the whole state.
     """
@@ -73,14 +81,15 @@ class OCFLMethod(UpdateMethod):
     similarity: from_distances.Similarity = "corrected"
     smallest_cluster: Fraction = 0.2
     noise: from_distances.NoiseRule = "cluster"
+    again: PositiveFraction | None = None
     weighting: Literal["samples", "clients"] = "clients"
 
     sends: ClassVar[str] = "the change of its model, the number of its samples and its loss"
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def watching(self, state: OCFLState) -> bool:
-        """Whether the clients are not clustered yet."""
-        return not state.fired
+        """Whether the clients are not clustered yet, or may be placed again."""
+        return not state.fired or self.again is not None
 
     def divided(
         self, fed: Federation, state: OCFLState, part: Round
@@ -90,16 +99,39 @@ class OCFLMethod(UpdateMethod):
         common = [client for client in part.clients if client in state.present]
         before = _temperature_of(common, state.present, state.distances)
         now = _temperature_of(common if state.present else part.clients, part.clients, distances)
+        warmth = temperature(distances) if len(distances) > 1 else None
+        if state.fired:
+            rises = before is not None and now is not None and self.rises(before, now)
+            values = {"temperatures": {str(part.cluster): warmth}, "rises": {str(part.cluster): rises}}
+            alone = rises and not state.splits
+            return (self.clustered(fed, state, distances) if alone else None), distances, values
         fires = now is not None and self.fires(before, now)
-        values = {"temperature": temperature(distances) if len(distances) > 1 else None, "fired": fires}
+        values = {"temperature": warmth, "fired": fires}
         return (self.clustered(fed, state, distances) if fires else None), distances, values
 
     def kept(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
         """Keep the clients that replied, their distances, and whether the trigger fired."""
+        if state.fired:
+            calm = [seen for seen in watched if not _rose(seen)]
+            clients = [client for seen in calm for client in seen.clients]
+            return {"present": clients, "distances": _blocks(calm)}
         (seen,) = watched
         if len(seen.clients) < 2:
             return {}
-        return {"present": seen.clients, "distances": seen.distances, "fired": seen.values["fired"]}
+        fired = seen.values["fired"]
+        if fired:  # from the next round on there are several models
+            return {"present": [], "distances": _blocks([]), "fired": True}
+        return {"present": seen.clients, "distances": seen.distances, "fired": False}
+
+    def unsettled(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> list[int]:
+        """Return the clusters whose temperature has risen, if there are several."""
+        if not (state.fired and state.splits):
+            return []
+        return [int(cluster) for seen in watched for cluster, rises in seen.values["rises"].items() if rises]
+
+    def rises(self, before: float, now: float) -> bool:
+        """Whether a cluster's temperature has risen so far that its clients are placed again."""
+        return self.again is not None and now - before >= self.again
 
     def fires(self, before: float | None, now: float) -> bool:
         """Whether clients are to be clustered, by the temperatures of the last round, if any, and of this one."""
@@ -116,7 +148,21 @@ class OCFLMethod(UpdateMethod):
             return from_distances.meanshift(distances)
         if self.clusterer == "affinity":
             return from_distances.affinity(distances, self.similarity, rng)
+        if self.clusterer == "linkage":
+            return from_distances.average_linkage(distances)
         return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
+
+
+def _rose(seen: UpdateDistances) -> bool:
+    """Whether any of the temperatures of a clustered round has risen."""
+    return any(seen.values["rises"].values())
+
+
+def _blocks(watched: Sequence[UpdateDistances]) -> Tensor:
+    """Return the distances of all clusters as one matrix, 0 between clusters."""
+    return (
+        torch.block_diag(*(seen.distances for seen in watched)) if watched else torch.zeros(0, 0, dtype=torch.float64)
+    )
 
 
 def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

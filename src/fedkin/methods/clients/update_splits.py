@@ -117,6 +117,10 @@ class UpdateMethod(ClientMethod):
         """Return fields of the next state that follow from a watched round; none by default."""
         return {}
 
+    def unsettled(self, state: Any, watched: Sequence[UpdateDistances]) -> list[int]:
+        """Return clusters whose clients are to be placed again, by the first split; none by default."""
+        return []
+
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Have clients train their cluster's model, divide clusters, and add to each model its cluster's mean update.
 
@@ -137,6 +141,8 @@ class UpdateMethod(ClientMethod):
         watched = [self._watch(fed, state, part, work) for part in _by_cluster(kept, work, self._compared(state))]
         if kept:
             means = work.means(kept, self.means_of)
+        unsettled = self.unsettled(state, watched)
+        work.pending |= {str(client): 0 for client in work.position if work.cluster(client) in unsettled}
         after = state.next(
             models=means.moved(work.models, self.server_learning_rate),
             labels=work.labels,
