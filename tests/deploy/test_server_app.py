@@ -1,6 +1,8 @@
 """A run on sites that answer in this process: begun, gone on with, refused, and what its sites keep."""
 
 import json
+import shutil
+import time
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -27,7 +29,7 @@ from fedkin.experiment.forgetting import forget
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
-from fedkin.experiment.run_folder import LEDGER, run_config
+from fedkin.experiment.run_folder import LEDGER, run_config, write_config
 from nodes import Nodes, nodes_of
 
 CLUSTERS = [0, 1, 0, 1]
@@ -197,6 +199,21 @@ def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_cluster
     assert asked == {0, 2, 3}
     assert again.records[-1]["answered"] == [0, 2, 3]
     assert torch.equal(found, load_found(tmp_path / "without").result["centroids"])
+    assert json.loads((tmp_path / "without" / "sites.json").read_text())["sites"]["site-1"]["now"] == "forgotten"
+
+
+@pytest.mark.parametrize("said", [1, "site-1"])
+def test_a_forgotten_site_that_is_gone_is_not_waited_for(said: int | str, data: Path, tmp_path: Path, capsys) -> None:
+    serve(grid(data, tmp_path), chosen := config("kfed", "method.n_clusters=6"), tmp_path / "out")
+    shutil.copytree(tmp_path / "out", tmp_path / "without", ignore=shutil.ignore_patterns("checkpoint*", "*.jsonl"))
+    without = config("kfed", "method.n_clusters=6", f"engine.forgotten={json.dumps([said])}")
+    write_config(tmp_path / "without", without)
+    nodes, began = grid(data, tmp_path), time.monotonic()
+    nodes.away = {1}
+    again = serve(nodes, without, tmp_path / "without")
+    assert time.monotonic() - began < chosen.engine.patience / 10
+    assert again.records[-1]["answered"] == [0, 2, 3]
+    assert "fedkin: 3 of 3 sites are there: site-0, site-2, site-3\n" in capsys.readouterr().out
 
 
 def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:

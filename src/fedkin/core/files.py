@@ -73,6 +73,7 @@ def append(path: Path, text: str) -> None:
         If the disk is full or the file cannot be written.
     """
     content = text.encode()
+    check_regular(path)
     try:
         with path.open("ab", buffering=0) as file:
             handle, size = file.fileno(), os.fstat(file.fileno()).st_size
@@ -231,6 +232,7 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
         If it cannot be read, is no JSON, or holds anything else.
     """
     wanted: Any = kind
+    check_regular(path)
     try:
         read: T = _adapter(wanted).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:

@@ -27,7 +27,7 @@ class Presence:
     first : int
         The first step that it could take part in.
     now : str
-        "there", "away", or "left out" of the run.
+        "there", "away", "left out" of the run, or "forgotten".
     since : str
         When that began, in UTC.
     replied : int
@@ -82,6 +82,7 @@ class Attendance(Callback):
         for client, name in enumerate(self.fed.seats):
             site = self.found.sites.setdefault(name, Presence(line["step"]))
             now = "left out" if client in self.fed.left_out else "there" if name in there else "away"
+            now = "forgotten" if name in self.fed.roster.forgotten else now
             if site.now != now:
                 site.now, site.since = now, datetime.now(UTC).isoformat(timespec="seconds")
             site.replied = line["step"] if client in line["answered"] else site.replied

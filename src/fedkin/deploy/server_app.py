@@ -87,11 +87,12 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         progress = _LogProgress()
         ledger = _ledger(folder)
         labels, listed = config.method.clusters == "clients", config.federation.listed
-        engine = config.engine
+        engine, order = config.engine, list(ledger.sites)
         wanted = engine.sites or len(listed)
-        roster = Roster(grid, ledger.sites, progress.phase, labels, ledger.keys, listed, engine.newcomers)
+        gone = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
+        roster = Roster(grid, ledger.sites, progress.phase, labels, ledger.keys, listed, engine.newcomers, gone)
         members = roster.gather(wanted, engine.patience)
-        order = list(ledger.sites) or [member.name for member in members]
+        order = order or [member.name for member in members]
         _keep_ledger(folder, ledger.run, roster, order)
         members = [member for member in members if member.name in order]  # the others join in the next step
         everyone = all(member.classes for member in members)
@@ -111,7 +112,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         )
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
-        forgotten = [one for one in engine.forgotten if one in fed.names]
+        forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
         population = Population([], None, classes, features, fed.names).forgetting(forgotten)
         run = prepare(config, folder, population, fed, progress, [attendance])
         outcome = run.finish()

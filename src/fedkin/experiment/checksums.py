@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedkin.core import FedkinError
-from fedkin.core.files import write_atomically
+from fedkin.core.files import check_regular, write_atomically
 
 SUMS = "SHA256SUMS"
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
     """Write the checksums of the files in `folder` that these names or patterns match, in place of any before."""
-    paths = sorted({path for name in names for path in folder.glob(name)})
+    paths = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     write_atomically(folder / SUMS, "".join(lines))
 
@@ -54,6 +54,7 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
 def _sums_of(folder: Path) -> dict[str, str]:
     """Checksums by name of file; none where there is no file of them, as in a folder of an earlier version."""
     path = folder / SUMS
+    check_regular(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

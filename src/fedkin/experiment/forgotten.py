@@ -40,7 +40,7 @@ def certificates_of(folder: Path) -> list[dict[str, Any]]:
         If they cannot be read.
     """
     path = folder / FORGOTTEN
-    return read_json(path, list[dict[str, Any]]) if path.is_file() else []
+    return read_json(path, list[dict[str, Any]]) if path.exists() else []
 
 
 def write_certificate(out: Path, earlier: Sequence[dict[str, Any]], certificate: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ def remains(
     found += [
         {"file": path.relative_to(out).as_posix(), "what": "its name"}
         for path in named
-        if any(name in path.read_text(encoding="utf-8") for name in called)
+        if any(name in path.read_text(encoding="utf-8", errors="replace") for name in called)
     ]
     if (out / LEDGER).is_file():
         found.append({"file": LEDGER, "what": "its name, identity and key, which keep its seat from others"})

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core import FedkinError
-from fedkin.core.files import read_tables, similar_path, write_atomically
+from fedkin.core.files import check_regular, read_tables, similar_path, write_atomically
 from fedkin.core.payload import pack, unpack
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
@@ -160,6 +160,7 @@ def load_profile(folder: Path) -> ClusterProfile | None:
 
 def _check_result(folder: Path) -> None:
     for name in (RESULT, MODELS):
+        check_regular(folder / name)
         check_sum(folder, name, "`fedkin resume` of a run writes its results again.")
 
 

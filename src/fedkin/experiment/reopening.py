@@ -68,6 +68,9 @@ def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any
         write_config(partial, config)
         save_tree(partial / CHECKPOINT, owned(dict(checkpoint)))
         partial.replace(out)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, shutil.Error):  # one entry for each file that could not be copied
+            path, _, reason = error.args[0][0]
+            raise FedkinError(f"{path} cannot be copied ({reason}).") from error
         raise

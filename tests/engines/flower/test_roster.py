@@ -1,4 +1,5 @@
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +101,30 @@ def test_a_run_that_goes_on_does_not_wait_for_ever_for_one_that_is_gone(tmp_path
     nodes.away = set()
     assert list(fed.ask(moments, fed.all())) in ([0, 2], [0, 1, 2])
     assert list(fed.ask(moments, fed.all())) == [0, 1, 2]
+
+
+def test_nobody_waits_for_who_is_forgotten_and_nobody_takes_its_seat(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"), site(tmp_path / "other", "b"))
+    nodes.away = {3}
+    members = Roster(nodes).gather(3, 5)
+    known, reports = {member.name: member.identity for member in members}, list[str]()
+    nodes.away = {1}
+    began = time.monotonic()
+    again = Roster(nodes, known, reports.append, forgotten=["b"])
+    assert [(one.name, one.node != NOWHERE) for one in again.gather(3, 60)] == [("a", True), ("b", False), ("c", True)]
+    assert time.monotonic() - began < 30
+    assert "Refused: Another site is called 'b' already; every site needs a name of its own." in reports
+    assert reports[-1] == "2 of 2 sites are there: a, c"
+
+
+def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
+    nodes.away = {2}
+    listed = dict.fromkeys("abc", "")
+    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 2 sites are there: a; not there yet: c\."):
+        Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 0.3)
+    nodes.away = {1}
+    assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
 
 
 def test_who_is_away_when_a_run_resumes_comes_back_with_columns_of_its_own(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
+from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.studies.attack.attack import _material, _visible, attack
+from fedkin.studies.attack.attack_page import as_text
 
 OPTIONS = [
     "data.source=digits",
@@ -59,6 +61,18 @@ def test_the_statement_is_the_runs(found: Path) -> None:
     assert (made["flip"], made["bits"], made["width"]) == (0.1, 200, 20)
     assert made["epsilon_bit"] == pytest.approx(np.log(9))
     assert made["epsilon_sample"] == pytest.approx(20 * np.log(9))
+
+
+def test_an_epsilon_that_guarantees_nothing_is_called_so_on_page_and_terminal(found: Path) -> None:
+    levels = tree_of(found)["membership"]["levels"]
+    page, printed = (found / "attack.html").read_text(), as_text(tree_of(found))
+    meaningless = [level["epsilon"] for level in levels if level["epsilon"] and level["epsilon"] > MEANINGFUL_EPSILON]
+    assert meaningless
+    for epsilon in meaningless:
+        assert f"{epsilon:,.2f} (no meaningful guarantee)" in printed
+        assert f"{epsilon:,.2f}" in page
+    assert printed.count("(no meaningful guarantee)") == len(meaningless)
+    assert page.count("no meaningful guarantee") >= len(meaningless)
 
 
 def test_noise_makes_it_worse_for_the_attacker(found: Path) -> None:

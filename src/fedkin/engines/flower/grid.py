@@ -207,7 +207,7 @@ class FlowerFederation(Federation):
 
     def _report_changes(self) -> None:
         """Report which sites have left since the last exchange, and which are back."""
-        there, known = self.roster.there(), set(self.seats)
+        there, known = self.roster.there(), set(self.seats) - self.roster.forgotten
         left = known - there
         changed = [(name, "has left") for name in left - self._left] + [(name, "is back") for name in self._left - left]
         for name, word in sorted(changed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from flwr.app import Message
@@ -43,6 +43,8 @@ class Roster:
         where any key will do. If there are none, any site is admitted.
     newcomers : int
         Sites that may join after `gather`.
+    forgotten : collection of str
+        Sites that are asked for nothing: nobody waits for them, and their names stay theirs.
 
     Attributes
     ----------
@@ -63,10 +65,11 @@ class Roster:
         keys: Mapping[str, str] | None = None,
         listed: Mapping[str, str] | None = None,
         newcomers: int = 0,
+        forgotten: Collection[str] = (),
     ) -> None:
         self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
-        self.newcomers, self.classes = newcomers, list[str]()
+        self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
         self._open = 0
         self._gathered, self._aside = False, list[Member]()
         self.members: dict[str, Member] = {}
@@ -213,12 +216,12 @@ class Roster:
         """Wait until `wanted` sites with tables, or arrays of one shape, are connected; return them in order of name.
 
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
-        over; the others are missing until they come back.
+        over; the others are missing until they come back. Forgotten sites are not waited for.
 
         Parameters
         ----------
         wanted : int
-            At least 1.
+            At least 1, with those that are forgotten.
         patience : float
             Seconds to wait at most.
 
@@ -227,22 +230,21 @@ class Roster:
         FedkinError
             If they are not connected in time.
         """
-        end, last = time.monotonic() + patience, ""
+        end, last, enough = time.monotonic() + patience, "", self._enough(wanted)
         while True:
             self.greet()
             agreeing = self.agreeing()
-            state = (
-                f"{len(agreeing)} of {wanted} sites are there: {', '.join(one.name for one in agreeing) or 'none yet'}"
-            )
-            if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys())):
+            there = [member.name for member in agreeing if member.name not in self.forgotten]
+            state = f"{len(there)} of {enough} sites are there: {', '.join(there) or 'none yet'}"
+            if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
                 state += f"; not there yet: {lacking}"
             if state != last:
                 self.report(state)
                 last = state
-            if len(agreeing) >= wanted:
+            if len(there) >= enough:
                 break
             if time.monotonic() > end:
-                if self.known and agreeing:
+                if self.known and there:
                     break
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing()]))
             time.sleep(_PAUSE)
@@ -258,6 +260,12 @@ class Roster:
         self.members = {member.name: member for member in members}
         self._gathered = True
         return members
+
+    def _enough(self, wanted: int) -> int:
+        """Of the sites that a run begins with, how many are not forgotten."""
+        begun = list(self.known or self.listed)
+        gone = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
+        return max(1, wanted - len(gone))
 
     def _with_those_away(self, there: list[Member]) -> list[Member]:
         """Add the sites that took part before and are away; in order of name."""

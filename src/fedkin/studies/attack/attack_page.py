@@ -91,9 +91,8 @@ def as_text(tree: Mapping[str, Any]) -> str:
     few = [0, 1, 2, 4, 5]
     first = aligned([[row[at] for at in few] for row in [heading, *rows[:-1]]])
     heading, rows = _members(tree, area=False)
-    return (
-        f"{fill(verdict(tree), 110)}\n\nReconstruction\n{first}\n\nMembership (advantage)\n{aligned([heading, *rows])}"
-    )
+    second = aligned([heading, *rows], left=(0, 1))
+    return f"{fill(verdict(tree), 110)}\n\nReconstruction\n{first}\n\nMembership (advantage)\n{second}"
 
 
 def _figure(title: str, caption: str, corner: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -143,7 +142,7 @@ def _members(tree: Mapping[str, Any], area: bool = True) -> tuple[list[str], lis
     rows = [
         [
             level_name(level["flip"]),
-            _epsilon(level["epsilon"]) if area else _epsilon(level["epsilon"]).partition(" (")[0],
+            _epsilon(level["epsilon"]),
             *(_advantage(level["held"][name], area) for name in names),
             f"{level['bound']:.3f}",
         ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock, write_atomically
+from fedkin.core.files import check_regular, folder_lock, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.experiment.run_folder import is_finished
@@ -184,6 +184,7 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
     if not path.exists():
         write_atomically(path, json.dumps(plan, indent=1) + "\n")
         return
+    check_regular(path)
     try:
         there = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

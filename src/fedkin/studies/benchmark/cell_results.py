@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
+from fedkin.core.files import check_regular
 from fedkin.experiment.run_folder import RECORDS, read_lines
 from fedkin.studies.benchmark.cells import Cell, Family
 from fedkin.studies.costs import costs_of
@@ -71,7 +72,8 @@ def read_results(folder: Path) -> dict[Cell, CellResult]:
         If a line cannot be read.
     """
     path = folder / RESULTS
-    if not path.is_file():
+    check_regular(path)
+    if not path.exists():
         return {}
     found = {}
     try:

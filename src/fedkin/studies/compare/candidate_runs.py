@@ -13,6 +13,7 @@ import numpy as np
 
 from fedkin.clustering.metrics import Labels
 from fedkin.core import FedkinError
+from fedkin.core.files import check_regular
 from fedkin.experiment.checksums import check_sum
 from fedkin.experiment.label_files import label_file
 from fedkin.experiment.outputs import RESULT
@@ -101,6 +102,7 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
     """Clusters of all clients in order, or of all samples, by client and row; -1 for none."""
     if (folder / "clients.csv").is_file():
         return _column(folder, "clients.csv")
+    check_regular(folder / RESULT)
     check_sum(folder, RESULT)
     names = json.loads((folder / RESULT).read_text(encoding="utf-8"))["clients"]
     found = []
@@ -113,6 +115,7 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
 
 
 def _column(folder: Path, name: str) -> Labels:
+    check_regular(folder / name)
     check_sum(folder, name)
     with (folder / name).open(newline="", encoding="utf-8") as file:
         return np.array([int(row["cluster"]) for row in csv.DictReader(file)], dtype=np.int64)
