@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from fedkin.core import FedkinError
 from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
+from fedkin.experiment.forgetting import forget, plan_forgetting
 from fedkin.experiment.run import execute, report, resume
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -156,3 +158,20 @@ def test_checksums_are_those_of_sha256sum(folder: Path) -> None:
 def test_a_folder_without_checksums_is_used(folder: Path) -> None:
     (folder / "SHA256SUMS").unlink()
     assert report(folder).is_file()
+
+
+def test_times_whose_names_are_damaged_cost_no_plan_of_forgetting(folder: Path) -> None:
+    path = folder / "timing.jsonl"
+    path.write_text(path.read_text().replace('"seconds"', '"sekonds"'))
+    assert plan_forgetting(folder, [1]).seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["SHA256SUMS", "forgotten.json", "result.json", "records.jsonl", "checkpoint.safetensors"]
+)
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(name: str, folder: Path) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(FedkinError, match=r"no regular file, but a pipe|has not finished"):
+        forget(folder, [1], folder.parent / "without")
+    assert not (folder.parent / "without").exists()

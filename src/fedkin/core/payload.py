@@ -18,6 +18,8 @@ Payload = dict[str, Any]
 
 _TENSOR = "__tensor__"
 _DEEPEST = 64
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values that stand for themselves; long lists are of these."""
 
 
 def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
@@ -37,7 +39,9 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
         if isinstance(value, Mapping):
             return {_name(key, path): walk(item, f"{path}/{_escaped(key)}") for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [walk(item, f"{path}/{index}") for index, item in enumerate(value)]
+            return [
+                item if type(item) in _PLAIN else walk(item, f"{path}/{index}") for index, item in enumerate(value)
+            ]
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may cross.")
@@ -63,7 +67,9 @@ def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
             if _TENSOR in value:
                 return tensors[value[_TENSOR]]
             return {key: walk(item, depth + 1) for key, item in value.items()}
-        return [walk(item, depth + 1) for item in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [item if type(item) in _PLAIN else walk(item, depth + 1) for item in value]
+        return value
 
     return walk(json.loads(text), 0)
 

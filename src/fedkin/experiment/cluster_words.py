@@ -28,8 +28,13 @@ def sentences(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
     names : sequence of str
         What the clients are called, in order of id; without, by their ids.
     """
-    columns = [column for column in described(profile) if column.effect >= MIN_EFFECT]
-    return [_sentence(profile, columns, cluster, names) for cluster in range(len(profile.samples))]
+    return _sentences(profile, described(profile), names)
+
+
+def sentences_and_remarks(profile: ClusterProfile, names: Sequence[str], most: int) -> list[str]:
+    """The first `sentences`, `most` at most, and all `remarks`."""
+    columns = described(profile)
+    return [*_sentences(profile, columns, names)[:most], *_remarks(profile, columns, names)]
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:
@@ -37,12 +42,12 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
     columns = described(profile)
     return ClusterDescriptions(
         range(len(profile.samples)),
-        sentences(profile, names),
+        _sentences(profile, columns, names),
         [column.name for column in columns],
         [column.effect for column in columns],
         [column.cells for column in columns],
         [column.shifts for column in columns],
-        remarks(profile, names),
+        _remarks(profile, columns, names),
         MIN_EFFECT,
         [column.typical for column in columns] if profile.has_typical else (),
         profile.typical_filled.amax(1).tolist() if profile.has_typical else (),
@@ -51,7 +56,16 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
 
 def remarks(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
     """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
-    alone = [column for column in described(profile)[:2] if column.effect >= MIN_EFFECT]
+    return _remarks(profile, described(profile), names)
+
+
+def _sentences(profile: ClusterProfile, columns: Sequence[DescribedColumn], names: Sequence[str]) -> list[str]:
+    telling = [column for column in columns if column.effect >= MIN_EFFECT]
+    return [_sentence(profile, telling, cluster, names) for cluster in range(len(profile.samples))]
+
+
+def _remarks(profile: ClusterProfile, columns: Sequence[DescribedColumn], names: Sequence[str]) -> list[str]:
+    alone = [column for column in columns[:2] if column.effect >= MIN_EFFECT]
     if len(profile.columns) > 2 and len(alone) == 1 and alone[0].effect >= _EXPLAINS:
         one = f"Column '{alone[0].name}' alone explains the clusters; if it is not what you look for, leave it out."
         return [one, *who_is_missing(profile, names)]

@@ -76,8 +76,10 @@ class DescribedColumn:
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
     """The columns of a profile, those that distinguish its clusters most first."""
-    lengths = count_lengths(profile.columns)
-    columns = [_categories(profile, at) if lengths[at] else _numbers(profile, at) for at in range(len(lengths))]
+    lengths, moments = count_lengths(profile.columns), _Moments(profile)
+    columns = [
+        _categories(profile, at) if lengths[at] else _numbers(profile, moments, at) for at in range(len(lengths))
+    ]
     return sorted(columns, key=lambda column: -column.effect)
 
 
@@ -101,48 +103,57 @@ class _Writer:
         return _rounded(value, self.spread)
 
 
-def _numbers(profile: ClusterProfile, at: int) -> DescribedColumn:
-    column = profile.columns[at]
-    n = profile.filled[:, at].double()
-    total = float(n.sum())
-    means = profile.sum[:, at] / n  # NaN where there is no cell
-    mean = float(profile.sum[:, at].sum()) / max(total, 1.0)
-    within = (profile.squares[:, at] - n * (means - profile.around[at]).square()).nan_to_num(0.0).clamp_min(0)
-    between = n * (means - mean).square().nan_to_num(0.0)
-    whole = float((within + between).sum())
-    spread = math.sqrt(whole / max(total, 1.0))
-    scatter = (within / n).sqrt()
-    effect = _adjusted(float(between.sum()), whole, total, int((n > 0).sum()))
+class _Moments:
+    """Means and spreads of all columns at once, as lists by column; those of categories mean nothing."""
+
+    def __init__(self, profile: ClusterProfile) -> None:
+        n = profile.filled.double()
+        total = n.sum(0)
+        means = profile.sum / n  # NaN where there is no cell
+        mean = profile.sum.sum(0) / total.clamp_min(1)
+        within = (profile.squares - n * (means - profile.around).square()).nan_to_num(0.0).clamp_min(0)
+        between = n * (means - mean).square().nan_to_num(0.0)
+        whole = (within + between).sum(0)
+        self.n, self.total, self.whole = n.T.tolist(), total.tolist(), whole.tolist()
+        self.means, self.mean, self.between = means.T.tolist(), mean.tolist(), between.sum(0).tolist()
+        self.spread, self.scatter = (whole / total.clamp_min(1)).sqrt().tolist(), (within / n).sqrt().T.tolist()
+        self.typical_filled, self.typical_sum = profile.typical_filled.T.tolist(), profile.typical_sum.T.tolist()
+
+
+def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedColumn:
+    column, n, means = profile.columns[at], moments.n[at], moments.means[at]
+    total, mean, spread = moments.total[at], moments.mean[at], moments.spread[at]
+    effect = _adjusted(moments.between[at], moments.whole[at], total, sum(count > 0 for count in n))
     write = _Writer(column.kind, column.categories, spread)
     with_spread = column.kind in ("number", "date")
     cells, phrases, shifts = [], [], [0.0] * len(means)
-    for cluster, own in enumerate(means.tolist()):
+    for cluster, own in enumerate(means):
         if math.isnan(own):
             cells.append(NOTHING)
             phrases.append((0.0, ""))
             continue
-        spreads = f" ± {_rounded(float(scatter[cluster]), spread)}" if with_spread else ""
+        spreads = f" ± {_rounded(moments.scatter[at][cluster], spread)}" if with_spread else ""
         after = {"date": f"{spreads} days", "boolean": f" {_true(column.categories)}"}.get(column.kind, spreads)
         cells.append(write(own) + after)
         shift = (own - mean) / spread if spread > 0 else 0.0
         shifts[cluster] = shift
-        away = abs(own - mean) / max(1 - float(n[cluster]) / total, 1e-9)  # from the mean of all others
+        away = abs(own - mean) / max(1 - n[cluster] / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
-        stands = _one_against_rest(float(n[cluster]), total, float(shift)) if is_far else 0.0
+        stands = _one_against_rest(n[cluster], total, shift) if is_far else 0.0
         phrases.append((stands, _phrase(column.name, column.kind, column.categories, shift > 0, write, own, mean)))
-    values: list[float | str | None] = [None if math.isnan(own) else own for own in means.tolist()]
+    values: list[float | str | None] = [None if math.isnan(own) else own for own in means]
     if column.kind == "date":
         values = [None if own is None else write(float(own)) for own in values]
-    typical = _typical_numbers(profile, at, write)
+    typical = _typical_numbers(profile, moments, at, write)
     return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical)
 
 
-def _typical_numbers(profile: ClusterProfile, at: int, write: _Writer) -> list[str]:
+def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write: _Writer) -> list[str]:
     """The values of a typical sample of each cluster: of booleans and levels the nearest there is."""
     if not profile.has_typical:
         return []
     column, texts = profile.columns[at], []
-    for filled, total in zip(profile.typical_filled[:, at].tolist(), profile.typical_sum[:, at].tolist(), strict=True):
+    for filled, total in zip(moments.typical_filled[at], moments.typical_sum[at], strict=True):
         mean = total / max(filled, 1)
         levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
         level = levels[min(max(round(mean), 0), len(levels) - 1)] if levels else write(mean)

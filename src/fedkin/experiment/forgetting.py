@@ -151,7 +151,7 @@ def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = 
         begins, tree = _kept_before(folder, population, chosen, last)
     records, timing = read_records(folder, last), read_timing(folder)
     traffic = [0, *(line["sent"] + line["received"] for line in records)]
-    seconds = sum(line["seconds"] for line in timing if line["step"] > begins or not tree)
+    seconds = sum(line.get("seconds", 0.0) for line in timing if line["step"] > begins or not tree)
     others = count - len(forgotten) - len(population.absent)
     return ForgettingPlan(
         folder, config, tuple(chosen), names, way, begins, last - begins, others, tree and _cleared(tree, chosen),

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.experiment.cluster_words import remarks, sentences
+from fedkin.experiment.cluster_words import sentences_and_remarks
 from fedkin.experiment.label_files import client_name
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
@@ -116,7 +116,7 @@ def print_outcome(outcome: RunOutcome) -> None:
     print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
     profile = load_profile(outcome.folder)
     if profile is not None:
-        for text in [*sentences(profile, outcome.clients)[:_MAX_SENTENCES], *remarks(profile, outcome.clients)]:
+        for text in sentences_and_remarks(profile, outcome.clients, _MAX_SENTENCES):
             print(text)
     for text in warnings_of(outcome.records):
         print(f"Note: {text}")

@@ -204,6 +204,13 @@ def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error
         read_table(tmp_path / "t.parquet")
 
 
+def test_numbers_whose_squares_are_nothing_are_refused() -> None:
+    frame = pd.DataFrame({"a": [1e-200, 2e-200], "b": [1e-30, 2e-30]})
+    with pytest.raises(FedkinError, match=r"Column 'a' of It has no number above 2e-200, too small to add up") as error:
+        frame_to_dataset(frame, "it", "It")
+    assert "'b'" not in str(error.value)
+
+
 def test_numbers_too_large_to_add_up_are_refused(tmp_path):
     assert read_table(write(tmp_path / "t.csv", "a,b\n1,1e11\n2,2e12\n")).x[1, 1] == 2e12
     with pytest.raises(FedkinError) as error:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import torch
@@ -88,10 +90,14 @@ class ClusterProfile:
         return self._of(self.typical_counts, column)
 
     def _of(self, counts: Tensor, column: int) -> Tensor:
-        own: Tensor = counts.split(count_lengths(self.columns), 1)[column]
-        return own
+        return counts[:, slice(*self._spans[column])]
 
-    @property
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        """Where each column's frequencies are."""
+        return list(pairwise(accumulate(count_lengths(self.columns), initial=0)))
+
+    @cached_property
     def has_typical(self) -> bool:
         """Whether anything is known of the rows in the middle of the clusters."""
         return bool(self.typical_filled.any())

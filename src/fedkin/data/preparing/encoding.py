@@ -136,8 +136,7 @@ def aligned(table: Table, columns: Sequence[SchemaColumn], where: str, imputes: 
         if column.name not in at:
             continue
         own = table.columns[at[column.name]]
-        empty = values[:, position].isnan()
-        if bool(empty.all()) or not _differ(own, column):
+        if not _differ(own, column) or bool((empty := values[:, position].isnan()).all()):
             continue
         if {own.kind, column.kind} == {"boolean", "number"}:
             continue

@@ -10,6 +10,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedkin.core.errors import FedkinError, all_problems
 from fedkin.data.reading.csv_headers import check_is_header, check_names, header_of, is_nameless
 
@@ -58,6 +60,7 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(io.StringIO(text), na_values=_EMPTY_CELLS, low_memory=False, **options)
+            frame = frame.copy()  # of many columns each is a block of its own, which pandas copies one by one
             if re.search(rf'(?:\A|[\n"{re.escape(separator)}]){_LEADING_ZERO}', text):
                 whole = _whole_numbers(frame)
                 codes = pd.read_csv(io.StringIO(text), dtype=str, usecols=whole, **options) if whole else frame
@@ -74,19 +77,17 @@ def read_csv(path: Path, where: str, decimal: str = ".") -> pd.DataFrame:
     if header and frame.shape[1] != len(header):  # without one, a cell is longer than Python's reader takes
         found = f"its first line names {len(header)} columns, but its rows have {frame.shape[1]} cells"
         raise FedkinError(f"{where} cannot be read as {path.suffix.lower()} ({found}).")
-    if frame.shape[1] > 1 and frame.isna().all(axis=1).any():
+    empty = frame.isna().to_numpy().all(axis=1)
+    if frame.shape[1] > 1 and empty.any():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)  # the cells beyond the header are empty
             cells = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
-        frame = frame[~cells.apply(_is_blank).all(axis=1)].reset_index(drop=True)
+        blank = [all(not cell.strip() for cell in row) for row in cells.to_numpy(dtype=object)[empty]]
+        frame = frame.drop(index=frame.index[empty][blank]).reset_index(drop=True)
     check_is_header(header, frame, where)
     if decimal == "." and separator != ",":
         _check_thousands(frame, text, options, where)
     return _without_remains(frame, header, where)
-
-
-def _is_blank(cells: pd.Series) -> pd.Series:
-    return cells.str.strip() == ""
 
 
 def _without_remains(frame: pd.DataFrame, header: list[str], where: str) -> pd.DataFrame:
@@ -171,7 +172,7 @@ def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], wh
     """
     import pandas as pd
 
-    able = [at for at, (_, column) in enumerate(frame.items()) if _may_part_thousands(column)]
+    able = _may_part_thousands(frame)
     if not able:
         return
     cells = pd.read_csv(io.StringIO(text), dtype=str, usecols=able, **options)
@@ -189,13 +190,14 @@ def _check_thousands(frame: pd.DataFrame, text: str, options: dict[str, Any], wh
         raise all_problems(problems)
 
 
-def _may_part_thousands(column: pd.Series) -> bool:
-    """Whether all fractions of a column have three decimals at most, and some whole number has three digits."""
-    from pandas.api import types
-
-    if not types.is_float_dtype(column):
-        return False
-    values = column.dropna().abs()
-    whole = values[values % 1 == 0]
-    fine = bool(((values * 1000).round() / 1000 == values).all())
-    return fine and len(whole) < len(values) and bool(((whole >= 100) & (whole < 1000)).any())
+def _may_part_thousands(frame: pd.DataFrame) -> list[int]:
+    """Positions of columns whose fractions all have three decimals at most, and some whole number three digits."""
+    at = [at for at, kind in enumerate(frame.dtypes) if isinstance(kind, np.dtype) and kind.kind == "f"]
+    values = np.abs(frame.iloc[:, at].to_numpy(dtype=np.float64))
+    filled = ~np.isnan(values)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite and very large ones
+        whole = filled & (values % 1 == 0)
+        fine = (np.round(values * 1000) / 1000 == values) | ~filled
+    hundreds = whole & (values >= 100) & (values < 1000)
+    able = fine.all(0) & (whole.sum(0) < filled.sum(0)) & hundreds.any(0)
+    return [at[column] for column in np.flatnonzero(able)]

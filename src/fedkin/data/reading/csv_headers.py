@@ -93,11 +93,12 @@ def check_is_header(names: list[str], frame: pd.DataFrame, where: str) -> None:
 
     if frame.shape[1] != len(names) or frame.empty:
         return
-    columns = [frame.iloc[:, at] for at in range(len(names))]
-    numbers = [name for name, own in zip(names, columns, strict=True) if types.is_numeric_dtype(own)
-               and not types.is_bool_dtype(own) and NUMBER.fullmatch(name)]  # fmt: skip
-    texts = [name for name, own in zip(names, columns, strict=True) if not types.is_numeric_dtype(own)
-             and not is_nameless(name) and bool((own.astype(str).str.strip() == name).any())]  # fmt: skip
+    numeric = {kind: types.is_numeric_dtype(kind) for kind in set(frame.dtypes)}
+    kinds = list(zip(names, frame.dtypes, strict=True))
+    numbers = [name for name, kind in kinds if numeric[kind] and not types.is_bool_dtype(kind)
+               and NUMBER.fullmatch(name)]  # fmt: skip
+    texts = [name for at, (name, kind) in enumerate(kinds) if not numeric[kind] and not is_nameless(name)
+             and bool((frame.iloc[:, at].astype(str).str.strip() == name).any())]  # fmt: skip
     ordered = all(one < other for one, other in pairwise(map(float, numbers)))
     if (texts or not ordered) and 2 * (len(numbers) + len(texts)) > len(names):
         example = texts[0] if texts else numbers[0]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LARGEST_SUM = MAX_NUMBER / 1000
 """Largest sum of squares at one client, so that those of many clients can be added."""
+_SMALLEST = 1e-140
+"""Numbers whose squares float64 still holds in full."""
 _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 """Names of columns, as texts, that are none."""
 
@@ -137,11 +139,12 @@ def frame_to_table(
     for at in np.flatnonzero(np.isinf(values).any(0)).tolist():
         infinite = int(np.isinf(values[:, at]).sum())
         found.append(f"{_column(columns[at], where)} has {infinite} infinite values in {rows} rows.")
-    for at in np.flatnonzero(_too_large(values)).tolist():
-        largest = np.nanmax(np.abs(values[:, at]))
+    for at, largest in _beyond_squares(values):
+        large = largest > 1
+        size = f"numbers as large as {largest:.0e}, too large" if large else f"no number above {largest:.0e}, too small"
         found.append(
-            f"{_column(columns[at], where)} has numbers as large as {largest:.0e}, too large to "
-            "add up their squares; write them in another unit, or name the column in drop."
+            f"{_column(columns[at], where)} has {size} to add up their squares; write them in another unit, or name "
+            "the column in drop."
         )
     if found:
         kept = [at for at, column in enumerate(columns) if column.name not in unread]
@@ -179,12 +182,12 @@ def _read(
     return columns, values, unread
 
 
-def _too_large(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Which columns have finite numbers whose sums are beyond what crosses between clients and server."""
+def _beyond_squares(values: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Columns whose squares add up to more than crosses between clients and server, or to 0; with their largest."""
     with np.errstate(over="ignore", invalid="ignore"):
-        widest = np.nan_to_num(np.abs(np.where(np.isfinite(values), values, 0.0)).max(0))
-        large: npt.NDArray[np.bool_] = widest**2 * len(values) > _LARGEST_SUM
-    return large
+        widest = np.abs(np.where(np.isfinite(values), values, 0.0)).max(0)
+        beyond = (widest**2 * len(values) > _LARGEST_SUM) | ((widest > 0) & (widest < _SMALLEST))
+    return [(at, float(widest[at])) for at in np.flatnonzero(beyond).tolist()]
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
