@@ -39,9 +39,7 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
         if isinstance(value, Mapping):
             return {_name(key, path): walk(item, f"{path}/{_escaped(key)}") for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [
-                item if type(item) in _PLAIN else walk(item, f"{path}/{index}") for index, item in enumerate(value)
-            ]
+            return [item if type(item) in _PLAIN else walk(item, f"{path}/{index}") for index, item in enumerate(value)]
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may cross.")
