@@ -49,7 +49,7 @@ SHAPES = "(n, features) or (n, channels, height, width)"
     [
         ([1.0, 2.0], f"Client 3 has shape (2,), but samples need {SHAPES}."),
         (5, f"Client 3 has shape (), but samples need {SHAPES}."),
-        (pd.Series([1.0]), f"Client 3 has shape (1,), but samples need {SHAPES}."),
+        (pd.Series([1.0]), "Client 3 is a Series, one row or one column; give a table, such as table.iloc[[0]]."),
         (np.zeros((1, 1, 1, 1, 1)), f"Client 3 has shape (1, 1, 1, 1, 1), but samples need {SHAPES}."),
         (
             np.zeros((2, 8, 8, 3)),
