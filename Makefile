@@ -12,7 +12,7 @@ run: $(READY) ## Find the clusters in the embedded digits, spread over ten clien
 	$(BIN)/fedkin run fedcref
 
 test: $(READY) ## Run all tests, a few at once
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
 	.ci/newest-flower

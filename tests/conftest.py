@@ -35,6 +35,17 @@ settings.register_profile("fedkin", deadline=None, suppress_health_check=[Health
 settings.load_profile("fedkin")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors, for some tests wait for servers and clients in processes of their own."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest begin first, so that no worker is alone with one when the others have ended."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def real() -> Callable[[str], Path]:
     """Tells the folder of a real data set by its name, or skips the test."""

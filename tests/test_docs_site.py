@@ -9,6 +9,8 @@ from sphinx.cmd.build import main as sphinx_build
 import forked
 from fedkin.experiment import registry
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {
     "gallery/digits-over-ten-clients": 3,

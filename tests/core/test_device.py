@@ -82,6 +82,7 @@ def test_estimators_have_a_device_if_their_networks_use_it() -> None:
         fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
 
 
+@pytest.mark.long
 def test_training_on_a_device(tmp_path: Path) -> None:
     """In a process of its own, for the device that is made up there would be seen by all tests."""
     code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, "on_elsewhere.py").ended()

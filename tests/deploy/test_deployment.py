@@ -83,6 +83,7 @@ def same_clusters(deployed: Deployment, local: Path, names: list[str]) -> float:
     return float(adjusted_rand(np.array(here), np.array(there)))
 
 
+@pytest.mark.long
 def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) -> None:
     files = written(tmp_path / "data", digits(2, classes=6))
     settings = ("--set", "method.n_clusters=8", "--set", "tracking.to=['tensorboard']")

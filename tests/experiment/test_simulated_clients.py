@@ -46,6 +46,7 @@ def simulated(folder: Path, method: str = "fedcref") -> list[str | Path]:
     return ["run", method, "--engine", "flower", "--out", folder, *(w for o in settings for w in ("--set", o))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["kfed", pytest.param("fedcref", marks=pytest.mark.slow)])
 def test_a_simulation_finds_what_the_local_engine_finds(method: str, tmp_path: Path) -> None:
     local, flower = run(tmp_path / "local", "local", method=method), tmp_path / "flower"
@@ -58,6 +59,7 @@ def test_a_simulation_finds_what_the_local_engine_finds(method: str, tmp_path: P
     assert report(flower).read_bytes() == before  # needs no engine
 
 
+@pytest.mark.long
 def test_a_simulation_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     """Its nodes have been there already."""
     data = sites(tmp_path / "data", labelled=False)
