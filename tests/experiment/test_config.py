@@ -162,6 +162,17 @@ def test_targets_and_evaluation_survive_being_written(tmp_path: Path) -> None:
     assert load_config(path, ["target.reach=none", "target.stop=false"]).target.reach is None
 
 
+def test_a_folder_with_a_file_for_each_client_is_read_as_such(tmp_path: Path) -> None:
+    for name in ("north.csv", "south.csv"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    chosen = [f"data.source={tmp_path}"]
+    assert load_config("kfed", chosen).tables["scenario"]["name"] == "files"
+    assert load_config("kfed", [*chosen, "scenario.name=label-skew"]).tables["scenario"]["name"] == "label-skew"
+    for old, new in (("north.csv", "train.csv"), ("south.csv", "test-00000-of-00001.csv")):
+        (tmp_path / old).rename(tmp_path / new)
+    assert load_config("kfed", chosen).tables["scenario"]["name"] == "own-class"  # the splits of one data set
+
+
 def test_a_method_is_tried_on_a_scenario_that_suits_it() -> None:
     assert load_config("fedcref").tables["scenario"]["name"] == "label-skew"
     assert load_config("ocfl").tables["scenario"]["name"] == "label-clusters"

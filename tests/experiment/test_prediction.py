@@ -56,12 +56,6 @@ def test_a_folder_of_clients_is_predicted_client_by_client(found: Path, tmp_path
     )
 
 
-def test_files_of_splits_are_no_clients(found: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("a\n1\n")
-    assert prediction._files_of_clients(str(tmp_path)) == []
-    assert prediction._files_of_clients("digits") == []
-
-
 def save(folder: Path, classes: tuple[int, ...], labelled: bool = True, names: str = "{}") -> str:
     """Digits of some classes as a file; labels are written out as names."""
     data = load("digits")

@@ -2,6 +2,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from fedkin.core import FedkinError
@@ -100,3 +102,17 @@ def test_a_pool_runs_everything_and_reports_which_process_died(
     monkeypatch.setattr(RunWorker, "order", order_and_kill)
     with pytest.raises(FedkinError, match="The process of run run-0 was ended from outside"):
         run_all({"run-0": experiments["run-0"]}, tmp_path / "again", 1, lambda name, why: None)
+
+
+def test_what_many_runs_on_the_same_data_meet_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data").mkdir()
+    rng = np.random.default_rng(0)
+    for site in ("north", "south"):
+        table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["height", "width"])
+        table.insert(0, "key", [f"{site}-{row}" for row in range(len(table))])
+        table.to_csv(tmp_path / "data" / f"{site}.csv", index=False)
+    settings = [f"data.source={tmp_path / 'data'}", "engine.workers=1", "method.n_clusters=2"]
+    tables = {f"run-{seed}": load_config("kfed", [*settings, f"seed={seed}"]).tables for seed in range(3)}
+    assert run_all(tables, tmp_path / "runs", 2, lambda name, why: None) == {}
+    said = capsys.readouterr().err
+    assert said.count("fedkin: Column 'key' names the rows, so it is no feature; id = 'none' keeps it.\n") == 1

@@ -22,6 +22,7 @@ from fedkin.core import FedkinError, Method
 from fedkin.core.files import read_tables
 from fedkin.core.method import display_name
 from fedkin.data.population import Population
+from fedkin.data.reading.client_files import files_of_clients
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import FROM_DATA, built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.sections import (
@@ -177,8 +178,9 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
 
 def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
     method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
-    scenario: Any = _named(tables, "scenario", method.scenario, places)
-    model = _experiment(scenario, method)
+    default = "files" if _has_files_of_clients(tables) else method.scenario
+    scenario: Any = _named(tables, "scenario", default, places)
+    model = _experiment(scenario, default, method)
     try:
         checked: Any = model.model_validate_json(json.dumps(with_none(tables, model), default=str))
     except ValidationError as error:
@@ -211,14 +213,14 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
 
 
 @functools.cache
-def _experiment(scenario: type[Any], method: type[Any]) -> type[BaseModel]:
+def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[BaseModel]:
     """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
     return create_model(
         "Experiment",
         __config__=STRICT,
         seed=(NonNegativeInt, 0),
         data=(DataSection, DataSection()),
-        scenario=(model_of(scenario, method.scenario), Field(default_factory=dict, validate_default=True)),
+        scenario=(model_of(scenario, default), Field(default_factory=dict, validate_default=True)),
         method=(model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
         engine=(EngineSection, EngineSection()),
         federation=(FederationSection, FederationSection()),
@@ -279,6 +281,12 @@ def check_section(tables: dict[str, Any], section: str, place: str) -> None:
 def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
     check_section(tables, section, places.get(section, "on the command line"))
     return registry.resolve(section, str(tables.get(section, {}).get("name", default)))
+
+
+def _has_files_of_clients(tables: dict[str, Any]) -> bool:
+    data = tables.get("data", {})
+    source = data.get("source") if isinstance(data, dict) else None
+    return isinstance(source, str) and bool(files_of_clients(source))
 
 
 def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:

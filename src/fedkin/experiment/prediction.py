@@ -11,10 +11,8 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import all_problems, listing
 from fedkin.core.seeds import derive_generator
-from fedkin.data.reading.client_files import expanded, holds_clients
+from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.hub import HUB
-from fedkin.data.reading.names import EMBEDDED
 from fedkin.experiment.label_files import (
     as_csv,
     client_name,
@@ -25,9 +23,6 @@ from fedkin.experiment.label_files import (
     short_names,
 )
 from fedkin.experiment.outputs import SavedResult, load_found
-
-_SPLITS = ("train", "test", "valid")
-"""How files of splits begin, which are no clients'."""
 
 
 def predict(
@@ -75,7 +70,7 @@ def predict(
     _check_predicts(found, client, cluster)
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
-    files = _files_of_clients(source)
+    files = [expanded(source) / name for name in files_of_clients(source)]
     if not files:
         return as_csv(
             zip(*_columns(found, source, label, _whose(found, client, cluster), decimal, memberships), strict=True)
@@ -110,14 +105,6 @@ def _check_predicts(found: SavedResult, client: int | str | None, cluster: int |
             )
     if not hasattr(found.method, "predict"):
         raise FedkinError(f"Method '{found.name}' of {found.folder} does not assign new samples to clusters.")
-
-
-def _files_of_clients(source: str) -> list[Path]:
-    """The files of a folder that has one per client; none of anything else, or of splits in Hugging Face layout."""
-    if source in EMBEDDED or source.startswith(HUB):
-        return []
-    names = holds_clients(source)
-    return [] if any(name.startswith(_SPLITS) for name in names) else [expanded(source) / name for name in names]
 
 
 def _whose(found: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:

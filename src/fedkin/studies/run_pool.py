@@ -20,6 +20,7 @@ from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config
 from fedkin.experiment.run_folder import is_finished
+from fedkin.experiment.terminal import Quiet
 
 Arrival = tuple["RunWorker", list[Any] | None]
 """A message of a worker; ``None`` once its process has ended."""
@@ -42,6 +43,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         Threads of torch in the process; by default as many as torch chooses.
     arrivals : SimpleQueue, optional
         Where its messages arrive, with those of other workers; by default it has a queue of its own.
+    warned : set of str, optional
+        Warnings that were shown, which are not shown again: many runs on the same data meet the same.
 
     Attributes
     ----------
@@ -49,8 +52,14 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         Seconds that the process took to be ready, when it was last started.
     """
 
-    def __init__(self, threads: int | None = None, arrivals: queue.SimpleQueue[Arrival] | None = None) -> None:
+    def __init__(
+        self,
+        threads: int | None = None,
+        arrivals: queue.SimpleQueue[Arrival] | None = None,
+        warned: set[str] | None = None,
+    ) -> None:
         self.start = 0.0
+        self._warned = set() if warned is None else warned
         self._threads = threads
         self._shares = arrivals is not None
         self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue() if arrivals is None else arrivals
@@ -130,11 +139,21 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         self._reader.start()
 
     def _forward(self, messages: IO[bytes]) -> None:
-        """Queue the process's messages until it ends; in a thread, for Windows selects no pipes."""
+        """Queue the process's messages until it ends, but for warnings; in a thread, for Windows selects no pipes."""
         for line in messages:
-            if line.endswith(b"\n"):  # else it was killed while it wrote
-                self._arrivals.put((self, json.loads(line)))
+            if not line.endswith(b"\n"):  # it was killed while it wrote
+                continue
+            kind, *rest = json.loads(line)
+            if kind == "warn":
+                self._warn(rest[0])
+            else:
+                self._arrivals.put((self, [kind, *rest]))
         self._arrivals.put((self, None))
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            Quiet().warn(text)
 
     def ended(self) -> FedkinError:
         """Return the error of a process that has ended by itself."""
@@ -202,6 +221,7 @@ def run_all(
     busy: dict[RunWorker, str] = {}
 
     arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+    warned: set[str] = set()
 
     def order_next(worker: RunWorker) -> None:
         name = next(waiting, None)
@@ -213,7 +233,7 @@ def run_all(
 
     with ExitStack() as stack:
         for _ in range(min(jobs, len(experiments))):
-            order_next(stack.enter_context(RunWorker(1, arrivals)))
+            order_next(stack.enter_context(RunWorker(1, arrivals, warned)))
         while busy:
             arrived = _waited_for(arrivals)
             if arrived is None or arrived[0] not in busy:  # a worker that was stopped, as nothing is left for it

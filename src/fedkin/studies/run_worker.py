@@ -39,7 +39,6 @@ class SentProgress(Progress):
 
     def __init__(self, messages: TextIO) -> None:
         self._messages = messages
-        self._warned: set[str] = set()
 
     def send(self, *words: Any) -> None:
         """Write one message."""
@@ -56,10 +55,7 @@ class SentProgress(Progress):
         self.send("step", line, timing)
 
     def warn(self, text: str) -> None:
-        """Warn once of what many runs on the same data meet."""
-        if text not in self._warned:
-            self._warned.add(text)
-            print(text, file=sys.stderr, flush=True)
+        self.send("warn", text)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import ignored_in, load_clients
+from fedkin.data.reading.client_files import files_of_clients, ignored_in, load_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
 from fedkin.data.reading.table_options import TableOptions
@@ -256,3 +256,13 @@ def test_a_file_is_no_folder_and_folders_of_tables_are_noticed(tmp_path):
     (tmp_path / "b.csv").write_text("c\nx\n")
     with pytest.raises(FedkinError, match=r"reads it as such; else give one file, such as '.*a\.csv'\.$"):
         load(str(tmp_path))
+
+
+def test_files_of_splits_are_no_clients(tmp_path, monkeypatch):
+    (tmp_path / "train.csv").write_text("a\n1\n")
+    assert files_of_clients(str(tmp_path)) == []
+    (tmp_path / "north.csv").write_text("a\n1\n")
+    assert files_of_clients(str(tmp_path)) == ["north.csv", "train.csv"]
+    monkeypatch.chdir(tmp_path.parent)
+    tmp_path.rename(tmp_path.parent / "digits")
+    assert files_of_clients("digits") == []  # embedded data come first

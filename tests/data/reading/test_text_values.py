@@ -94,7 +94,7 @@ def test_dates_that_could_be_two_are_refused():
     assert read(["03/01/2024", "05/01/2024"], categorical=["c"])[0].kind == "category"
 
 
-@pytest.mark.parametrize("form", ["{}%", "${}", "{} mg/dl", "{}€", "<{}", "{} °C"])
+@pytest.mark.parametrize("form", ["{}‰", "${}", "{} mg/dl", "{}€", "<{}", "{} °C"])
 def test_many_numbers_with_units_are_refused(form):
     cells = [form.format(number / 4) for number in range(30)]
     assert sentence(cells) == (
@@ -102,6 +102,14 @@ def test_many_numbers_with_units_are_refused(form):
         "name the column in categorical or drop."
     )
     assert read(cells[:3] * 10)[0].kind == "category"
+
+
+def test_percentages_are_shares():
+    assert read(["58%", "7.5 %", None, "−100%"]) == (Column("c"), [0.58, 0.075, -1, -1])
+    assert read(["58,5%", "1.200%"], decimal=",") == (Column("c"), [0.585, 12])
+    assert read(["10-20%", "20-30%"])[0].kind == "category"
+    mixed = [f"{number}%" for number in range(20)] + [str(number) for number in range(20)]
+    assert "holds numbers with a sign or unit, such as '0%'" in sentence(mixed)
 
 
 def test_times_of_half_a_day_are_hours():

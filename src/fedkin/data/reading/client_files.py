@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from fedkin.core.errors import FedkinError, raised_by
 from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
-from fedkin.data.reading.names import EMBEDDED
+from fedkin.data.reading.names import EMBEDDED, HUB
 from fedkin.data.reading.table_errors import ClientsError, ReadSoFar, TableError, problems_of
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import read_table
@@ -23,6 +24,7 @@ from fedkin.data.reading.tables import read_table
 READERS = {".npz": read_npz, ".csv": read_table, ".tsv": read_table, ".parquet": read_table}
 """Functions that read a file, by its suffix."""
 
+_SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 _OTHER_TABLES = (".xlsx", ".xls", ".ods", ".txt", ".dat", ".json", ".jsonl", ".feather", ".gz", ".zip", ".dta", ".sav")
 
 
@@ -162,6 +164,14 @@ def holds_clients(source: str) -> list[str]:
     folder = expanded(source)
     names = shown_in(folder) if folder.is_dir() else []
     return sorted(name for name in names if Path(name).suffix.lower() in READERS and (folder / name).is_file())
+
+
+def files_of_clients(source: str) -> list[str]:
+    """As `holds_clients`, but none of embedded data, a name on the hub, and a folder with splits of one data set."""
+    if source in EMBEDDED or source.startswith(HUB):
+        return []
+    names = holds_clients(source)
+    return names if any(not _SPLIT.match(name) for name in names) else []
 
 
 def read_file(

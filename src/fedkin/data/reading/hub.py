@@ -17,9 +17,6 @@ from fedkin.data.reading.dataset import LABEL_NAMES, Dataset, SplitError, encode
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.reading.tables import frame_to_table
 
-HUB = "hf:"
-"""Before a name on the hub, which nothing else asks for."""
-
 _GREY = ("1", "L", "LA")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 

@@ -1,5 +1,8 @@
 """What fedkin offers as data, one line each; imports nothing, so that listing it costs nothing."""
 
+HUB = "hf:"
+"""Before a name on the hub, which nothing else asks for."""
+
 EMBEDDED = {
     "digits": "handwritten digits, 1,797 grey images of 8 x 8, 10 classes",
     "wine": "chemistry of 178 wines, 13 columns, 3 classes",

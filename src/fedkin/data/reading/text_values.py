@@ -44,8 +44,12 @@ _MANY = 10
 def as_numbers(words: Words, decimal: str) -> Values | None:
     """Texts that are numbers all, also with thousands apart or typographic signs; times of day are hours.
 
-    Times may have AM and PM. ``None`` for others, and for codes with leading zeros or of very many digits.
+    Times may have AM and PM; 58 % is 0.58 where all are percentages. ``None`` for others, and for codes with leading
+    zeros or of very many digits.
     """
+    if len(words) and all(word.endswith("%") for word in words):
+        shares = as_numbers(np.array([word[:-1].rstrip() for word in words], dtype=object), decimal)
+        return None if shares is None else shares / 100
     words = np.array([word.translate(_MINUS) for word in words], dtype=object)
     parted = decimal == "," or any(_GROUPED["."].fullmatch(word) and not _could_be_decimal(word) for word in words)
     plain = np.array([_plain(word, decimal, parted) for word in words], dtype=object)

@@ -12,7 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import read_tables
 from fedkin.core.options import options_of
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import holds_clients
+from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
@@ -190,7 +190,7 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
 def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """The scenario, and what is to be clustered."""
     scenario = dict(tables.get("scenario", {}))
-    if "name" not in scenario and holds_clients(str(tables["data"].get("source", "digits"))):
+    if "name" not in scenario and files_of_clients(str(tables["data"].get("source", "digits"))):
         scenario["name"] = "files"
     named = {registry.resolve("method", name).clusters for name in methods if registry.is_known("method", name)}
     gives_labels = "name" in scenario and issubclass(
