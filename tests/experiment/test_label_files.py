@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.experiment.label_files import csv_of_clusters, label_file, labels_of, short_names
+from fedkin.experiment.label_files import csv_of_clusters, label_file, labels_of
 
 NAN = float("nan")
 
@@ -25,10 +25,6 @@ NAN = float("nan")
 )
 def test_files_are_called_after_what_the_data_came_from(names, files):
     assert [label_file(Path("run"), i, names) for i in range(2)] == [Path(f"run/labels/{name}.csv") for name in files]
-
-
-def test_short_names_stay_different():
-    assert short_names(["a.csv", "b.v2", "a.npz"]) == ["a.csv", "b.v2", "a.npz"]
 
 
 def test_ids_and_confidence_stand_beside_the_clusters():

@@ -1,4 +1,4 @@
-"""A callback that ends a run when it no longer gets better."""
+"""Callbacks that end a run: when it no longer gets better, or has reached its target."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.progress import Callback, RecordLine
+from fedkin.experiment.sections import TargetSection
+from fedkin.experiment.words import number
 
 
 class EarlyStopping(Callback):
@@ -87,3 +89,17 @@ class EarlyStopping(Callback):
 
     def _is_better(self, value: float) -> bool:
         return self.best is None or self.sign * (value - self.best) > self.min_delta
+
+
+class TargetStop(Callback):
+    """Ends a run when its target is reached, where the experiment says so."""
+
+    def __init__(self, target: TargetSection) -> None:
+        self.target = target
+
+    def stops(self, line: RecordLine) -> bool:
+        target = self.target
+        if not target.stop or target.metric is None or target.reach is None:
+            return False
+        value = number(line, target.metric)
+        return value is not None and value >= target.reach

@@ -20,9 +20,9 @@ from fedkin.data.preparing.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.checkpoint import load_checkpoint, restore
 from fedkin.experiment.checksums import write_sums
+from fedkin.experiment.client_names import client_name, position_of, short_names
 from fedkin.experiment.config import Config
 from fedkin.experiment.forgotten import certificates_of, hashes_of, not_covered, remains, write_certificate
-from fedkin.experiment.label_files import client_name, position_of, short_names
 from fedkin.experiment.outputs import RESULTS, load_found
 from fedkin.experiment.reopening import check_out, finished_checkpoint, reopen
 from fedkin.experiment.run import execute, resume

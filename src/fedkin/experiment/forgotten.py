@@ -10,8 +10,8 @@ from typing import Any
 from fedkin.core.files import read_json, write_atomically
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.experiment.checksums import sha256_of
+from fedkin.experiment.client_names import short_names
 from fedkin.experiment.config import Config
-from fedkin.experiment.label_files import short_names
 from fedkin.experiment.outputs import MODELS, RESULT
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS
 

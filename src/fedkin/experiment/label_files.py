@@ -15,31 +15,9 @@ from fedkin.core import Client
 from fedkin.core.files import write_atomically
 from fedkin.core.table import Table
 from fedkin.data.preparing.preparation import id_of
+from fedkin.experiment.client_names import short_names
 
-_SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 _UNSAFE = re.compile(r"[^\w.@+ -]")
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """What clients are called in sentences: a file's name without its suffix, where no other is called so."""
-    short = [Path(name).stem if name.lower().endswith(_SUFFIXES) else name for name in names]
-    times = Counter(name.lower() for name in short)
-    return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
-
-
-def client_name(client: int, names: Sequence[str]) -> str:
-    """What one client is called in charts and tables: its short name, or where clients have none its id."""
-    return short_names(names)[client] if client < len(names) else str(client)
-
-
-def position_of(client: int | str | None, names: Sequence[str], count: int) -> int | None:
-    """The position of a client among `count`, by its name, its short name or the position; ``None`` if it is none's."""
-    short = short_names(names)
-    if isinstance(client, str) and client in (*names, *short):
-        return (list(names) if client in names else short).index(client)
-    if isinstance(client, str) and client.isdecimal():
-        client = int(client)
-    return client if isinstance(client, int) and 0 <= client < count else None
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:

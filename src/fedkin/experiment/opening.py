@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from fedkin.core import Federation
@@ -12,8 +12,8 @@ from fedkin.core.device import device_named, on
 from fedkin.core.progress import Callback
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment.client_names import short_names
 from fedkin.experiment.config import Config
-from fedkin.experiment.label_files import short_names
 
 
 @contextmanager
@@ -42,28 +42,33 @@ def open_federation(
     with nullcontext() if read_only else on(device_named(engine.device, "'engine.device'"), engine.tf32):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
-        if engine.name != "flower":
-            local = LocalFederation(
-                population.clients,
-                seed=config.seed,
-                chunk=None if engine.chunk == "auto" else engine.chunk,
-                workers=None if engine.workers == "auto" else engine.workers,
-                drop_rate=engine.drop_rate,
-                failures=engine.failures,
-                on_progress=progress.part,
-            )
-            local.client_names = short_names(population.names)
-            yield population, local
-            return
-        from fedkin.experiment.simulated_clients import simulated, unreachable
-
-        if read_only:
-            yield population, unreachable(config.seed, population, folder)
-            return
-        progress.phase("Starting Flower's simulation")
-        with simulated(config, population, folder, progress.part) as fed:
+        with _reached(config, population, folder, progress, read_only) as fed:
             fed.client_names = short_names(population.names)
             yield population, fed
+
+
+def _reached(
+    config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
+) -> AbstractContextManager[Federation]:
+    """The federation that reaches the population's clients, by the engine of the experiment."""
+    engine = config.engine
+    if engine.name != "flower":
+        local = LocalFederation(
+            population.clients,
+            seed=config.seed,
+            chunk=None if engine.chunk == "auto" else engine.chunk,
+            workers=None if engine.workers == "auto" else engine.workers,
+            drop_rate=engine.drop_rate,
+            failures=engine.failures,
+            on_progress=progress.part,
+        )
+        return nullcontext(local)
+    from fedkin.experiment.simulated_clients import simulated, unreachable
+
+    if read_only:
+        return nullcontext(unreachable(config.seed, population, folder))
+    progress.phase("Starting Flower's simulation")
+    return simulated(config, population, folder, progress.part)
 
 
 def forget_clients(folder: Path) -> None:

@@ -13,15 +13,8 @@ from fedkin.core.errors import all_problems, listing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
-from fedkin.experiment.label_files import (
-    as_csv,
-    client_name,
-    cluster_columns,
-    membership_columns,
-    position_of,
-    row_names,
-    short_names,
-)
+from fedkin.experiment.client_names import client_name, position_of, short_names
+from fedkin.experiment.label_files import as_csv, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
 

@@ -23,7 +23,7 @@ from fedkin.experiment.checksums import SUMS
 from fedkin.experiment.config import Config
 from fedkin.experiment.opening import forget_clients, open_federation
 from fedkin.experiment.preflight import check_experiment
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, TIMING, no_run, run_config, write_config
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, REPORT, TIMING, no_run, run_config, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import NOTES, check_installed
 
@@ -108,7 +108,8 @@ def report(folder: Path) -> Path:
     with _opened(folder, Progress(), read_only=True) as run:
         state = run.last_state()
         assert state is not None
-        return run.write_report(state)
+        run.write_report(state)
+    return folder / REPORT
 
 
 @contextmanager

@@ -26,14 +26,13 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.config import Config
+from fedkin.experiment.early_stopping import TargetStop
 from fedkin.experiment.evaluation import evaluator_for, latents_of, with_oracle
 from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
-from fedkin.experiment.sections import TargetSection
 from fedkin.experiment.tracking import Trackers
 from fedkin.experiment.views import view_of
-from fedkin.experiment.words import number
 from fedkin.report import write_report
 from fedkin.secure.sums import secure
 
@@ -123,20 +122,6 @@ def prepare(
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
-class TargetStop(Callback):
-    """Ends a run when its target is reached, where the experiment says so."""
-
-    def __init__(self, target: TargetSection) -> None:
-        self.target = target
-
-    def stops(self, line: RecordLine) -> bool:
-        target = self.target
-        if not target.stop or target.metric is None or target.reach is None:
-            return False
-        value = number(line, target.metric)
-        return value is not None and value >= target.reach
-
-
 @dataclass
 class Run:
     """The loop of a run, made by `prepare`.
@@ -183,7 +168,7 @@ class Run:
             self.callbacks.phase("Opening the trackers")
         with followed(self.callbacks):
             state = self._finished(state)
-        records = read_records(self.folder, state.steps)
+            records = self.write_report(state)
         return RunOutcome(self.folder, state, records, self.config, self.population.names)
 
     def _finished(self, state: State | None) -> State:
@@ -206,7 +191,6 @@ class Run:
         write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
         write_sums(self.folder, [CONFIG, RECORDS, *RESULTS])
-        self.write_report(state)
         return state
 
     def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
@@ -228,14 +212,14 @@ class Run:
         self._advance(state.steps)
         return state
 
-    def write_report(self, state: State) -> Path:
-        """Write the page that shows the run as of its last step, which left `state`."""
+    def write_report(self, state: State) -> list[RecordLine]:
+        """Write the page that shows the run as of its last step, which left `state`; returns the records it shows."""
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
         profile = load_profile(self.folder) if state.finished else None
         view = view_of(self.config, self.population, self.preparation, records, latents, profile)
         write_report(self.folder / REPORT, view)
-        return self.folder / REPORT
+        return records
 
     def _step(self, state: State) -> State:
         self.callbacks.phase(f"Step {state.steps + 1}")

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import sentences_and_remarks
-from fedkin.experiment.label_files import client_name
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
-from fedkin.experiment.label_files import short_names
+from fedkin.experiment.client_names import short_names
 from fedkin.experiment.words import join_words
 from fedkin.report import ClientClusters, Curve
 from fedkin.report.numbers import pluralize

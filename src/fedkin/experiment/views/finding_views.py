@@ -10,7 +10,7 @@ import torch
 from fedkin.core import Client, Method
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
-from fedkin.experiment.label_files import client_name
+from fedkin.experiment.client_names import client_name
 from fedkin.experiment.views.mixture_views import ClusterMixture, mixed_in_words
 from fedkin.experiment.words import TRAINING, join_words, number, phase_of
 from fedkin.report import ClientClusters

@@ -10,9 +10,9 @@ from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile
 from fedkin.data.preparing.preparation import Preparation
+from fedkin.experiment.client_names import client_name
 from fedkin.experiment.cluster_words import descriptions
 from fedkin.experiment.config import Config
-from fedkin.experiment.label_files import client_name
 from fedkin.experiment.sections import TargetSection
 from fedkin.experiment.views.association_views import graphs
 from fedkin.experiment.views.change_views import changes, timeline

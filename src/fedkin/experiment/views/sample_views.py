@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.data.preparing.scaling import Scaling
-from fedkin.experiment.label_files import client_name
+from fedkin.experiment.client_names import client_name
 from fedkin.experiment.views.mixture_views import ClusterMixture
 from fedkin.experiment.words import join_words
 from fedkin.report import ClusterPictures, ClusterTable, Profiles
