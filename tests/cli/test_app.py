@@ -45,11 +45,20 @@ def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         ("help rnu", "No such command 'rnu'; did you mean 'run'? See `fedkin --help`."),
         ("federation inti", "No such command 'inti'; did you mean 'init'? See `fedkin federation --help`."),
         ("run kfed --sede 1", "No such option '--sede'; did you mean '--seed'? See `fedkin run --help`."),
-        ("run kfed --rounds 1", "No such option '--rounds'. Any key of the experiment is set by --set KEY=VALUE. See "
+        ("run kfed --rounds 1", "No such option '--rounds'. It is set by --set method.rounds=VALUE. See "
                                 "`fedkin run --help`."),
+        ("run kfed --model x", "No such option '--model'. It is set by --set method.module=VALUE. See "
+                               "`fedkin run --help`."),
+        ("run kfed --xyz 1", "No such option '--xyz'. Any key of the experiment is set by --set KEY=VALUE. See "
+                             "`fedkin run --help`."),
+        ("run kfed --seeds 1,2", "No such option '--seeds'. A run has one --seed; `fedkin compare` and `fedkin "
+                                 "reproduce STUDY.toml` take several. See `fedkin run --help`."),
+        ("methods", "No such command 'methods'; `fedkin list methods` shows them. See `fedkin --help`."),
+        ("compare digits --methods kfed kmeans", "Got unexpected extra argument (kmeans). Names have commas between "
+                                                 "them, as in --methods kfed,kin-graph. See `fedkin compare --help`."),
         ("costs", "Missing argument 'RUN...'. See `fedkin costs --help`."),
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
-        ("run kfed more", "Got unexpected extra argument (more). See `fedkin run --help`."),
+        ("run kfed wine more", "Got unexpected extra argument (more). See `fedkin run --help`."),
         ("compare digits --by luck", "Invalid value for '--by': 'luck' is not one of 'score', 'truth'. See "
                                      "`fedkin compare --help`."),
     ],
@@ -70,6 +79,7 @@ def test_wrong_usage_ends_with_2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run nothing", "Unknown method 'nothing'; "),
         ("run wine.csv", "Unknown method 'wine.csv'; "),
         ("run toy --clients -3 --scenario toy", "'scenario.clients' is -3 on the command line; "),

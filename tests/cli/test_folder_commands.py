@@ -18,6 +18,9 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
     printed = capsys.readouterr().out
     assert printed.startswith("row,class\n0,")
     assert {line.split(",")[1] for line in printed.splitlines()[1:]} <= set("456")
+    assert fedkin("predict", "run", "digits", "--client", "1", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [f"{row['row']},{row['class']}" for row in rows] == printed.splitlines()[1:]
     assert fedkin("predict", "run", "digits", "--client", "1", "--out", "new.csv") == 0
     assert (tmp_path / "new.csv").read_text() == printed
     rows = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)

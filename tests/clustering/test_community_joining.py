@@ -20,7 +20,7 @@ def found(x, seed=0):
     model = fedkin.KinGraph(random_state=seed).fit([x[part].astype(np.float32) for part in parts])
     clusters = np.empty(len(x), dtype=np.int64)
     clusters[np.concatenate(parts)] = np.concatenate(model.labels_)
-    return clusters, model.history_[-1]
+    return clusters, model.records_[-1]
 
 
 def ladder(length, rungs=()):

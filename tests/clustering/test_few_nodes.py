@@ -56,4 +56,4 @@ def test_two_clients_of_forty_rows_have_their_clusters() -> None:
     for options in ({"n_clusters": 3}, {}):
         model = fedkin.KinGraph(random_state=0, **options).fit(clients)
         assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7
-        assert model.history_[-1]["linkage"] == "ward"
+        assert model.records_[-1]["linkage"] == "ward"

@@ -81,9 +81,9 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     assert (model.client_labels_.dtype, model.client_labels_.shape) == (np.int64, (6,))
     assert model.n_clusters_ == len(model.models_) == {"FedAvg": 1, "FedOpt": 1, "Local": 6}.get(name, 2)
     assert min(model.score(x, y, client=i) for i, (x, y) in enumerate(CLIENTS)) > 0.85
-    assert [entry["step"] for entry in model.history_] == list(range(1, model.rounds + 1))
-    assert model.history_[-1]["loss"] < model.history_[0]["loss"]
-    assert model.history_[-1]["sent"] > model.history_[0]["sent"] > 0
+    assert [entry["step"] for entry in model.records_] == list(range(1, model.rounds + 1))
+    assert model.records_[-1]["loss"] < model.records_[0]["loss"]
+    assert model.records_[-1]["sent"] > model.records_[0]["sent"] > 0
     assert model.classes_.tolist() == list(range(10))
     assert model.n_features_in_ == 64
     assert model.preparation_.mode == "common"  # pixels

@@ -53,7 +53,7 @@ def test_clusters_messages_and_their_price_are_reported(model: fedkin.Embedding)
     assert (model.embeddings_.shape, model.embeddings_.dtype) == ((12, 200), np.uint8)
     assert set(np.unique(model.embeddings_)) == {0, 1}
     assert model.epsilon_ == pytest.approx(200 * bit_epsilon(0.1))
-    assert [entry["phase"] for entry in model.history_] == ["pre-training"] * 4 + ["embedding"] + ["training"] * 2
+    assert [entry["phase"] for entry in model.records_] == ["pre-training"] * 4 + ["embedding"] + ["training"] * 2
 
 
 def test_embeddings_are_alike_within_clusters(model: fedkin.Embedding) -> None:
@@ -103,7 +103,7 @@ def test_clients_need_no_labels(unlabelled: fedkin.Embedding) -> None:
     assert unlabelled.client_labels_.tolist() == FOUND
     assert (unlabelled.models_, unlabelled.classes_.tolist(), unlabelled.n_clusters_) == ([], [], 2)
     assert [unlabelled.assign(x) for x, _ in NEWCOMERS] == [0, 1]
-    assert [entry["phase"] for entry in unlabelled.history_] == ["pre-training"] * 4 + ["embedding"]
+    assert [entry["phase"] for entry in unlabelled.records_] == ["pre-training"] * 4 + ["embedding"]
 
 
 @pytest.mark.parametrize("whose", [{}, {"client": 0}, {"cluster": 0}])

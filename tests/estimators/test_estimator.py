@@ -102,8 +102,8 @@ def test_every_sample_gets_a_cluster_and_so_do_new_ones(name: str) -> None:
     assert (clusters.dtype, clusters.shape) == (np.int64, (108,))
     assert {*np.concatenate(model.labels_), *clusters} <= set(range(model.n_clusters_))
     assert np.array_equal(np.concatenate(model.predict([X[:5], X[5:]])), clusters)
-    assert [entry["step"] for entry in model.history_] == list(range(1, len(model.history_) + 1))
-    assert model.history_[-1]["received"] > 0
+    assert [entry["step"] for entry in model.records_] == list(range(1, len(model.records_) + 1))
+    assert model.records_[-1]["received"] > 0
     assert model.n_features_in_ == 6
     with pytest.raises(FedkinError, match=r"shape \(5,\), but the model was made for \(6,\)"):
         model.predict(X[:, :5])

@@ -71,6 +71,12 @@ def test_a_table_has_its_column_of_labels(model: fedkin.IFCA) -> None:
 def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     assert model.clusters_ == dict(zip(NAMES, model.client_labels_.tolist(), strict=True))
     assert set(model.metrics_["client"].dropna()) == set(NAMES)
+    labels = model.client_labels_
+    for named in (labels, pickle.loads(pickle.dumps(labels)), copy.deepcopy(labels)):
+        assert {name: int(named[name]) for name in NAMES} == model.clusters_
+    with pytest.raises(FedkinError, match="Unknown client 'nort'; did you mean 'north'"):
+        labels["nort"]
+    assert repr(labels) == repr(np.array(labels.tolist()))
     predicted = model.predict(X)
     assert list(predicted) == NAMES
     assert np.array_equal(predicted["south"], model.predict(X["south"], client="south"))
@@ -146,6 +152,36 @@ def test_a_mistyped_argument_names_the_one_that_was_meant() -> None:
         fedkin.FedCRef().fit(X, q=[])  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: fedkin.IFCA(callbacks=[]), "IFCA has no parameter 'callbacks'; it is an argument of fit."),
+        (lambda: fedkin.IFCA(clients_per_round=3), "IFCA has no parameter 'clients_per_round'; did you mean 'partic"),
+        (lambda: ifca().fit(TRAIN, groups="x"), "fit has no argument 'groups'; give clients as table.groupby('hospital"),
+        (lambda: ifca().save("x"), "IFCA has no 'save'; pickle.dump(model, file) or joblib.dump(model, path) saves a f"),
+        (lambda: fedkin.KFed().predict(X, client="north"), "predict has no argument 'client'; it takes X."),
+        (lambda: fedkin.partition, "module 'fedkin' has no attribute 'partition'; fit takes a partitioner of flwr_dat"),
+        (lambda: type("Mine", (fedkin.Callback,), {"on_round_end": print}), "Mine.on_round_end would never be called, s"),
+        (lambda: fedkin.KFed().fit([np.zeros(9), np.zeros(9)]), "fit takes clients in a list, in a dict by name, in a "
+         "folder with one file each, or as a FederatedDataset with a partitioner; got a single table, or clients of one"),
+    ],
+)  # fmt: skip
+def test_what_other_libraries_call_it_is_answered_with_what_it_is_called_here(wrong: Any, sentence: str) -> None:
+    with pytest.raises((TypeError, AttributeError, FedkinError)) as raised:
+        wrong()
+    assert str(raised.value).startswith(sentence)
+
+
+def test_the_history_is_the_tidy_table_and_records_are_kept_as_they_are(judged: fedkin.IFCA) -> None:
+    assert judged.history_.equals(judged.metrics_)
+    assert list(judged.history_) == ["round", "client", "cluster", "split", "metric", "value"]
+    sent = judged.history_.query("metric == 'sent'")["value"].tolist()
+    assert sent == [record["sent"] for record in judged.records_]
+    assert judged.n_iter_ == len(judged.records_)
+    twin = ifca().set_params(device=torch.device("cpu")).fit(TRAIN)
+    assert twin.client_labels_.tolist() == judged.client_labels_.tolist()
+
+
 def test_metrics_are_those_of_each_clients_model_on_its_own_samples(judged: fedkin.IFCA) -> None:
     metrics = judged.metrics_
     assert list(metrics.columns) == ["round", "client", "cluster", "split", "metric", "value"]
@@ -160,7 +196,7 @@ def test_metrics_are_those_of_each_clients_model_on_its_own_samples(judged: fedk
     assert sorted(of_clusters["cluster"]) == sorted(set(judged.clusters_.values()))
     assert {"global_accuracy", "f1"} <= set(metrics[metrics["split"] == "validation"]["metric"])
     losses = metrics[(metrics["metric"] == "loss") & metrics["client"].isna()]["value"].tolist()
-    assert losses == [entry["loss"] for entry in judged.history_]
+    assert losses == [entry["loss"] for entry in judged.records_]
 
 
 def test_models_are_judged_before_the_first_round_where_clusters_are_known() -> None:
@@ -236,7 +272,7 @@ def test_callbacks_follow_a_fit_and_functions_get_its_records() -> None:
 def test_a_fit_stops_early() -> None:
     stop = fedkin.EarlyStopping(patience=2)
     model = fedkin.FedAvg(rounds=50, random_state=0).fit(TRAIN, validation=0.3, callbacks=[stop])
-    assert len(model.history_) == stop.best_step + 2 < 50
+    assert len(model.records_) == stop.best_step + 2 < 50
     with pytest.raises(FedkinError, match="Give fit validation, a fraction or samples"):
         fedkin.FedAvg(rounds=2, random_state=0).fit(TRAIN, callbacks=[fedkin.EarlyStopping()])
 

@@ -28,7 +28,7 @@ def test_it_needs_no_argument():
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
     assert adjusted_rand_score(Y, model.predict(X)) == 1.0
-    assert [entry["phase"] for entry in model.history_] == ["components", "differences", "graph"]
+    assert [entry["phase"] for entry in model.records_] == ["components", "differences", "graph"]
 
 
 def test_images_are_told_apart_with_no_argument_either():
@@ -154,7 +154,7 @@ def test_a_cut_has_the_labels_of_a_fit_that_was_given_the_number(options):
         assert np.array_equal(cut.predict(X), given.predict(X))
         assert cut.scales_ == given.scales_
         assert cut.get_params()["n_clusters"] == n_clusters
-        assert cut.history_[-1]["clusters"] == n_clusters
+        assert cut.records_[-1]["clusters"] == n_clusters
     assert model.n_clusters_ == 3
     assert model.n_clusters == "auto"
     assert all(map(np.array_equal, model.labels_, before))

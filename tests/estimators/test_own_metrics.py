@@ -49,7 +49,7 @@ def test_callbacks_stop_by_a_metric() -> None:
     model = fedkin.FedAvg(**options).fit(
         CLIENTS, validation=0.3, metrics={"kappa": cohen_kappa_score}, callbacks=[stop, heard.append]
     )
-    assert len(model.history_) == 2
+    assert len(model.records_) == 2
     last = model.metrics_[(model.metrics_["metric"] == "kappa") & model.metrics_["cluster"].isna()].iloc[-1]
     assert (last["split"], last["value"]) == ("validation", heard[-1]["metrics"]["validation_kappa"])
 

@@ -115,9 +115,9 @@ def test_clusters_are_found_across_clients(fitted: fedkin.FedCRef) -> None:
         (i, q) for i in range(3) for q in (0, 1)
     ]
     assert [len(members) for members in fitted.communities_] == [2, 2, 2]
-    assert [entry["step"] for entry in fitted.history_] == list(range(1, len(fitted.history_) + 1))
-    assert fitted.history_[-1]["communities"] == 3
-    assert fitted.history_[-1]["sent"] > fitted.history_[-1]["received"] > 0
+    assert [entry["step"] for entry in fitted.records_] == list(range(1, len(fitted.records_) + 1))
+    assert fitted.records_[-1]["communities"] == 3
+    assert fitted.records_[-1]["sent"] > fitted.records_[-1]["received"] > 0
     assert fitted.n_features_in_ == 8
 
 
@@ -135,7 +135,7 @@ def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedk
     model.fit(SITES)
     assert same(model, fitted)
     assert vars(model).keys() == vars(fitted).keys()
-    assert len(model.history_) == len(fitted.history_)
+    assert len(model.records_) == len(fitted.records_)
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
@@ -252,7 +252,7 @@ def test_the_clients_own_clusters_are_where_it_starts() -> None:
 @pytest.mark.parametrize("counts", [[2, 2, 1], (2, 2, 1), np.array([2, 2, 1])])
 def test_every_client_may_have_its_own_number_of_clusters(counts: Any) -> None:
     model = quick(n_clusters=counts, max_iterations=1).fit(SITES)
-    assert model.history_[0]["local_clusters"] == 5
+    assert model.records_[0]["local_clusters"] == 5
     assert model.get_params()["n_clusters"] is counts
 
 

@@ -18,6 +18,7 @@ import click
 
 from fedkin import __version__
 from fedkin.cli.help_pages import Argument, Command, Group
+from fedkin.cli.other_words import SENTENCES, key_of
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -106,9 +107,15 @@ def _sentence(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         options = [name for each in error.ctx.command.params for name in each.opts]
         said = f"No such option '{error.option_name}'"
-        if near := difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7):
+        if known := SENTENCES.get(error.option_name.lstrip("-")):
+            hint = f"{known} "
+        elif near := difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7):
             said += f"; did you mean '{near[0]}'?"
+        elif key := key_of(error):
+            hint = f"It is set by --set {key}=VALUE. "
         elif "--set" in options:
             hint = "Any key of the experiment is set by --set KEY=VALUE. "
+    elif "unexpected extra argument" in said and error.ctx is not None and "methods" in error.ctx.params:
+        hint = "Names have commas between them, as in --methods kfed,kin-graph. "
     path = error.ctx.command_path if error.ctx else "fedkin"
     return f"{said}{'' if said.endswith('?') else '.'} {hint}See `{path} --help`."

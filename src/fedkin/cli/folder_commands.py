@@ -35,13 +35,14 @@ def report(folder: Path, quiet: bool) -> None:
 @click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
 @click.option("--client", metavar="NAME", help="Client of the run whose model predicts, by name or number.")
 @click.option("--cluster", type=int, help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
-@shared_options.out("CSV file to write; by default, standard output.")
+@shared_options.out("File to write; by default, standard output.")
 @click.option(
     "--decimal",
     type=click.Choice([".", ","]),
     help="What stands before the decimals of numbers in CSV; by default as in the run.",
 )
 @click.option("--memberships", is_flag=True, help="Add to what part each sample belongs to each cluster.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
 @shared_options.packages()
 def predict(
     folder: Path,
@@ -52,6 +53,7 @@ def predict(
     out: Path | None,
     decimal: str | None,
     memberships: bool,
+    as_json: bool,
     packages: tuple[str, ...],
 ) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
@@ -59,7 +61,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages):
-        text = predicted(folder, data, label, client, cluster, decimal, memberships)
+        text = predicted(folder, data, label, client, cluster, decimal, memberships, as_json)
     if out:
         write_atomically(out, text)
     else:

@@ -9,6 +9,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from fedkin.cli.other_words import COMMANDS
+
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 """What `fedkin --help` divides commands into, in order."""
 
@@ -65,6 +67,7 @@ class Group(click.Group):
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             meant = f"; did you mean '{near[0]}'?" if near else "."
+            meant = f"; {COMMANDS[args[0]]}." if args[0] in COMMANDS else meant
             raise click.UsageError(f"No such command '{args[0]}'{meant}", ctx)
         return super().resolve_command(ctx, args)
 

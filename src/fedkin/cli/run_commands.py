@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedkin.cli import shared_options
-from fedkin.cli.app import INTERRUPTED, app, resumable, stop
+from fedkin.cli.app import INTERRUPTED, REFUSED, app, resumable, stop
 from fedkin.cli.help_pages import DATA, METHOD
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _SECTION = "Runs"
 @shared_options.argument(
     "experiment", "A method's name from `fedkin list`, or a .toml file.", metavar="METHOD-or-FILE", type=METHOD
 )
+@shared_options.argument("given", "The data set, as --data takes it.", metavar="[DATA]", required=False, type=DATA)
 @shared_options.data("Data set: a name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.")
 @shared_options.scenario("How clients get data: a name from `fedkin list`.")
 @shared_options.clients()
@@ -42,6 +43,7 @@ _SECTION = "Runs"
 @shared_options.quiet()
 def run(
     experiment: str,
+    given: str | None,
     data: str | None,
     scenario: str | None,
     clients: int | None,
@@ -56,6 +58,9 @@ def run(
     quiet: bool,
 ) -> None:
     """Run an experiment and write its results to a folder."""
+    if given is not None and data is not None:
+        stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
+    data = given if data is None else data
     overrides = [
         *([f"data.source={json.dumps(data, ensure_ascii=False)}"] if data is not None else []),
         *([f"scenario.name={json.dumps(scenario)}"] if scenario is not None else []),

@@ -15,8 +15,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _ELSEWHERE = {
     "val": "validation", "valid": "validation", "val_set": "validation", "dev": "validation", "test": "eval",
     "test_set": "eval", "labels": "y", "target": "y", "scoring": "metrics",
+    "eval_set": "eval", "validation_data": "validation", "test_data": "eval", "callback": "callbacks",
+    "random_state": "seed", "clusters": "n_clusters", "time": "budget",
 }  # fmt: skip
 """What other libraries call an argument."""
+_DONE_OTHERWISE = dict.fromkeys(
+    ("groups", "group", "by", "client_column"), "give clients as table.groupby('hospital'), divided by a column."
+) | dict.fromkeys(("names", "client_names"), "give clients in a dict by name.")
+"""What is done without an argument."""
 
 
 def checked_keywords(function: _F) -> _F:
@@ -27,6 +33,8 @@ def checked_keywords(function: _F) -> _F:
     def called(*arguments: Any, **keywords: Any) -> Any:
         for name in keywords:
             if name not in known:
+                if name in _DONE_OTHERWISE and "eval" in known:
+                    raise TypeError(f"{function.__name__} has no argument '{name}'; {_DONE_OTHERWISE[name]}")
                 near = meant if (meant := _ELSEWHERE.get(name)) in known else nearest(name, known)
                 hint = f"did you mean '{near}'?" if near else f"it takes {', '.join(known)}."
                 raise TypeError(f"{function.__name__} has no argument '{name}'; {hint}")

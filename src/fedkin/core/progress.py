@@ -19,8 +19,26 @@ Timing = dict[str, Any]
 Status = Literal["finished", "failed", "interrupted"]
 
 
+_OTHER_HOOKS = (
+    (("round_end", "epoch_end", "step_end", "batch_end", "validation_end", "evaluate_end"), "step"),
+    (("train_end", "fit_end", "run_end"), "end"),
+    (("train_begin", "train_start", "fit_start", "fit_begin", "run_begin", "run_start"), "begin"),
+    (("round_begin", "round_start", "epoch_begin", "epoch_start"), "phase"),
+)
+"""Parts of names that other libraries give to methods of callbacks, and the method here."""
+
+
 class Callback:
     """Follows a run. Each method here does nothing; an error that one raises ends the run."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Refuse methods that other libraries call and fedkin does not, which would never be called."""
+        super().__init_subclass__(**more)
+        for name in vars(cls):
+            if name.startswith("on_"):
+                meant = next((own for words, own in _OTHER_HOOKS if any(word in name for word in words)), None)
+                hint = f"{meant} is called instead" if meant else "it has begin, phase, part, stops, step and end"
+                raise TypeError(f"{cls.__name__}.{name} would never be called, since Callback has no '{name}'; {hint}.")
 
     def begin(self) -> None:
         """The run begins or resumes."""

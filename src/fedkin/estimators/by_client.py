@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, SupportsIndex
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from fedkin.core.errors import unknown_name
 
 
@@ -46,3 +49,51 @@ class ByClient(list[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ByClient, (list(self), self.names)
+
+
+class NumbersByClient(np.ndarray):  # type: ignore[type-arg]
+    """An array with a number for each client, which is also found by the client's name.
+
+    What is computed from it, or cut out of it, is an array without names.
+
+    Parameters
+    ----------
+    values : array-like, (n,)
+    names : iterable of str
+        What the clients are called.
+
+    Examples
+    --------
+    >>> found = NumbersByClient([0, 1], ["north", "south"])
+    >>> int(found["south"]), found
+    (1, array([0, 1]))
+    """
+
+    names: list[str]
+
+    def __new__(cls, values: ArrayLike, names: Iterable[str]) -> NumbersByClient:
+        made = np.array(values).view(cls)
+        made.names = list(names)
+        return made
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.names = []
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, str):
+            if at not in self.names:
+                raise unknown_name("client", at, self.names)
+            at = self.names.index(at)
+        return super().__getitem__(at)
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NumbersByClient, (self._plain(), self.names)
+
+    def __deepcopy__(self, memo: Any) -> NumbersByClient:
+        return NumbersByClient(self._plain(), self.names)
+
+    def _plain(self) -> NDArray[Any]:
+        return np.asarray(self).view(np.ndarray)

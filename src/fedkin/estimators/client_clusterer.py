@@ -15,6 +15,7 @@ from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.given.given_clients import given_clients
 from fedkin.data.given.given_data import GivenData
 from fedkin.data.preparing.preparation import Preparation
+from fedkin.estimators.by_client import NumbersByClient
 from fedkin.estimators.client_predictor import ClientPredictor
 from fedkin.estimators.estimator import FitOutcome, prepared_samples
 from fedkin.estimators.fit_rounds import Following
@@ -50,7 +51,8 @@ class ClientClusterer(ClientPredictor):
     Attributes
     ----------
     client_labels_ : ndarray of int64, (n_clients,)
-        Cluster of each client; -1 where it was never asked, or not since its cluster was divided.
+        Cluster of each client; -1 where it was never asked, or not since its cluster was divided. Also by the client's
+        name, ``client_labels_["north"]``.
     clusters_ : dict of str to int
         The same by the client's name.
     client_names_ : list of str
@@ -65,11 +67,16 @@ class ClientClusterer(ClientPredictor):
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
         Number of clusters; where it is given, clusters that no client chose are included.
-    history_ : list of dict
-        One entry per round: loss, clusters, labels and so on, with bytes sent and received so far.
+    history_ : DataFrame
+        The same table as `metrics_`.
     metrics_ : DataFrame
-        The same and all scores, a row for each number: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
+        Numbers and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
         ``value``.
+    records_ : list of dict
+        One entry per round as the method recorded it: loss, clusters, labels and so on, with bytes sent and received so
+        far.
+    n_iter_ : int
+        Number of rounds.
     preparation_ : Preparation
         How samples were prepared; its ``notes`` say what was done to tables.
     result_ : dict
@@ -138,7 +145,7 @@ class ClientClusterer(ClientPredictor):
         self._remember(outcome, made, names)
         self._architecture, self._recipe, self._seed, self._label = architecture, recipe, outcome.seed, given.label
         self.classes_ = classes
-        self.client_labels_ = self.result_["labels"].numpy().copy()
+        self.client_labels_ = NumbersByClient(self.result_["labels"].numpy(), names)
         self.clusters_ = dict(zip(names, self.client_labels_.tolist(), strict=True))
         trained = self.result_["models"] if self.result_["module"] else []
         self.models_ = [self._classifier().module(model) for model in trained]

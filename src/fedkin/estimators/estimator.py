@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -31,6 +32,7 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.figures import client_panels, figure_of, sample_panels
 from fedkin.estimators.fit_rounds import Following, Rounds
 from fedkin.estimators.metrics_frame import Row, history_rows, judged_rows, tidy
+from fedkin.estimators.other_names import ATTRIBUTES
 from fedkin.estimators.parameters import initialiser, no_parameter, with_attributes, with_parameters
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.terminal import Bar, Quiet
@@ -63,7 +65,7 @@ class EstimatorOptions:
         Whether a column with empty cells gets an indicator of these.
     random_state : int, RandomState or None
         Same number, same result.
-    device : str
+    device : str or torch.device
         Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one.
     verbose : bool
         Show progress on stderr.
@@ -77,7 +79,7 @@ class EstimatorOptions:
     lacking: Literal["drop", "impute"] = "drop"
     indicator: bool = False
     random_state: int | np.random.RandomState | None = None
-    device: str = "cpu"
+    device: str | torch.device = "cpu"
     verbose: bool = False
 
 
@@ -160,7 +162,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _on_device(self) -> AbstractContextManager[None]:
         """Within it, networks compute where the estimator says."""
-        return on(device_named(getattr(self, "device", "cpu"), "'device'"))
+        return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
 
     def _table_options(self) -> TableOptions:
         """How the columns of DataFrames are read."""
@@ -198,7 +200,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
         """Set the attributes that every fitted estimator has."""
-        self.history_ = outcome.history
+        self.records_ = outcome.history
+        self.n_iter_ = outcome.state.steps
         self._judged = outcome.judged
         self.preparation_ = outcome.preparation
         self.client_names_ = list(names)
@@ -210,6 +213,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if columns:
             self.feature_names_in_ = np.array(columns, dtype=object)
 
+    def __getattr__(self, name: str) -> Any:
+        """Nothing is found here; of names that other libraries have, the error says what they are called."""
+        if name in ATTRIBUTES:
+            raise AttributeError(f"{type(self).__name__} has no '{name}'; {ATTRIBUTES[name]}")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+
     @property
     def metrics_(self) -> pd.DataFrame:
         """Every number of the fit in a tidy DataFrame.
@@ -219,7 +228,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         ``eval``, ``"validation"``, or missing. Round 0 is before the first.
         """
         check_is_fitted(self, "result_")
-        return tidy([*history_rows(self.history_, self.client_names_), *self._more_rows()])
+        return tidy([*history_rows(self.records_, self.client_names_), *self._more_rows()])
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """The same table as `metrics_`."""
+        return self.metrics_
 
     def plot(self) -> Figure:
         """Draw the usual figures of the fit.

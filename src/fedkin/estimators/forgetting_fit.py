@@ -115,7 +115,7 @@ class ForgettingEstimator(Estimator):
             state, record = do_step(method, fed, state)
             self._forgotten = gone
             self._take(method, state, people, fed)
-        self.history_ = [*self.history_[:-1], {**self.history_[-1], **record.values}]
+        self.records_ = [*self.records_[:-1], {**self.records_[-1], **record.values}]
 
     def _forget_rows(self, at: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
         raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or take MUFC.")

@@ -42,7 +42,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         the entry before, and whether these are ``chosen``. ``pandas.DataFrame(model.scales_)`` is a table of them.
     result_ : dict
         Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
-    history_ : list of dict
+    records_ : list of dict
         Three entries: on components, on differences and on the graph, with the bytes sent and received.
 
     Examples
@@ -74,7 +74,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
             options["features"] = extractor.name
         self._fitted(clients, names, options, eval, callbacks)
         self._extractor = extractor
-        for entry in self.history_:
+        for entry in self.records_:
             if "warning" in entry:
                 warnings.warn(entry["warning"], stacklevel=3)  # the caller of what checks the keywords
         return self
@@ -116,7 +116,7 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         state, values = method.clusters_of(self._graph, self._cut_rng())
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
-        self.history_ = [*self.history_[:-1], {**self.history_[-1], **values}]
+        self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
         again = [
             before if at in self._forgotten else clusters_again(memory, self.result_).numpy()
             for at, (memory, before) in enumerate(zip(self._memories, self.labels_, strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedkin.core.errors import nearest
 from fedkin.core.options import Option
+from fedkin.estimators.other_names import ELSEWHERE, OF_FIT, PARAMETERS
 
 _ATTRIBUTES = re.compile(r"^Attributes\n-{3,}\n(.*?)(?=^\w+\n-{3,}\n|\Z)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
@@ -36,20 +37,14 @@ def initialiser(name: str, options: Sequence[Option]) -> Any:
     return __init__
 
 
-_ELSEWHERE = {
-    "lr": "learning_rate", "model": "module", "net": "module", "network": "module", "criterion": "loss",
-    "loss_fn": "loss", "epochs": "local_epochs", "n_epochs": "local_epochs", "seed": "random_state", "k": "n_clusters",
-    "num_clusters": "n_clusters", "num_rounds": "rounds", "global_rounds": "rounds", "fraction_fit": "participation",
-    "join_ratio": "participation", "scheduler": "lr_scheduler", "transform": "augmentation", "mu": "proximal",
-    "optim": "optimizer", "max_iter": "rounds", "client_fraction": "participation",
-}  # fmt: skip
-"""What other libraries call a parameter."""
-
-
 def no_parameter(estimator: str, name: str, known: Iterable[str]) -> str:
     """A sentence that names the parameter that was meant, if there is one like it."""
     known = sorted(known)
-    meant = _ELSEWHERE.get(name)
+    if name in OF_FIT:
+        return f"{estimator} has no parameter '{name}'; it is an argument of fit."
+    if name in ELSEWHERE:
+        return f"{estimator} has no parameter '{name}'; {ELSEWHERE[name]}"
+    meant = PARAMETERS.get(name)
     meant = meant if meant is not None and meant in known else nearest(name, known)
     hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(known)}."
     return f"{estimator} has no parameter '{name}'; {hint}"

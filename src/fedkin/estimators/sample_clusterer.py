@@ -47,11 +47,15 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         Number of clusters.
     result_ : dict
         All that the method found, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
-    history_ : list of dict
-        One entry per step, with the bytes sent and received so far.
+    history_ : DataFrame
+        The same table as `metrics_`.
     metrics_ : DataFrame
-        The same, sizes of clusters and agreement with labels, a row for each number: ``round``, ``client``,
+        Numbers of every step, sizes of clusters and agreement with labels, a row for each: ``round``, ``client``,
         ``cluster``, ``split``, ``metric``, ``value``.
+    records_ : list of dict
+        One entry per step as the method recorded it, with the bytes sent and received so far.
+    n_iter_ : int
+        Number of steps.
     preparation_ : Preparation
         How samples were prepared; its ``notes`` say what was done to tables.
     n_features_in_ : int
@@ -172,7 +176,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
             ]
 
     def _more_rows(self) -> Iterator[Row]:
-        last = int(self.history_[-1]["step"])
+        last = int(self.records_[-1]["step"])
         there = [at for at in range(len(self.client_names_)) if at not in self._forgotten]
         names, labels = [self.client_names_[at] for at in there], [self.labels_[at] for at in there]
         yield from sizes_of(last, names, labels)

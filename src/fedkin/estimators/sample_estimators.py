@@ -33,7 +33,7 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
     ----------
     communities_ : list of lists of (client, cluster)
         The local clusters in each cluster.
-    history_ : list of dict
+    records_ : list of dict
         One entry per iteration: communities, unmatched clusters, bytes sent and received, and so on.
 
     Examples
@@ -157,7 +157,7 @@ class AFCL(SampleClusterer, method=afcl.AFCLMethod):
 
     Attributes
     ----------
-    history_ : list of dict
+    records_ : list of dict
         One entry per round: clusters so far, how far seeds moved, bytes sent and received.
 
     Examples
@@ -194,7 +194,7 @@ class UIFCA(LatentClusterer, method=uifca.UIFCAMethod):
     ----------
     result_ : dict
         The flows, ``models`` ``(n_clusters_, size)``, and what they take.
-    history_ : list of dict
+    records_ : list of dict
         One entry per round: samples in each cluster, how many samples moved, loss, bytes sent and received.
 
     Examples
@@ -218,7 +218,7 @@ class SDAFC(SampleClusterer, method=sda_fc.SDAFCMethod):
 
     Attributes
     ----------
-    history_ : list of dict
+    records_ : list of dict
         One entry per epoch, with the networks' losses, and one for the synthesis.
 
     Examples
@@ -261,7 +261,7 @@ class CCFC(LatentClusterer, method=ccfc.CCFCMethod):
         Number of clusters; with ``standalone=True`` those of all clients together.
     result_ : dict
         The network, its ``models``, and the ``centroids`` of what it makes of samples.
-    history_ : list of dict
+    records_ : list of dict
         One entry per round: phase, loss, bytes sent and received.
 
     Examples

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
+from fedkin.core.keywords import checked_keywords
 from fedkin.data.given.given_clients import given_clients, holds_several, is_named, named_data
 from fedkin.data.given.given_data import GivenData
 from fedkin.estimators.describing_estimator import DescribingEstimator
@@ -109,6 +110,7 @@ class SamplePredictor(DescribingEstimator):
             raise FedkinError(f"The clusters of this {type(self).__name__} are hard ones, without memberships.")
         return found
 
+    @checked_keywords
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
         """Cluster of new samples: int64 ``(n,)`` for one array of samples, a list of such arrays for a list of clients.
 

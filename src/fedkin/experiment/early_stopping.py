@@ -49,7 +49,7 @@ class EarlyStopping(Callback):
     >>> clients = [(x[i::4], y[i::4]) for i in range(4)]
     >>> stop = fedkin.EarlyStopping(patience=1)
     >>> model = fedkin.FedAvg(rounds=100, random_state=0).fit(clients, validation=0.2, callbacks=[stop])
-    >>> len(model.history_) < 100
+    >>> model.n_iter_ < 100
     True
     """
 

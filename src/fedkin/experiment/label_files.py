@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,6 +122,20 @@ def id_texts(table: Table, name: str) -> list[str]:
         else:
             texts.append(str(int(value)) if value == int(value) else repr(value))
     return texts
+
+
+def as_objects(rows: Iterable[Sequence[object]]) -> str:
+    """Rows below a head as JSON text, a list of objects; an empty cell is ``null``, and parts are numbers."""
+    head, *below = rows
+    fractions = [str(name) == "confidence" or str(name).startswith("membership_") for name in head]
+    objects = [
+        {
+            str(name): None if cell == "" else float(str(cell)) if fraction else cell
+            for name, cell, fraction in zip(head, row, fractions, strict=True)
+        }
+        for row in below
+    ]
+    return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:

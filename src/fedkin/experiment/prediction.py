@@ -14,7 +14,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.reading.client_files import expanded, files_of_clients
 from fedkin.data.reading.dataset import Dataset
 from fedkin.experiment.client_names import client_name, position_of, short_names
-from fedkin.experiment.label_files import as_csv, cluster_columns, membership_columns, row_names
+from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
 
@@ -26,8 +26,9 @@ def predict(
     cluster: int | None = None,
     decimal: str | None = None,
     memberships: bool = False,
+    as_json: bool = False,
 ) -> str:
-    """Predict new samples by the models of the run in `folder`, as CSV text.
+    """Predict new samples by the models of the run in `folder`, as CSV or JSON text.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ def predict(
         What stands before the decimals of numbers in a CSV file; by default, what stood there in the run's.
     memberships : bool
         Whether to add a column for each cluster, of the part to which a sample belongs to it.
+    as_json : bool
+        Whether the text is JSON, a list with an object per sample, in place of CSV.
 
     Returns
     -------
@@ -64,10 +67,10 @@ def predict(
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
     files = [expanded(source) / name for name in files_of_clients(source)]
+    written = as_objects if as_json else as_csv
     if not files:
-        return as_csv(
-            zip(*_columns(found, source, label, _whose(found, client, cluster), decimal, memberships), strict=True)
-        )
+        own = _columns(found, source, label, _whose(found, client, cluster), decimal, memberships)
+        return written(zip(*own, strict=True))
     columns: dict[str, list[list[object]]] = {}
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
@@ -78,7 +81,7 @@ def predict(
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
     if problems:
         raise all_problems(problems)
-    return as_csv(_stacked(columns))
+    return written(_stacked(columns))
 
 
 def _check_predicts(found: SavedResult, client: int | str | None, cluster: int | None) -> None:

@@ -209,7 +209,7 @@ def test_a_damaged_plan_is_refused(name: str, content: str, tmp_path: Path) -> N
 
 def test_two_comparisons_cannot_be_made_in_one_folder_at_once(tmp_path: Path) -> None:
     with folder_lock(tmp_path / "out"), pytest.raises(FedkinError, match=r"^Another process is at work in .*out; wait"):
-        compare("wine", methods="kfed", clusters=3, out=tmp_path / "out")
+        compare("wine", methods="kfed", n_clusters=3, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

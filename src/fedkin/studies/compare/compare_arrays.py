@@ -39,7 +39,7 @@ def compare(
     *,
     methods: str | Sequence[str] = "all",
     budget: str = "10m",
-    clusters: int | None = None,
+    n_clusters: int | None = None,
     question: str = "auto",
     seeds: int = 3,
     seed: int | None = None,
@@ -62,7 +62,7 @@ def compare(
         Names, or ``"all"``.
     budget : str
         Wall-clock time for all runs together, such as ``"90s"``, ``"10m"`` or ``"2h"``.
-    clusters : int, optional
+    n_clusters : int, optional
         How many clusters there are, if that is known.
     question : {"auto", "samples", "clients"}
         What belongs together; of arrays, samples by default.
@@ -90,7 +90,7 @@ def compare(
         the budget.
     """
     names = (methods,) if isinstance(methods, str) else tuple(methods)
-    options = Options(names, clusters, seeds, budget, by)
+    options = Options(names, n_clusters, seeds, budget, by)
     options.check()
 
     def compared_in(what: str, folder: Path | None, label: str | None) -> Comparison:
