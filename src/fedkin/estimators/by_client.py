@@ -51,7 +51,7 @@ class ByClient(list[Any]):
         return ByClient, (list(self), self.names)
 
 
-class NumbersByClient(np.ndarray):  # type: ignore[type-arg]
+class NumbersByClient(np.ndarray):
     """An array with a number for each client, which is also found by the client's name.
 
     What is computed from it, or cut out of it, is an array without names.

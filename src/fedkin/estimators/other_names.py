@@ -24,8 +24,8 @@ ELSEWHERE = {
 
 _SAVED = "pickle.dump(model, file) or joblib.dump(model, path) saves a fitted estimator"
 _CENTRES = (
-    "describe() says what distinguishes clusters, and result_['centroids'] has the centres, as prepared, of methods that "
-    "have them"
+    "describe() says what distinguishes clusters, and result_['centroids'] has the centres, as prepared, of methods "
+    "that have them"
 )
 _TABLE = "metrics_ is a DataFrame of every number"
 

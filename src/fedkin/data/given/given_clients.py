@@ -142,7 +142,7 @@ def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
     if len(clients) == 0:
         raise FedkinError("The list of clients is empty; at least one is needed.")
     if any(_is_row(one) for one in clients):
-        rows = dimensions(clients[0]) == 1
+        rows = dimensions(clients[0]) == 1 and not isinstance(clients[0], list | tuple)
         also = ", or clients of one dimension, which x.reshape(-1, 1) makes (n, 1)" if rows else ""
         raise FedkinError(f"{takes}; got a single table{also}.")
     return list(clients)
