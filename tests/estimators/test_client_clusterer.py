@@ -1,8 +1,6 @@
 """Estimators of clustered federated learning as a user meets them: digits, two planted clusters of three clients."""
 
 import copy
-import dataclasses
-import inspect
 import pickle
 from typing import Any
 
@@ -22,10 +20,7 @@ from fedkin.data.given.given_clients import COLLECTIONS, given_clients
 from fedkin.data.given.given_data import FORMS
 from fedkin.data.reading.table_options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
-from fedkin.estimators.estimator import EstimatorOptions
 from fedkin.estimators.labelled_clients import clients_of
-from fedkin.estimators.own_training import TrainingOptions
-from fedkin.methods.clients import ocfl
 
 X, Y = load_digits(return_X_y=True)
 LOW, HIGH = (X[Y < 5], Y[Y < 5]), (X[Y >= 5], Y[Y >= 5])
@@ -115,15 +110,6 @@ def test_all_estimators_are_listed() -> None:
     assert len(of_samples) == 15
     assert set(QUICK) | others | of_samples == set(fedkin.__all__) == set(dir(fedkin))
     assert all(issubclass(getattr(fedkin, name), ClientClusterer) for name in QUICK)
-
-
-def test_the_signature_is_the_methods() -> None:
-    parameters = inspect.signature(fedkin.OCFL).parameters
-    method = inspect.signature(ocfl.OCFLMethod).parameters
-    more = {field.name for kind in (EstimatorOptions, TrainingOptions) for field in dataclasses.fields(kind)}
-    assert set(parameters) == set(method) | more
-    assert all(parameters[name].default == method[name].default for name in method)
-    assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
 
 
 def test_models_are_modules_that_say_what_predict_says(model: ClientClusterer) -> None:
@@ -289,21 +275,6 @@ def test_clients_that_cannot_be_used_are_refused(given: Any, sentence: str) -> N
         quick().fit(given)
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "sentence"),
-    [
-        ("OCFL", {"rounds": 0}, "'rounds' is 0 in OCFL; it should be greater than or equal to 1."),
-        ("IFCA", {"start": "luck"}, "'start' is 'luck' in IFCA; it should be 'random' or 'kmeans'."),
-        ("Hierarchical", {"linkage": "ward"}, "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
-        ("FedAvg", {"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
-    ],
-)
-def test_parameters_that_cannot_be_used_are_refused(name: str, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        quick(name, **options).fit(CLIENTS)
-    assert str(raised.value) == sentence
 
 
 @pytest.mark.parametrize(

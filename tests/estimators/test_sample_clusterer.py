@@ -1,8 +1,6 @@
 """The estimator as a scikit-learn user meets it: tiny blobs, two rounds, well under a second each."""
 
 import copy
-import dataclasses
-import inspect
 import pickle
 import warnings
 from typing import Any
@@ -20,8 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.given.given_clients import COLLECTIONS
-from fedkin.estimators.estimator import EstimatorOptions
-from fedkin.methods.samples.fedcref import fedcref
 
 QUICK = {
     "initial": "kmeans",
@@ -85,26 +81,6 @@ def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of scikit-learn about its own test data
         check(estimator)
-
-
-def test_the_signature_is_the_methods() -> None:
-    parameters = inspect.signature(fedkin.FedCRef).parameters
-    method = inspect.signature(fedcref.FedCRefMethod).parameters
-    assert set(method) - {"oracle"} == set(parameters) - {field.name for field in dataclasses.fields(EstimatorOptions)}
-    assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
-    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
-    assert set(fedkin.FedCRef().get_params()) == set(parameters)
-
-
-def test_an_unknown_parameter_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"FedCRef has no parameter 'round'; did you mean 'rounds'\?"):
-        fedkin.FedCRef(round=3)
-    with pytest.raises(ValueError, match="FedCRef has no parameter 'round'; did you mean 'rounds'"):
-        fedkin.FedCRef().set_params(round=3)
-
-
-def test_a_subclass_keeps_parameters() -> None:
-    assert OneSite(rounds=3).get_params() == fedkin.FedCRef(rounds=3).get_params()
 
 
 def test_clusters_are_found_across_clients(fitted: fedkin.FedCRef) -> None:
@@ -300,36 +276,6 @@ def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) ->
     with pytest.raises(FedkinError) as raised:
         quick().fit(clients)
     assert str(raised.value) == sentence
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"rounds": -1}, "'rounds' is -1 in FedCRef; it should be greater than or equal to 1."),
-        ({"rounds": 2.5}, "'rounds' is 2.5 in FedCRef; it should be a valid integer."),
-        ({"rounds": True}, "'rounds' is True in FedCRef; it should be a valid integer."),
-        ({"learning_rate": float("nan")}, "'learning_rate' is nan in FedCRef; it should be a finite number."),
-        ({"n_clusters": 0}, "'n_clusters' is 0 in FedCRef; it should be greater than or equal to 1"),
-        (
-            {"n_clusters": "many"},
-            "'n_clusters' is 'many' in FedCRef; it should be a valid integer or 'auto' or 'given'.",
-        ),
-        ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
-        ({"n_clusters": [2, 2]}, "n_clusters has 2 numbers for 3 clients; give one for each."),
-        ({"n_clusters": [2, 2, 2.5]}, "n_clusters[2] is 2.5; it should be an integer of 1 or more."),
-        ({"n_clusters": [2, True, 2]}, "n_clusters[1] is True; it should be an integer of 1 or more."),
-        ({"n_clusters": [0, 2, 2]}, "n_clusters[0] is 0; it should be an integer of 1 or more."),
-        ({"initial": "k-means"}, "'initial' is 'k-means' in FedCRef; it should be "),
-        ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
-        ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
-        ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
-    ],
-)
-def test_parameters_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        quick(**options).fit(SITES)
-    assert str(raised.value).startswith(sentence)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,6 @@ def objection(payload: Payload, takes: Expected) -> str | None:
     return _unlike_mapping("", payload, takes, {})
 
 
-def largest_number(payload: Payload) -> float:
-    """The greatest magnitude of a tensor's element in a payload; 0 without any."""
-    tensors = (value for _, value in _leaves(payload) if isinstance(value, Tensor) and value.numel())
-    return max((max(map(abs, extremes(tensor))) for tensor in tensors), default=0.0)
-
-
 def _unlike(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
     """Why the value at the path's end is not as it must be; `lengths` are those that texts in shapes have stood for."""
     name = path.rpartition("/")[2]

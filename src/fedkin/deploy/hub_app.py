@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from functools import lru_cache
@@ -13,10 +12,9 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedkin.core import FedkinError
 from fedkin.data.population import Population
 from fedkin.data.reading.client_files import expanded
-from fedkin.deploy.server_app import UPLOADED, serve
+from fedkin.deploy.server_app import refusals_in_the_log, serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.engines.flower.node_app import client_app as answering
 from fedkin.engines.site import Site
@@ -39,14 +37,10 @@ def server_app(folder: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         run = context.run_config
-        try:
+        with refusals_in_the_log():
             sites = int(run["sites"]) or _connected(grid)
             config = load_config(folder / str(run["experiment"]), [f"engine.sites={sites}"])
             serve(grid, config, expanded(str(run["out"])).absolute())
-        except FedkinError as error:
-            print(f"fedkin: {error}", file=sys.stderr, flush=True)
-            time.sleep(UPLOADED)
-            raise SystemExit(2) from error
 
     return app
 

@@ -6,7 +6,8 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from fedkin.experiment.run_folder import CONFIG, LEDGER, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.tracking import check_installed
 
-UPLOADED = 1.0
+_UPLOADED = 1.0
 """Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
 
 
@@ -53,15 +54,22 @@ def server_app(folder: Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        try:
+        with refusals_in_the_log():
             config = load_config(folder / str(context.run_config["experiment"]))
             serve(grid, config, expanded(str(context.run_config["out"])))
-        except FedkinError as error:
-            print(f"fedkin: {error}", file=sys.stderr, flush=True)
-            time.sleep(UPLOADED)
-            raise SystemExit(2) from error
 
     return app
+
+
+@contextmanager
+def refusals_in_the_log() -> Iterator[None]:
+    """End a server's app with exit code 2 where something is refused, once the log that users see has the sentence."""
+    try:
+        yield
+    except FedkinError as error:
+        print(f"fedkin: {error}", file=sys.stderr, flush=True)
+        time.sleep(_UPLOADED)
+        raise SystemExit(2) from error
 
 
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
-from fedkin.core import Federation, FedkinError, Record
+from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_similarities import cosine_distances
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, check_clustering_round
 
 _SHORTEST = 1e-12
 
@@ -50,18 +50,8 @@ class FedGroupMethod(UpdateMethod):
     takes_k: ClassVar[bool] = True
 
     def init(self, fed: Federation) -> Any:
-        """Return one new model, and all clients in one cluster.
-
-        Raises
-        ------
-        FedkinError
-            If the clustering round never comes.
-        """
-        if self.clustering_round > self.rounds:
-            raise FedkinError(
-                f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "
-                "would never be clustered; set it no higher than that."
-            )
+        """One new model, and all clients in one cluster; refused if the clustering round never comes."""
+        check_clustering_round(self.clustering_round, self.rounds)
         return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:

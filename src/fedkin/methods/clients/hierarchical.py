@@ -14,7 +14,7 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_similarities import cosine_distances, cosine_similarities
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod
+from fedkin.methods.clients.update_splits import Round, SplitState, UpdateMethod, check_clustering_round
 
 Distance = Literal["cosine", "euclidean", "manhattan", "similarity"]
 Linkage = Literal["average", "complete", "single", "ward"]
@@ -51,18 +51,8 @@ class HierarchicalMethod(UpdateMethod):
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 
     def init(self, fed: Federation) -> Any:
-        """One new model, and all clients in one cluster.
-
-        Raises
-        ------
-        FedkinError
-            If the clustering round never comes.
-        """
-        if self.clustering_round > self.rounds:
-            raise FedkinError(
-                f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "
-                "would never be clustered; set it no higher than that."
-            )
+        """One new model, and all clients in one cluster; refused if the clustering round never comes."""
+        check_clustering_round(self.clustering_round, self.rounds)
         return super().init(fed)
 
     def watching(self, state: SplitState) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Record
+from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions, renumbered
 from fedkin.methods.clients.client_tasks import labels_of
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
@@ -180,6 +180,21 @@ class UpdateMethod(ClientMethod):
 
     def _compared(self, state: ClientMethodState) -> int:
         return length_compared(Classifier.of(state.module), self.compare)
+
+
+def check_clustering_round(clustering_round: int, rounds: int) -> None:
+    """Refuse a round to cluster clients in, counted from 1, that never comes.
+
+    Raises
+    ------
+    FedkinError
+        If it is beyond the last of `rounds`.
+    """
+    if clustering_round > rounds:
+        raise FedkinError(
+            f"clustering_round is {clustering_round}, but the number of rounds is {rounds}, so clients would never be "
+            "clustered; set it no higher than that."
+        )
 
 
 class _Working:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -102,14 +103,6 @@ def _print_table(table: EntryTable) -> None:
     print("\n".join(below))
 
 
-class _Quiet(Watcher):
-    def __enter__(self) -> Watcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
 class _Bar(Watcher):
     """Runs done of all, and the time until the end by the work that is left; used as a context."""
 
@@ -147,5 +140,5 @@ class _Bar(Watcher):
             self.display.console.print(f"{name} failed: {failed}", highlight=False, markup=False)
 
 
-def _watcher(quiet: bool) -> _Bar | _Quiet:
-    return _Bar() if sys.stderr.isatty() and not quiet else _Quiet()
+def _watcher(quiet: bool) -> AbstractContextManager[Watcher]:
+    return _Bar() if sys.stderr.isatty() and not quiet else nullcontext(Watcher())

@@ -1,0 +1,98 @@
+"""Parameters of estimators: those of the method, in signatures, and refused in a sentence."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.estimators.estimator import EstimatorOptions
+from fedkin.estimators.own_training import TrainingOptions
+from fedkin.methods.clients import ocfl
+from fedkin.methods.samples.fedcref import fedcref
+
+CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
+
+
+def test_the_signature_is_that_of_the_method_for_samples() -> None:
+    parameters = inspect.signature(fedkin.FedCRef).parameters
+    method = inspect.signature(fedcref.FedCRefMethod).parameters
+    assert set(method) - {"oracle"} == set(parameters) - {field.name for field in dataclasses.fields(EstimatorOptions)}
+    assert all(parameters[name].default == method[name].default for name in method if name != "oracle")
+    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters.values())
+    assert set(fedkin.FedCRef().get_params()) == set(parameters)
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"FedCRef has no parameter 'round'; did you mean 'rounds'\?"):
+        fedkin.FedCRef(round=3)
+    with pytest.raises(ValueError, match="FedCRef has no parameter 'round'; did you mean 'rounds'"):
+        fedkin.FedCRef().set_params(round=3)
+
+
+def test_a_subclass_keeps_parameters() -> None:
+    class Own(fedkin.FedCRef):
+        """A user's own estimator."""
+
+    assert Own(rounds=3).get_params() == fedkin.FedCRef(rounds=3).get_params()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rounds": -1}, "'rounds' is -1 in FedCRef; it should be greater than or equal to 1."),
+        ({"rounds": 2.5}, "'rounds' is 2.5 in FedCRef; it should be a valid integer."),
+        ({"rounds": True}, "'rounds' is True in FedCRef; it should be a valid integer."),
+        ({"learning_rate": float("nan")}, "'learning_rate' is nan in FedCRef; it should be a finite number."),
+        ({"n_clusters": 0}, "'n_clusters' is 0 in FedCRef; it should be greater than or equal to 1"),
+        (
+            {"n_clusters": "many"},
+            "'n_clusters' is 'many' in FedCRef; it should be a valid integer or 'auto' or 'given'.",
+        ),
+        ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
+        ({"n_clusters": [2, 2]}, "n_clusters has 2 numbers for 3 clients; give one for each."),
+        ({"n_clusters": [2, 2, 2.5]}, "n_clusters[2] is 2.5; it should be an integer of 1 or more."),
+        ({"n_clusters": [2, True, 2]}, "n_clusters[1] is True; it should be an integer of 1 or more."),
+        ({"n_clusters": [0, 2, 2]}, "n_clusters[0] is 0; it should be an integer of 1 or more."),
+        ({"initial": "k-means"}, "'initial' is 'k-means' in FedCRef; it should be "),
+        ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
+        ({"associations": "perfect"}, "method.associations = 'perfect' needs the true classes"),
+        ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
+    ],
+)
+def test_parameters_for_samples_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        fedkin.FedCRef(**{"initial": "kmeans", "n_clusters": 2, "rounds": 1, "max_iterations": 1, **options}).fit(
+            CLIENTS
+        )
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_signature_is_that_of_the_method_for_clients() -> None:
+    parameters = inspect.signature(fedkin.OCFL).parameters
+    method = inspect.signature(ocfl.OCFLMethod).parameters
+    more = {field.name for kind in (EstimatorOptions, TrainingOptions) for field in dataclasses.fields(kind)}
+    assert set(parameters) == set(method) | more
+    assert all(parameters[name].default == method[name].default for name in method)
+    assert repr(fedkin.OCFL(rounds=8, clusterer="kmeans")) == "OCFL(clusterer='kmeans', rounds=8)"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("OCFL", {"rounds": 0}, "'rounds' is 0 in OCFL; it should be greater than or equal to 1."),
+        ("IFCA", {"start": "luck"}, "'start' is 'luck' in IFCA; it should be 'random' or 'kmeans'."),
+        ("Hierarchical", {"linkage": "ward"}, "linkage 'ward' needs distance 'euclidean', not 'cosine'."),
+        ("FedAvg", {"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
+    ],
+)
+def test_parameters_for_clients_that_cannot_be_used_are_refused(
+    name: str, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(FedkinError) as raised:
+        getattr(fedkin, name)(**options).fit(CLIENTS, y=[np.arange(20) % 2] * 3)
+    assert str(raised.value) == sentence

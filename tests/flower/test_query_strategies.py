@@ -1,0 +1,134 @@
+"""Strategies that ask nodes about their data find the planted clusters."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, Context
+from torch import nn
+
+import app_nodes
+import pictures
+import planted
+from fedkin import flower
+from fedkin.core import FedkinError
+from fedkin.methods.clients import fedrc, flux
+from fedkin.nn.classifier import Classifier
+from query_apps import FEDRC, SWAPPED, grid, network, start
+
+
+@pytest.mark.parametrize("form", ["classes", "prototypes"])
+def test_embedding_finds_planted_clusters(form):
+    where = grid(pictures.clients(), labelled=form == "classes")
+    result = start(flower.EmbeddingStrategy(form=form, prototypes=5, pretraining_rounds=1, flip=0.05), where, rounds=2)
+    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
+    assert [entry["round"] for entry in result.records] == [0, 0, 1, 2]
+    assert [entry["phase"] for entry in result.records] == ["pre-training", "embedding", "training", "training"]
+    assert len(result.arrays_by_cluster) == 3
+    assert set(result.evaluate_metrics_clientapp) == {1, 2}
+
+
+def test_ladd_finds_planted_clusters():
+    styles = [0, 1, 0, 1, 1, 0, 0, 1]
+    stripes = torch.cos(torch.arange(8) * torch.pi / 4).expand(8, 8)
+    clients = []
+    for number, style in enumerate(styles):
+        client = pictures.client(number)
+        client.x += 3 * (stripes if style else stripes.T)
+        clients.append(client)
+    result = start(flower.LADDStrategy(n_clusters=2, window=0.2), grid(clients))
+    assert planted.same_partition(list(result.clusters.values()), styles)
+
+
+@pytest.mark.parametrize("bases", ["class", "client"])
+def test_pacfl_finds_planted_clusters(bases):
+    where = grid(pictures.clients(), labelled=bases == "class")
+    result = start(flower.PACFLStrategy(bases=bases, threshold=None), where)
+    assert planted.same_partition(list(result.clusters.values()), pictures.TURNS)
+    assert [entry["phase"] for entry in result.records] == ["embedding", *["training"] * 3]
+
+
+def weighing(kind: Any = planted.normalised, given: Any = None) -> app_nodes.Fleet:
+    """Nodes that call classes differently, whose network fedkin trains; their own training must not be asked for."""
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+
+    def make() -> nn.Module:
+        return kind((planted.CLASSES,), planted.CLASSES)
+
+    def load(context: Context) -> Any:
+        client = clients[int(context.node_config["partition-id"])]
+        return client.x, client.y
+
+    app = app_nodes.client_app(clients, make)
+    del app._registered_funcs["train.default"]
+    app.query("fedkin")(flower.describes(load, 5, make if given is None else given))
+    return app_nodes.Fleet(app, len(clients))
+
+
+def weigh(where: app_nodes.Fleet, first: Any, rounds: int = 6) -> Any:
+    strategy = flower.FedRCStrategy(**FEDRC, seed=1)
+    return strategy.start(grid=where, initial_arrays=first, num_rounds=rounds, timeout=5)
+
+
+@pytest.mark.parametrize("kind", [planted.linear, planted.normalised])
+def test_fedrc_is_the_same_as_on_the_local_engine(kind):
+    settings = planted.LEARNING | FEDRC | {"module": f"planted:{kind.__name__}", "rounds": 6}
+    done = planted.run(fedrc.FedRCMethod(**settings), planted.clients(SWAPPED, planted.OPPOSITE), seed=1)
+    classifier = Classifier.of(done.states[0].module)
+    result = weigh(weighing(kind), [
+        ArrayRecord(classifier.module(model).state_dict()) for model in done.states[0].models
+    ])  # fmt: skip
+    assert list(result.clusters.values()) == done.labels
+    assert planted.same_partition(done.labels, SWAPPED)
+    for got, model in zip(result.arrays_by_cluster, done.result["models"], strict=True):
+        expected = ArrayRecord(classifier.module(model).state_dict())
+        assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
+    assert np.allclose(list(result.memberships.values()), done.result["memberships"], atol=1e-5)
+    assert len(result.records[-1]["memberships"]) == len(SWAPPED)
+    assert result.evaluate_metrics_clientapp[6]["eval_acc"] == pytest.approx(1.0)
+    assert set(result.train_metrics_clientapp[6]) == {"train_loss"}
+
+
+def test_flux_is_the_same_as_on_the_local_engine():
+    clients = planted.clients(SWAPPED, planted.OPPOSITE)
+    settings: dict[str, Any] = {"warm_up": 1, "dimensions": 3}
+    done = planted.run(flux.FLUXMethod(**planted.LEARNING, **settings, rounds=3), clients, seed=1)
+
+    def load(context: Context) -> Any:
+        client = clients[int(context.node_config["partition-id"])]
+        return client.x, client.y
+
+    def make() -> nn.Module:
+        return planted.linear((planted.CLASSES,), planted.CLASSES)
+
+    app = app_nodes.client_app(clients, make)
+    app.query("fedkin")(flower.describes(load, 5, make))
+    first = ArrayRecord(Classifier.of(done.states[0].module).module(done.states[0].models[0]).state_dict())
+    result = flower.FLUXStrategy(**settings, seed=1).start(
+        grid=app_nodes.Fleet(app, 6), initial_arrays=first, num_rounds=3, timeout=5, train_config=app_nodes.START
+    )
+    assert list(result.clusters.values()) == done.labels
+    assert planted.same_partition(done.labels, SWAPPED)
+    assert [entry["round"] for entry in result.records] == [1, 0, 2, 3]
+
+
+def test_fedrc_says_which_query_it_needs():
+    where = weighing()
+    del where.app._registered_funcs["query.fedkin"]
+    with pytest.raises(FedkinError, match=r"app.query\('fedkin'\)\(fedkin.flower.describes\(load, network=Net\)\)"):
+        weigh(where, [app_nodes.arrays(network)] * 2)
+
+
+def test_an_app_without_the_query_learns_what_it_needs():
+    clients = pictures.clients()
+    where = app_nodes.Fleet(app_nodes.client_app(clients, network), len(clients))
+    with pytest.raises(FedkinError) as refused:
+        start(flower.EmbeddingStrategy(), where)
+    assert "No query function registered with name 'fedkin'" in str(refused.value)
+    assert "it needs app.query('fedkin')(fedkin.flower.describes(load))" in str(refused.value)
+
+
+def test_classes_need_labels():
+    with pytest.raises(FedkinError, match="its samples have no labels, which this strategy needs"):
+        start(flower.EmbeddingStrategy(), grid(pictures.clients(), labelled=False))
