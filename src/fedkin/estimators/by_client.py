@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedkin.core.errors import unknown_name
+from fedkin.data.given.given_clients import holds_several, is_named, named_data
+
+
+def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
+    """What `function` makes of one client's samples, or a list or dict of what it makes of several clients', each.
+
+    Parameters
+    ----------
+    given : array-like, or several clients' samples
+    function : callable
+        Of a client's samples, and of what errors call them.
+    where : str
+        What errors call the samples of one client.
+    """
+    if not holds_several(given):
+        return function(given, where)
+    called = "Client '{}'" if is_named(given) else "Client {}"
+    found = {name: function(own, called.format(name)) for name, own in named_data(given, "predict").items()}
+    return found if is_named(given) else list(found.values())
 
 
 class ByClient(list[Any]):

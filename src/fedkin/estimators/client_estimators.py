@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fedkin.estimators.by_client import of_each
 from fedkin.estimators.client_clusterer import ClientClusterer
+from fedkin.estimators.client_predictor import NEW
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.methods.clients import (
     cfl_gp,
@@ -25,6 +31,7 @@ from fedkin.methods.clients import (
 )
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.feddrift import feddrift
+from fedkin.nn.encoder import Encoder
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
@@ -58,6 +65,29 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     >>> model.assign(x[:200], 9 - y[:200])
     1
     """
+
+    def transform(self, x: Any) -> Any:
+        """Codes of samples by the encoder that the clients trained together, or that came from a file.
+
+        A function that `KinGraph` takes as `features`, for one: ``KinGraph(features=model.transform)``.
+
+        Returns
+        -------
+        array, list or dict of array
+            float32 ``(n, width)`` for one array of samples; a list or dict of them for several clients.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
+        """
+        check_is_fitted(self, "result_")
+        return of_each(x, self._codes, NEW)
+
+    def _codes(self, x: Any, where: str) -> NDArray[np.float32]:
+        samples = self._prepared(x, where)
+        with self._on_device():
+            return Encoder.of(self.result_["encoder"]).codes(self.result_["vector"], samples).numpy()
 
     def _labels_needed(self) -> bool:
         return bool(self.form != "prototypes")

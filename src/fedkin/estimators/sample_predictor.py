@@ -14,8 +14,9 @@ from torch import Tensor
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.core.keywords import checked_keywords
-from fedkin.data.given.given_clients import given_clients, holds_several, is_named, named_data
+from fedkin.data.given.given_clients import given_clients, holds_several
 from fedkin.data.given.given_data import GivenData
+from fedkin.estimators.by_client import of_each
 from fedkin.estimators.describing_estimator import DescribingEstimator
 from fedkin.estimators.labelled_clients import labelled_data, read_labels, without_labels
 
@@ -125,12 +126,7 @@ class SamplePredictor(DescribingEstimator):
     def _of_each(self, given: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> Any:
         """What `function` makes of the result and samples, or of each client's samples."""
         check_is_fitted(self, "result_")
-        if not holds_several(given):
-            return self._of_client(given, function, where)
-        named = named_data(given, "predict")
-        called = "Client '{}'" if is_named(given) else "Client {}"
-        found = {name: self._of_client(x, function, called.format(name)) for name, x in named.items()}
-        return found if is_named(given) else list(found.values())
+        return of_each(given, lambda x, called: self._of_client(x, function, called), where)
 
     def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
         samples = self._prepared(x, where)

@@ -1,0 +1,180 @@
+"""Clusters of photographs, by features that need no training and by encoders that the same clients train together.
+
+    FEDKIN_DATA=... python benchmarks/photographs.py run CSV --data cifar10 pacs --seeds 0
+    python benchmarks/photographs.py show CSV
+
+The samples are those of one data set, partitioned at random over ten clients (p = 0), or a class at each (p = 1); of
+PACS, whose images are halved to 32 x 32, classes or domains are the truth. Features are the pixels as they are, edges
+("gradients", kin-graph's own), codes of an autoencoder (that of `Embedding`, without labels), and representations of a
+Siamese network (that of `CCFC`, without rounds by clusters, with small convolutions). kin-graph clusters each, with the
+number of clusters found and given. Beside it is k-means of the same features of all clients together, number given.
+
+`run` appends a line per features, partition and seed as soon as it is known, and skips those that the file has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from torch.nn.functional import avg_pool2d
+
+import fedkin
+from fedkin.data.reading.sources import load
+from fedkin.features.extractors import extract
+from grid import spread
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+CLIENTS, SIDE = 10, 32
+FEATURES = ("raw", "gradients", "autoencoder", "siamese")
+CELL = ["data", "p", "seed", "features"]
+SCORES = ["nmi_found", "ari_found", "found", "nmi_given", "ari_given", "nmi_kmeans", "ari_kmeans"]
+TRUTHS = {"cifar10": ["label"], "pacs": ["label", "domain"]}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "show"])
+    parser.add_argument("csv", type=Path)
+    parser.add_argument("--data", nargs="+", default=list(TRUTHS))
+    parser.add_argument("--features", nargs="+", choices=FEATURES, default=list(FEATURES))
+    parser.add_argument("--p", nargs="+", type=int, choices=[0, 1], default=[0, 1])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=30, help="Rounds in which an encoder is trained.")
+    given = parser.parse_args(arguments)
+    if given.command == "run":
+        run(given)
+    print(shown(pd.read_csv(given.csv)))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Append the cells that the file does not have."""
+    known = pd.read_csv(given.csv)[CELL].values.tolist() if given.csv.exists() else []
+    for seed in given.seeds:
+        for data in given.data:
+            images, truths = photographs(data, given.samples, seed)
+            for p in given.p:
+                parts = partitioned(truths["label"], p, seed)
+                for features in given.features:
+                    if [data, p, seed, features] in known:
+                        continue
+                    began = time.monotonic()
+                    of = FITTED[features]([images[part] for part in parts], given.rounds, seed)
+                    trained = round(time.monotonic() - began)
+                    for truth, labels in truths.items():
+                        row = {"data": data, "p": p, "seed": seed, "features": features, "truth": truth}
+                        scores = clustered([images[part] for part in parts], [labels[part] for part in parts], of, seed)
+                        add(given.csv, row | scores | {"trained_s": trained})
+
+
+def photographs(data: str, samples: int, seed: int) -> tuple[Images, dict[str, Labels]]:
+    """Some images of a data set, float32 ``(n, 3, 32, 32)``, and what may be their clusters."""
+    split = "test" if data == "cifar10" else "train"
+    loaded = [load(data, name, split) for name in TRUTHS.get(data, ["label"])]
+    x = loaded[0].x
+    kept = np.sort(np.random.default_rng([seed, 7]).permutation(len(x))[:samples])
+    images = x[torch.from_numpy(kept)]
+    if (factor := images.shape[-1] // SIDE) > 1:
+        images = avg_pool2d(images, factor)
+    names = TRUTHS.get(data, ["label"])
+    truths = {name: one.y.numpy()[kept] for name, one in zip(names, loaded, strict=True) if one.y is not None}
+    return images.numpy(), truths
+
+
+def partitioned(labels: Labels, p: int, seed: int) -> list[NDArray[np.int64]]:
+    """The rows of each client: at random, or of one class."""
+    if p == 1:
+        return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    rows = np.random.default_rng([seed, 8]).permutation(len(labels))
+    return [np.sort(part) for part in np.array_split(rows, CLIENTS)]
+
+
+def autoencoder(clients: list[Images], rounds: int, seed: int) -> Callable[[Any], Any]:
+    """Codes of an autoencoder that all clients trained."""
+    model = fedkin.Embedding(
+        form="prototypes", pretraining_rounds=rounds, pretraining_participation=1.0, rounds=1, random_state=seed
+    )
+    return model.fit(clients).transform
+
+
+def siamese(clients: list[Images], rounds: int, seed: int) -> Callable[[Any], Any]:
+    """Representations of a Siamese network that all clients trained with two views of each image."""
+    model = fedkin.CCFC(
+        pretrain_rounds=rounds, cluster_rounds=0, backbone="convolutions", batch_size=64, latent=128, random_state=seed
+    )
+    return model.fit(clients).transform
+
+
+FITTED: dict[str, Callable[[list[Images], int, int], Any]] = {
+    "raw": lambda clients, rounds, seed: "raw",
+    "gradients": lambda clients, rounds, seed: "gradients",
+    "autoencoder": autoencoder,
+    "siamese": siamese,
+}
+"""What makes features, from the clients' images, rounds and seed: a name or a function of samples."""
+
+
+def clustered(clients: list[Images], labels: list[Labels], features: Any, seed: int) -> dict[str, Any]:
+    """Scores of kin-graph, and of k-means of all rows."""
+    truth = np.concatenate(labels)
+    number = len(np.unique(truth))
+    row: dict[str, Any] = {}
+    for name, wanted in (("found", "auto"), ("given", number)):
+        model = fedkin.KinGraph(n_clusters=wanted, features=features, random_state=seed).fit(clients)
+        row |= scored(name, truth, np.concatenate(model.labels_))
+        if wanted == "auto":
+            row["found"] = model.n_clusters_
+    x = torch.from_numpy(np.concatenate(clients))
+    rows = extract(features, x).numpy() if isinstance(features, str) else np.asarray(features(x.numpy()))
+    means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows.reshape(len(rows), -1))
+    return row | scored("kmeans", truth, means)
+
+
+def scored(name: str, truth: Labels, found: Any) -> dict[str, float]:
+    """NMI and ARI of clusters."""
+    return {
+        f"nmi_{name}": round(float(normalized_mutual_info_score(truth, found)), 4),
+        f"ari_{name}": round(float(adjusted_rand_score(truth, found)), 4),
+    }
+
+
+def add(path: Path, row: dict[str, Any]) -> None:
+    """Append a line."""
+    fields = [*CELL, "truth", *SCORES, "trained_s"]
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, fields)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+    print(row, flush=True)
+
+
+def shown(known: pd.DataFrame) -> str:
+    """A table in Markdown: means over seeds, ± their standard deviation."""
+    lines = ["| data | truth | p | features | seeds | found: NMI | clusters | given: NMI | k-means of all: NMI |"]
+    lines.append("|" + "---|" * 9)
+    for (data, truth, p, features), own in known.groupby(["data", "truth", "p", "features"], sort=False):
+        numbers = [spread(list(own[name]), digits) for name, digits in zip(_SHOWN, (3, 0, 3, 3), strict=True)]
+        lines.append(f"| {data} | {truth} | {p} | {features} | {len(own)} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+_SHOWN = ("nmi_found", "found", "nmi_given", "nmi_kmeans")
+
+
+if __name__ == "__main__":
+    main()
