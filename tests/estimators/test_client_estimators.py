@@ -61,6 +61,19 @@ def test_embeddings_are_alike_within_clusters(model: fedkin.Embedding) -> None:
     assert np.abs(first - second).mean() > 0.2
 
 
+def test_codes_of_samples_have_other_uses(model: fedkin.Embedding) -> None:
+    codes = model.transform(IMAGES[:40])
+    assert codes.shape == (40, model.embeddings_.shape[1] // 10)
+    assert codes.dtype == np.float32
+    first, second = model.transform([IMAGES[:40], IMAGES[40:50]])
+    assert np.array_equal(first, codes)
+    assert np.allclose(model.transform({"north": IMAGES[40:50]})["north"], second)
+    found = fedkin.KinGraph(n_clusters=3, features=model.transform, random_state=0).fit([IMAGES[:90], IMAGES[90:180]])
+    assert found.transform(IMAGES[:5]).shape[0] == 5
+    with pytest.raises(FedkinError, match="The samples have shape"):
+        model.transform(np.zeros((3, 7)))
+
+
 def test_newcomers_are_placed_and_served(model: fedkin.Embedding) -> None:
     assert [model.assign(x, y) for x, y in NEWCOMERS] == [0, 1]
     x, y = NEWCOMERS[1]
