@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -111,7 +112,7 @@ def _table(comparison: Comparison) -> ResultTable:
         row[0] = TableCell(texts[0], beside=_origin(line))
         if line.name in comparison.as_good and not best:
             row[1] = TableCell(texts[1], beside="about as good")
-        rows.append((line.method, [*row, TableCell(line.remark or "")]))
+        rows.append((line.method, row))
     ranked = "agreement with the truth (ARI)" if comparison.by == "truth" else TITLES[comparison.score].lower()
     caption = (
         f"Ranked by {ranked}; the best first, the recommended one marked. Figures are means over the finished runs, "
@@ -119,7 +120,7 @@ def _table(comparison: Comparison) -> ResultTable:
         f"Behind ± stands a standard error {ERRORS[comparison.family]}."
     )
     links = {line.method: page for line in comparison.lines if (page := _run_page(comparison, line))}
-    return ResultTable("All methods", caption, "Method", [*headings(comparison), "Remark"], rows, links)
+    return ResultTable("All methods", caption, "Method", headings(comparison), rows, links)
 
 
 def _origin(line: ComparisonRow) -> str:
@@ -173,13 +174,23 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
-    notes += [f"{line.method} was tried with {', '.join(map(str, line.tried))} clusters; the best is shown."
-             for line in comparison.lines if line.tried]  # fmt: skip
+    notes = [f"{methods}: {remark}." for remark, methods in _alike(comparison, lambda line: line.remark).items()]
+    tried = _alike(comparison, lambda line: ", ".join(map(str, line.tried)))
+    notes += [f"{methods} tried {numbers} clusters; the best is shown." for numbers, methods in tried.items()]
+    notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
     if comparison.truth:
         notes.append("ARI and what follows it compare with the truth, which had no part in the ranking."
                      if comparison.by == "score" else "The truth was asked to choose.")  # fmt: skip
     return notes
+
+
+def _alike(comparison: Comparison, said: Callable[[ComparisonRow], str]) -> dict[str, str]:
+    """The methods of which the same is said, by what it is; without those of which nothing is."""
+    methods: dict[str, list[str]] = {}
+    for line in comparison.lines:
+        if text := said(line):
+            methods.setdefault(text, []).append(line.method)
+    return {text: ", ".join(named) for text, named in methods.items()}
 
 
 def _span(clusters: tuple[int, ...]) -> str:
