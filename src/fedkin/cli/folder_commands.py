@@ -133,7 +133,8 @@ def forget(
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
     if in_place and out is not None:
         stop("--in-place and --out were both given; the run is replaced, or another one is written.", 2)
-    from fedkin.experiment.forgetting import carry_out, plan_forgetting
+    from fedkin.experiment.forgetting import carry_out
+    from fedkin.experiment.forgetting_plan import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
     from fedkin.experiment.terminal import show_outcome, show_progress
 

@@ -167,7 +167,7 @@ def benchmark(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Run all methods on all scenarios, and rank them. The same command goes on where it stopped."""
+    """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
     from fedkin.studies.benchmark.benchmark import PAGE
     from fedkin.studies.benchmark.benchmark_page import as_text

@@ -70,7 +70,7 @@ class Attendance(Callback):
 
     def begin(self) -> None:
         if self.path.exists():
-            self.found = read_json(self.path, Sites, "; remove it, and the run goes on")
+            self.found = read_json(self.path, Sites, "; remove it, and the run continues")
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         if len(self.fed.seats) > self._seats:

@@ -21,7 +21,7 @@ from fedkin.estimators.sample_clusterer import LatentClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
 from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.kingraph import kingraph
-from fedkin.methods.samples.kingraph.kingraph_space import Votes, clusters_again, counted_shares, nodes_of_samples
+from fedkin.methods.samples.kingraph.node_votes import Votes, clusters_again, counted_shares, nodes_of_samples
 
 
 class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):

@@ -20,15 +20,14 @@ from fedkin.core.device import device
 from fedkin.nn.architecture import Architecture
 from fedkin.nn.augmentation import Augmentation, Views
 from fedkin.nn.contrastive import ContrastiveNetwork, Design
+from fedkin.nn.contrastive_losses import Form, cluster_contrast, mean_correlation, model_contrast, negative_cosine
 from fedkin.nn.optimisers import AdamMoments
 from fedkin.nn.pillow_augmentation import PillowAugmentation
 from fedkin.nn.resident import Resident
 
-Form = Literal["paper", "code"]
 Precision = Literal["float32", "bfloat16"]
 
 _BATCH = 500
-_NO_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,6 @@ class ContrastiveTraining:
     def products(self) -> AbstractContextManager[Any]:
         """Within it, products have the precision asked for."""
         return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
-
-
-def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
-    """Negative mean cosine between rows of ``(n, latent)``; no gradient flows into `other` (eq. 5)."""
-    return -(normalize(predicted, dim=1) * normalize(other.detach(), dim=1)).sum(1).mean()
 
 
 class Contrastive(Architecture):
@@ -236,80 +230,6 @@ class Contrastive(Architecture):
                 if with_predictions:
                     predictions.append(network.predictor(z).float().cpu())
         return torch.cat(latents), torch.cat(predictions)
-
-
-def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
-    """How far samples of a cluster are from each other (eqs. 1 and 2).
-
-    Parameters
-    ----------
-    predicted, latents : Tensor
-        p and z, float32 ``(n, latent)``; no gradient flows into the latter.
-    members : Tensor
-        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
-    form : {"paper", "code"}
-        "paper" leaves out the pair of a sample with itself, as eq. 1 does; the authors' code has it.
-
-    Returns
-    -------
-    Tensor
-        Scalar: the mean over clusters with two samples or more of the negative mean cosine of pairs. 0 without a
-        gradient if there is no such cluster.
-    """
-    p, z = normalize(predicted, dim=1), normalize(latents.detach(), dim=1)
-    sizes = members.sum(0)
-    pairs = ((members.T @ p) * (members.T @ z)).sum(1)
-    if form == "paper":
-        similar = (pairs - members.T @ (p * z).sum(1)) / (sizes * (sizes - 1)).clamp_min(1)
-    else:
-        similar = pairs / sizes.square().clamp_min(1)
-    counted = (sizes > 1).float()
-    return -(similar * counted).sum() / counted.sum().clamp_min(1)
-
-
-def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
-    """How far predictions are from the common network's: the second term of eq. 4, without lambda.
-
-    Parameters
-    ----------
-    predicted, anchors : Tensor
-        float32 ``(n, latent)``; no gradient flows into the latter.
-    members : Tensor
-        float32 ``(n, k)``, 1 where a sample belongs to a cluster.
-    form : {"paper", "code"}
-        "paper" is the mean over clusters of the mean in each, as in eq. 4; in the authors' code all samples count the
-        same.
-
-    Returns
-    -------
-    Tensor
-        Scalar.
-    """
-    if form == "code":
-        return negative_cosine(predicted, anchors)
-    away = -(normalize(predicted, dim=1) * normalize(anchors.detach(), dim=1)).sum(1)
-    sizes = members.sum(0)
-    return ((members.T @ away) / sizes.clamp_min(1)).sum() / (sizes > 0).sum()
-
-
-def mean_correlation(latents: Tensor) -> Tensor:
-    """How much the dimensions of representations vary together in a batch (CCFC++; Shi et al. 2023, FedDecorr).
-
-    Parameters
-    ----------
-    latents : Tensor
-        z, floating point ``(n, latent)``; gradients flow into it.
-
-    Returns
-    -------
-    Tensor
-        float32 scalar in [0, 1]: the mean of the squared entries of the correlation matrix, ``||K||_F^2 / latent^2``.
-        A dimension that is constant in the batch is correlated with none.
-    """
-    with torch.autocast(latents.device.type, enabled=False):
-        centred = latents.float() - latents.float().mean(0)
-        scaled = centred / centred.square().mean(0).clamp_min(_NO_VARIANCE).sqrt()
-        return (scaled.T @ scaled / len(latents)).square().mean()
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:

@@ -12,7 +12,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
-from fedkin.data.preparing.prepare import PreparingOptions, encode_table, prepare, prepare_newcomers
+from fedkin.data.preparing.prepare import PreparingOptions, encode_table, prepare
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
 
@@ -117,16 +117,6 @@ def test_a_client_prepares_its_data_again_by_what_it_remembers():
     loaded = Client(0, own.values, state=fed.clients[0].state, table=own)
     restore_preparation(loaded)
     assert torch.equal(loaded.x, fed.clients[0].x)
-
-
-def test_newcomers_are_prepared_as_the_others():
-    own = table(number("a", *range(20)), category("b", *["x", "y"] * 10))
-    fed = federation(own, own.rows(torch.arange(5)))
-    fed.away = {1}
-    found = prepare(fed)
-    fed.away = set()
-    prepare_newcomers(fed, [fed.clients[1]], found)
-    assert torch.equal(fed.clients[1].x, fed.clients[0].x[:5])
 
 
 def test_sums_that_nobody_sees_give_the_same():

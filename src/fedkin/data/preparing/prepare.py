@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.core.errors import unknown_name
-from fedkin.core.refusals import Refusal, Unusable, objection
+from fedkin.core.refusals import objection
 from fedkin.core.replies import Array, Expected, Nullable, doubles, is_flag, is_list, is_text, one_of
 from fedkin.data.preparing.column_reports import MAX_CATEGORIES, MIN_MEMBERS
 from fedkin.data.preparing.encoding import OTHER, Mode, TableEncoding
 from fedkin.data.preparing.encoding_fit import ONE_UNIT, fitted_encoding
-from fedkin.data.preparing.preparation import STATE, Preparation, remember, restore_preparation
+from fedkin.data.preparing.preparation import STATE, Preparation, remember
 from fedkin.data.preparing.scaling import (
     Scaling,
     moments,
-    rescale,
     scale_arrays,
     scale_arrays_by_sums,
     shapes,
@@ -122,56 +121,6 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     elif sparing:
         replies = fed.ask_until_all_reply(moments, question)
     return _prepared_tables(fed, options, replies, called)
-
-
-def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:
-    """Prepare the freshly loaded data of clients that have just joined as everyone else's were.
-
-    A client whose state has the preparation does it itself, as in a resumed run. Others receive it.
-
-    Raises
-    ------
-    FedkinError
-        If one cannot be reached.
-    """
-    new = [client.id for client in clients if not {STATE, "scaling_mean"} & client.state.keys()]
-    for client in clients:
-        restore_preparation(client)
-    if new and (asked := _for_newcomers(preparation)):
-        fed.ask_until_all_reply(*asked, new)
-
-
-def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
-    """Let clients take part that have spare ids, once their data are prepared as everyone's.
-
-    Those that do not reply keep a spare id, and are tried again in the next step. Those whose data cannot be prepared
-    are left out.
-
-    Returns
-    -------
-    set of int
-        Those that take part from now on.
-    """
-    fed.away = fed.away.difference(arrived)
-    ready, asked = set(arrived), _for_newcomers(preparation)
-    if asked:
-        task, payload = asked
-        ready = set(fed.ask(task, dict.fromkeys(sorted(arrived), payload)))
-        lasting = {i: reason for i, reason in fed.missing.items() if isinstance(reason, Unusable | Refusal)}
-        fed.away = fed.away | (set(arrived) - ready)
-        fed.spare = fed.spare - lasting.keys()
-        fed.leave_out(lasting)
-    fed.spare = fed.spare - ready
-    return ready
-
-
-def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
-    """The task that prepares a newcomer's data as everyone's, and its payload; ``None`` if there is nothing to do."""
-    if preparation.encoding is not None:
-        return encode_table, {"encoding": preparation.encoding.tree()}
-    if preparation.scaling is not None and preparation.mode in ("standard", "common"):
-        return rescale, {"mean": preparation.scaling.mean, "scale": preparation.scaling.scale}
-    return None
 
 
 _ENCODING: Expected = {

@@ -14,8 +14,8 @@ from fedkin.core.federation import Federation
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Drift, Population
+from fedkin.data.preparing.newcomers import prepare_newcomers
 from fedkin.data.preparing.preparation import Preparation
-from fedkin.data.preparing.prepare import prepare_newcomers
 from fedkin.data.scenarios.partition_scenario import Labelled, SampleTransform
 from fedkin.data.scenarios.planted import InTurns, LabelFlip, Rotation
 

@@ -129,9 +129,9 @@ class MissingClasses(PartitionScenario):
         At least one per cluster, ordered by cluster. By default, with 10,000 training samples or more, 80, or 200 for
         47 classes; with fewer samples 20.
     missing : list of list of int or None
-        Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the paper
-        for Fashion-MNIST or CIFAR-10, if the data's name says that they are one of these, else those for MNIST; for 47
-        classes, as in EMNIST, eight clusters that lack seven each, drawn from the seed.
+        Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the
+        paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST. For 47 classes,
+        as in EMNIST, eight clusters that lack seven each, drawn from the seed.
     reindex : bool
         Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
     """

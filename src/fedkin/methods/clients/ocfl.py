@@ -67,10 +67,10 @@ class OCFLMethod(UpdateMethod):
     noise : {"cluster", "nearest"}
         For "hdbscan": whether clients without a cluster form one, as in the paper, or join the nearest.
     again : float or None
-        Not the paper's: after the clustering, the least rise of a cluster's temperature within one round, in (0, 1], at
-        which its clients are placed again: in the next round they train the model that was divided, and each joins
-        the cluster with the most similar mean update of then. A single cluster is clustered once more. None clusters
-        once.
+        Not the paper's. After the clustering, clients of a cluster are placed again when its temperature rises by at
+        least this much within one round, in (0, 1]. In the next round they train the model that was divided, and each
+        joins the cluster with the most similar mean update of then. A single cluster is clustered once more. None
+        clusters once.
     compare : {"parameters", "floats", "everything"}
         Which part of an update is compared; the authors' code compares the whole state.
     """

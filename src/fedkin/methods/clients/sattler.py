@@ -58,9 +58,10 @@ class SattlerMethod(UpdateMethod):
     largest_above : float
         epsilon 2: a cluster is cut only if the largest norm of an update is above.
     norms : {"relative", "absolute"}
-        "relative": both are fractions, which need no tuning for every model and learning rate: epsilon 1 of the largest
-        norm in the cluster in this round (how far its updates cancel out), and epsilon 2 of the largest in any round so
-        far (how far they are from convergence). "absolute": both are lengths, as in the paper (0.4 and 1.6 there).
+        "relative": both are fractions, which need no tuning for every model and learning rate. Epsilon 1 is one of the
+        largest norm in the cluster in this round (how far its updates cancel out), epsilon 2 one of the largest in any
+        round so far (how far they are from convergence). "absolute": both are lengths, as in the paper (0.4 and 1.6
+        there).
     separation : float
         A cut is made only if no two clients of different halves have updates of at least this cosine: the paper's
         criterion on gamma_max, ``sqrt((1 - gamma_max) / 2)``. At 0 the halves' updates must oppose each other, since

@@ -47,7 +47,8 @@ from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, b
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.augmentation import Views, augmentation_for
 from fedkin.nn.contrastive import Backbone, Design, Normalization
-from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Form, Precision
+from fedkin.nn.contrastive_losses import Form
+from fedkin.nn.contrastive_training import Contrastive, ContrastiveTraining, Precision
 
 Start = Literal["own", "common"]
 Guide = Literal["latents", "kin-graph"]
@@ -106,9 +107,9 @@ class CCFCMethod(SampleMethod):
         k-means starts, at clients and at the server.
     guide : {"latents", "kin-graph"}
         Clusters that rounds by clusters learn from: the nearest centroids of latents, anew in each round, or those of
-        kin-graph with `n_clusters`, found once before the first round, for which clients also send what that method
-        sends; clients that join later have the nearest centroids. In the end samples belong to the nearest centroids
-        of latents in either case.
+        kin-graph with `n_clusters`, found once before the first round. For these clients also send what that method
+        sends, and clients that join later have the nearest centroids. In the end samples belong to the nearest
+        centroids of latents in either case.
     standalone : bool
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of

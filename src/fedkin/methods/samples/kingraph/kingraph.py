@@ -18,10 +18,6 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.few_nodes import FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
-from fedkin.clustering.graph_cut import communities, largest_client_share
-from fedkin.clustering.neighbour_graph import neighbour_graph
 from fedkin.clustering.whitening import MIN_SAMPLES
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.method import Count, Fraction, Positive
@@ -33,13 +29,11 @@ from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
     cut_nodes,
-    kept_shares,
     points_of,
     receive_clusters,
-    shares_of,
-    vote,
-    vote_share,
 )
+from fedkin.methods.samples.kingraph.node_clusters import clustered
+from fedkin.methods.samples.kingraph.node_votes import kept_shares, shares_of, vote, vote_share
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
     SUSPICIOUS,
@@ -241,23 +235,9 @@ class KinGraphMethod(SampleMethod):
         rng : torch.Generator
             Draws resamples; a run's is ``fed.rng("communities")``.
         """
-        graph = neighbour_graph(state.centroids, state.counts, self.neighbours)
         wanted = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        flat = state.centroids.shape[1] <= FEW_DIMENSIONS
-        clusters, evidence = communities(graph, state.counts, wanted, rng, flat=flat, resolution=resolution)
-        if len(clusters) <= FEW_NODES and resolution is None and self.epsilon is None:
-            clusters, evidence = clusters_of_few(state.centroids, state.counts, wanted, clusters, evidence)
-        values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
-        values |= {"clusters": int(clusters.max()) + 1, **evidence}
-        if wanted is None and resolution is None and values["clusters"] == 1 and len(clusters) < TOO_FEW_NODES:
-            values["warning"] = one_of_few(len(clusters))
-        if len(state.own):
-            clients, nodes, counts = state.own.unbind(1)
-            if (numbered := clients.unique(return_inverse=True)[1]).any():  # of a single client it says nothing
-                values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
-            values["micro_clusters"] = len(state.own)
-        return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values
+        return clustered(state, rng, self.neighbours, wanted, resolution, by_ward=self.epsilon is None)
 
     def conclude(self, fed: Federation, state: KinGraphState) -> None:
         """Send clients the clusters of their micro-clusters, or of all nodes."""

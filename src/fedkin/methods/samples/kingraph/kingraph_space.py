@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.clustering.micro_clusters import smoothed
-from fedkin.clustering.nearest import neighbours_vote
 from fedkin.clustering.whitening import local_scatter, table_scatter
 from fedkin.core import Client, FedkinError, Payload, State, task
 from fedkin.core.replies import (
@@ -28,14 +27,10 @@ from fedkin.core.replies import (
 )
 from fedkin.features.extractors import extract
 from fedkin.features.pca import PROJECTED, Components, random_projection
+from fedkin.methods.samples.kingraph.node_votes import counted, nearest_nodes
 from fedkin.nn.network_forms import MANY
 
 _BATCH = 2048
-_VOTERS = 5
-_PAIRS = 1 << 24
-"""Maximum number of distances in memory."""
-_ZERO_DISTANCE = 1e-30
-"""Smallest squared distance that votes are weighted by."""
 
 
 def _are_counts(value: Any) -> bool:
@@ -222,98 +217,3 @@ def points_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
 def _components(space: Mapping[str, Any], batches: Iterable[Tensor]) -> Tensor:
     mean, directions = space["mean"], space["directions"]
     return torch.cat([directions.new_zeros(0, directions.shape[1]), *((rows - mean) @ directions for rows in batches)])
-
-
-class Votes(NamedTuple):
-    """The nodes nearest to points: int64 and float32 ``(n, 5)``, their positions and squared distances."""
-
-    nodes: Tensor
-    squares: Tensor
-
-
-def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
-    """The five nodes nearest to each point, or all if they are fewer."""
-    voters = min(_VOTERS, len(centroids))
-    nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
-    for part in points.split(max(1, _PAIRS // len(centroids))):
-        distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
-        nodes.append(nearest)
-        squares.append(distances.square().clamp_min(_ZERO_DISTANCE))
-    return Votes(torch.cat(nodes), torch.cat(squares))
-
-
-def counted(votes: Votes, result: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """The cluster of each point, int64 ``(n,)``, and its share of the votes, float32 ``(n,)`` in [0, 1].
-
-    Votes for the cluster are inverse squared distances: the nearest node outvotes four others that are more than twice
-    as far away, so that a cluster of one node is kept. For the share, squared distances are taken together with their
-    mean, so that a point close to one node has not its vote alone: it counts no more than twice as much as a node at
-    mean distance.
-    """
-    clusters = result["clusters"][votes.nodes]
-    found = neighbours_vote(clusters, 1 / votes.squares, result["n_clusters"])
-    even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
-    own = clusters == found[:, None]
-    return found, ((even * own).sum(1) / even.sum(1)).clamp(0, 1).float()
-
-
-def counted_shares(votes: Votes, result: Mapping[str, Any]) -> Tensor:
-    """The share of the votes for each cluster, float32 ``(n, n_clusters)``, weighted as for the share in `counted`."""
-    shares = torch.zeros(len(votes.nodes), result["n_clusters"])
-    even = 1 / (votes.squares + votes.squares.mean(1, keepdim=True))
-    shares.scatter_add_(1, result["clusters"][votes.nodes.long()], even / even.sum(1, keepdim=True))
-    return shares / shares.sum(1, keepdim=True)
-
-
-def shares_of(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Shares of the votes of each point's nearest nodes for each cluster, float32 ``(n, n_clusters)``."""
-    return counted_shares(nearest_nodes(result["centroids"], points), result)
-
-
-def kept_shares(result: Mapping[str, Any], client: Client) -> Tensor | None:
-    """The same of a client's samples, by the nodes that it remembers; ``None`` if it has not received the nodes."""
-    memory = memory_of(client)
-    return None if memory is None else counted_shares(memory, result)
-
-
-def memory_of(client: Client) -> Votes | None:
-    """The nearest nodes that a client remembers of its samples; ``None`` if it has not received the nodes."""
-    if "nearest_nodes" not in client.state:
-        return None
-    return Votes(client.state["nearest_nodes"], client.state["squared_distances"])
-
-
-def nodes_of_samples(client: Client, own: Tensor) -> Votes:
-    """The nodes that decide on the clusters of a client's samples, as it remembers them after the last step.
-
-    Parameters
-    ----------
-    client : Client
-    own : Tensor
-        int64 ``(p, 3)``, client, node and samples of clients' own micro-clusters.
-
-    Returns
-    -------
-    Votes
-        ``(n, 5)``; ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive
-        the nodes.
-    """
-    if (memory := memory_of(client)) is not None:
-        return memory
-    nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
-    return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
-
-
-def clusters_again(votes: Votes, result: Mapping[str, Any]) -> Tensor:
-    """The cluster of each sample, int64 ``(n,)``, by what `nodes_of_samples` has kept."""
-    return counted(Votes(votes.nodes.long(), votes.squares), result)[0]
-
-
-def vote(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Cluster of each point by a vote of its nearest nodes, int64 ``(n,)``; see `counted`."""
-    return counted(nearest_nodes(result["centroids"], points), result)[0]
-
-
-def vote_share(result: Mapping[str, Any], points: Tensor) -> Tensor:
-    """Share of the nearest nodes' votes that each point's cluster has, float32 ``(n,)``; see `counted`."""
-    return counted(nearest_nodes(result["centroids"], points), result)[1]

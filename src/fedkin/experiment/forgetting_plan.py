@@ -1,0 +1,187 @@
+"""What forgetting a client will do, and what it costs, found before anything is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedkin.core import FedkinError
+from fedkin.data.population import Population
+from fedkin.experiment.checkpoint import load_checkpoint, restore
+from fedkin.experiment.client_names import client_name, position_of, short_names
+from fedkin.experiment.config import Config
+from fedkin.experiment.outputs import load_found
+from fedkin.experiment.reopening import finished_checkpoint
+from fedkin.experiment.run_folder import (
+    KEPT,
+    LEDGER,
+    kept_checkpoint,
+    read_records,
+    read_timing,
+    run_config,
+)
+from fedkin.experiment.words import format_bytes, join_words
+from fedkin.report.numbers import pluralize
+
+Way = Literal["exact", "retrained"]
+"""How a client is left out: from what the others have sent, or by a run without it."""
+
+
+@dataclass(frozen=True)
+class ForgettingPlan:
+    """What forgetting will do, and what it costs, known before it begins.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's.
+    config : Config
+        The experiment of the run without the clients.
+    clients : tuple of int
+        Positions of those that are forgotten now, in order.
+    names : list of str
+        What all clients are called; empty where positions are all there is.
+    way : {"exact", "retrained"}
+    begins : int
+        Steps that are kept as they are.
+    steps : int
+        Steps that are done again.
+    others : int
+        How many clients are left.
+    checkpoint : dict or None
+        Where the run begins again; ``None`` from the start.
+    seconds : float
+        What the steps that are done again took before.
+    traffic : int
+        Bytes that they took, in both directions.
+    """
+
+    folder: Path
+    config: Config
+    clients: tuple[int, ...]
+    names: list[str]
+    way: Way
+    begins: int
+    steps: int
+    others: int
+    checkpoint: dict[str, Any] | None
+    seconds: float
+    traffic: int
+
+    def sentence(self) -> str:
+        """What will be done, and what it costs."""
+        each = [client_name(at, self.names) for at in self.clients]
+        called = f"Client{'' if len(each) == 1 else 's'} {join_words(each)}"
+        others = f"the other {pluralize(self.others, 'client')}" if self.others > 1 else "the other client"
+        if self.way == "exact":
+            stays = f" What stays: {type(self.config.method).keeps}." if type(self.config.method).keeps else ""
+            return (
+                f"{called} will be left out of what {others} have sent: clusters are formed again, and nobody is asked "
+                f"for anything.{stays}"
+            )
+        start = "the start" if self.checkpoint is None else f"step {self.begins + 1}"
+        return (
+            f"{called} will be left out by running again from {start}: "
+            f"{pluralize(self.steps, 'step')}, which took {self.seconds:.1f} s and {format_bytes(self.traffic)} with "
+            f"all clients; {others} compute and send again."
+        )
+
+
+def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = False) -> ForgettingPlan:
+    """Find out how clients can be forgotten, and what it costs; nothing is changed.
+
+    Parameters
+    ----------
+    folder : Path
+        A finished run.
+    clients : sequence of int or str
+        By position or name.
+    retrain : bool
+        Whether to run again even where the method can leave a client out exactly.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds no finished run, a client is not there, has taken no part or is forgotten already, nobody
+        would be left, or a real federation's run would have to be run again.
+    """
+    before, checkpoint = run_config(folder), finished_checkpoint(folder)
+    is_real = (folder / LEDGER).is_file()
+    population = Population([], None, [], names=load_found(folder).clients) if is_real else before.population()
+    names, count = population.names, max(len(population.names), len(population.clients))
+    last = int(checkpoint["state"]["steps"])
+    chosen = sorted({_taking_part(folder, one, population, count, before, last) for one in clients})
+    if not chosen:
+        raise FedkinError("No client to forget was given.")
+    forgotten = [*before.engine.forgotten, *(names[at] if names else at for at in chosen)]
+    if len(forgotten) >= count:
+        raise FedkinError(f"{folder} has no other clients; nothing would be left.")
+    config = run_config(folder, [f"engine.forgotten={json.dumps(forgotten, ensure_ascii=False)}"])
+    state = None if retrain else _without(config, checkpoint, chosen)
+    way: Way = "retrained" if state is None else "exact"
+    begins, tree = 0, None
+    if state is not None:
+        begins, tree = int(state["steps"]), {**checkpoint, "state": state}
+    elif is_real:
+        raise FedkinError(
+            f"The part of {names[chosen[0]]} in {folder} cannot be separated from the others'; only a run without it "
+            "forgets it: list the other clients in [federation], and run the experiment with another out."
+        )
+    else:
+        begins, tree = _kept_before(folder, population, chosen, last)
+    records, timing = read_records(folder, last), read_timing(folder)
+    traffic = [0, *(line["sent"] + line["received"] for line in records)]
+    seconds = sum(line.get("seconds", 0.0) for line in timing if line["step"] > begins or not tree)
+    others = count - len(forgotten) - len(population.absent)
+    return ForgettingPlan(
+        folder, config, tuple(chosen), names, way, begins, last - begins, others, tree and _cleared(tree, chosen),
+        seconds, traffic[last] - traffic[begins],
+    )  # fmt: skip
+
+
+def _taking_part(folder: Path, client: int | str, population: Population, count: int, config: Config, last: int) -> int:
+    """The position of a client that has taken part."""
+    names = population.names
+    at = position_of(client, names, count)
+    if at is None:
+        listed = f", or {join_words(short_names(names))}" if names else ""
+        raise FedkinError(f"{folder} has no client {client}; allowed: 0 to {count - 1}{listed}.")
+    if at in config.engine.forgotten or (names and names[at] in config.engine.forgotten):
+        raise FedkinError(f"Client {client_name(at, names)} of {folder} is forgotten already.")
+    if at in population.away(last):
+        raise FedkinError(f"Client {client_name(at, names)} took no part in {folder}; there is nothing to forget.")
+    return at
+
+
+def _without(config: Config, checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any] | None:
+    """The fields of the method's state before its last step without these clients; ``None`` if it cannot tell them."""
+    method = config.method
+    if not type(method).forgets:
+        return None
+    state = method.without(restore(method.state_type, checkpoint["state"]), clients)
+    return None if state is None else dict(state.tree())
+
+
+def _kept_before(
+    folder: Path, population: Population, clients: Sequence[int], last: int
+) -> tuple[int, dict[str, Any] | None]:
+    """The last step whose checkpoint was kept before any of the clients took part, and the checkpoint."""
+    steps = [int(path.stem) for path in (folder / KEPT).glob("*.safetensors") if path.stem.isdecimal()]
+    for step in sorted((one for one in steps if one < last), reverse=True):
+        if set(clients) <= population.away(step):
+            return step, load_checkpoint(kept_checkpoint(folder, step))
+    return 0, None
+
+
+def _cleared(checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any]:
+    """A checkpoint without what clients remember, their keys, and why they were left out."""
+    gone = {str(at) for at in clients}
+    cleared = dict(checkpoint)
+    for name in ("keys", "signed", "left_out"):
+        if name in cleared:
+            cleared[name] = {at: one for at, one in cleared[name].items() if at not in gone}
+    cleared["clients"] = {at: {} if at in gone else state for at, state in cleared["clients"].items()}
+    return cleared

@@ -1,0 +1,54 @@
+"""The clusters of the graph's nodes: its communities, or where nodes are few those of Ward's method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fedkin.clustering.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.few_nodes import FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
+from fedkin.clustering.graph_cut import communities, largest_client_share
+from fedkin.clustering.neighbour_graph import neighbour_graph
+from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
+
+
+def clustered(
+    state: KinGraphState,
+    rng: torch.Generator,
+    neighbours: int,
+    n_clusters: int | None,
+    resolution: float | None,
+    by_ward: bool,
+) -> tuple[KinGraphState, dict[str, Any]]:
+    """A finished state with the clusters of its nodes, and values for the record.
+
+    Parameters
+    ----------
+    state : KinGraphState
+        With nodes; clusters that it has do not matter.
+    rng : torch.Generator
+        Draws resamples.
+    neighbours : int
+        Maximum number of nearest nodes that a node is linked to.
+    n_clusters, resolution : number or None
+        Given, or ``None`` to be found.
+    by_ward : bool
+        Whether up to 30 nodes are clustered by Ward's method instead, unless a resolution is given.
+    """
+    graph = neighbour_graph(state.centroids, state.counts, neighbours)
+    flat = state.centroids.shape[1] <= FEW_DIMENSIONS
+    clusters, evidence = communities(graph, state.counts, n_clusters, rng, flat=flat, resolution=resolution)
+    if len(clusters) <= FEW_NODES and resolution is None and by_ward:
+        clusters, evidence = clusters_of_few(state.centroids, state.counts, n_clusters, clusters, evidence)
+    values = {"phase": "graph", "nodes": len(clusters), "edges": int(graph.nnz // 2)}
+    values |= {"clusters": int(clusters.max()) + 1, **evidence}
+    if n_clusters is None and resolution is None and values["clusters"] == 1 and len(clusters) < TOO_FEW_NODES:
+        values["warning"] = one_of_few(len(clusters))
+    if len(state.own):
+        clients, nodes, counts = state.own.unbind(1)
+        if (numbered := clients.unique(return_inverse=True)[1]).any():  # of a single client it says nothing
+            values["largest_client_share"] = largest_client_share(clusters[nodes], numbered, counts)
+        values["micro_clusters"] = len(state.own)
+    return replace(state, finished=True, clusters=clusters, scales=evidence["scales"]), values
