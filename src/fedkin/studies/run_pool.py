@@ -50,6 +50,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     ----------
     start : float
         Seconds that the process took to be ready, when it was last started.
+    memory : int
+        Greatest resident memory of the process during the last run, in bytes; 0 where the system does not count it.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
     ) -> None:
         self.start = 0.0
         self._warned = set() if warned is None else warned
+        self.memory = 0
         self._threads = threads
         self._shares = arrivals is not None
         self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue() if arrivals is None else arrivals
@@ -90,6 +93,7 @@ class RunWorker(AbstractContextManager["RunWorker"]):
         """
         if is_finished(folder):
             return True
+        self.memory = 0
         began, is_new = time.monotonic(), self._process is None
         end = began + max_seconds
         self.order(config.tables, folder)
@@ -101,6 +105,8 @@ class RunWorker(AbstractContextManager["RunWorker"]):
                     self.start = time.monotonic() - began if is_new else self.start
                 elif kind in _PROGRESS:
                     getattr(progress, kind)(*rest)
+                elif kind == "memory":
+                    self.memory = int(rest[0])
                 elif kind == "done":
                     return True
                 else:

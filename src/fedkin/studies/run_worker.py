@@ -2,7 +2,7 @@
 
 It reads an order per line on stdin, JSON as `fedkin.studies.run_pool` writes it, and writes to stdout a JSON list per
 line: ``["ready"]`` before a run, the name of a `fedkin.core.progress.Progress` method with its arguments, and at the
-end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. A process of its own can be killed at any moment,
+end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes ``["memory", bytes]`` on Linux. A process of its own can be killed at any moment,
 also in the middle of an import or of one long step. It ends as soon as its stdin closes, as when its parent is killed.
 """
 
@@ -26,6 +26,7 @@ from fedkin.experiment import registry
 from fedkin.experiment.config import config_of
 from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
+from fedkin.studies.peak_memory import forget_peak, peak_memory
 
 
 class SentProgress(Progress):
@@ -72,8 +73,13 @@ def main() -> None:
     progress = SentProgress(messages)
     while True:
         order = json.loads(orders.get())
+        forget_peak()
         progress.send("ready")
-        progress.send(*_outcome(order, progress))
+        outcome = _outcome(order, progress)
+        if (peak := peak_memory()) is not None:
+            progress.send("memory", peak)
+        give_back_memory()
+        progress.send(*outcome)
 
 
 def _read(descriptor: int, orders: queue.SimpleQueue[str]) -> None:
@@ -115,8 +121,6 @@ def _outcome(order: dict[str, Any], progress: Progress) -> tuple[str, ...]:
     except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
         traceback.print_exc()
         return "failed", f"{type(error).__name__}: {error}"
-    finally:
-        give_back_memory()
     return ("done",)
 
 

@@ -18,8 +18,7 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.report import write_page
 from fedkin.studies.benchmark.benchmark_page import page_of
 from fedkin.studies.benchmark.cell_results import CellResult, append_result, read_results, result_of
-from fedkin.studies.benchmark.cells import Cell, Conditions, Family, cells_of, scenarios_of
-from fedkin.studies.compare.candidates import selection_of
+from fedkin.studies.benchmark.cells import Cell, Conditions, Family, cells_of, scenarios_of, variants_of
 from fedkin.studies.compare.display import OneOfMany
 from fedkin.studies.compare.time_budget import TimeBudget, parsed_duration
 from fedkin.studies.run_pool import RunWorker
@@ -37,7 +36,8 @@ class BenchmarkOptions:
     data : str
         Data set of all scenarios that need none of their own.
     methods, scenarios : tuple of str
-        Names, or ``("all",)``.
+        Names, or ``("all",)``. A method's name may have settings behind it that are not defaults, such as
+        ``"ccfc+decorrelation=1"``.
     seeds : int
         Of each cell, at least 1.
     rounds : int
@@ -106,7 +106,7 @@ def benchmarked(
         If an option is out of range, a name unknown, or the folder holds another benchmark.
     """
     options.check()
-    methods = selection_of(options.family, options.methods).methods
+    methods = variants_of(options.family, options.methods)
     scenarios = scenarios_of(options.family, options.scenarios)
     cells = cells_of(scenarios, methods, options.seeds)
     classes = len(load_labelled(options.data).classes)
@@ -151,7 +151,7 @@ def _run(
             if seconds < limit:
                 return None
             return _without(cell, f"it took more than {limit:g} seconds", limit)
-        result = result_of(cell, folder, conditions.given(cell) is not None)
+        result = result_of(cell, folder, conditions.given(cell) is not None, worker.memory)
     except FedkinError as error:
         return _without(cell, str(error))
     assert is_finished(folder)

@@ -130,10 +130,12 @@ def _cost_table(results: Sequence[CellResult]) -> ResultTable:
             TableCell(format_bytes(int(np.mean([result.bytes for result in own])))),
             TableCell(f"{np.mean([result.seconds for result in own]):.1f}"),
             TableCell(f"{np.mean([result.rounds for result in own]):.0f}"),
+            TableCell(format_bytes(memory) if (memory := max(result.memory for result in own)) else _NONE),
         ]
         rows.append((method, cells))
-    caption = "Means over all runs, each on one thread; numbers of clusters from the fewest to the most."
-    return ResultTable("Costs", caption, "Method", ["Clusters", "Moved", "Seconds", "Steps"], rows)
+    caption = "Means over all runs, each on one thread; numbers of clusters from the fewest to the most, and "
+    "memory the most of a run's process, Python and PyTorch included."
+    return ResultTable("Costs", caption, "Method", ["Clusters", "Moved", "Seconds", "Steps", "Memory"], rows)
 
 
 def _mean(values: Sequence[float]) -> str:

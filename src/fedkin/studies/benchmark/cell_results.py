@@ -12,6 +12,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import check_regular
 from fedkin.experiment.run_folder import RECORDS, read_lines
 from fedkin.studies.benchmark.cells import Cell, Family
+from fedkin.studies.compare.candidate_runs import clusters_with_members
 from fedkin.studies.costs import costs_of
 
 RESULTS = "results.jsonl"
@@ -30,7 +31,7 @@ class CellResult:
     metrics : dict
         The last record's.
     found : int or None
-        Number of clusters at the end.
+        Number of clusters at the end: of samples those that have a member.
     given : bool
         Whether the method was given the number.
     bytes : int
@@ -39,6 +40,8 @@ class CellResult:
         Of the method, on one thread.
     rounds : int
         Steps.
+    memory : int
+        Greatest resident memory of the run's process in bytes, Python and PyTorch included; 0 where it is unknown.
     failed : str
         Why there is no result, or "".
     limit : float
@@ -54,6 +57,7 @@ class CellResult:
     bytes: int = 0
     seconds: float = 0.0
     rounds: int = 0
+    memory: int = 0
     failed: str = ""
     limit: float = 0.0
 
@@ -108,8 +112,8 @@ def _whole_lines(text: str) -> str:
     return text[: text.rfind("\n") + 1]
 
 
-def result_of(cell: Cell, folder: Path, given: bool) -> CellResult:
-    """Return what the finished run in `folder` found and cost."""
+def result_of(cell: Cell, folder: Path, given: bool, memory: int = 0) -> CellResult:
+    """Return what the finished run in `folder` found and cost; it had `memory` bytes at most."""
     lines = read_lines(folder / RECORDS)
     last = lines[-1]
     cost = costs_of([folder])[0].total
@@ -119,11 +123,12 @@ def result_of(cell: Cell, folder: Path, given: bool) -> CellResult:
         scenario=cell.scenario,
         method=cell.method,
         metrics=metrics,
-        found=_found(last),
+        found=_found(last) if (found := clusters_with_members(folder)) is None else found,
         given=given,
         bytes=cost.both,
         seconds=round(cost.seconds or 0.0, 3),
         rounds=len(lines),
+        memory=memory,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.experiment.config import Config, load_config
-from fedkin.studies.compare.candidates import Candidate, method_named
+from fedkin.studies.compare.candidates import Candidate, method_named, selection_of
 
 Family = Literal["samples", "clients"]
 
@@ -82,6 +82,10 @@ SAMPLES: dict[str, BenchmarkScenario] = {
     "few-samples": BenchmarkScenario(
         "a third of the data", {"name": "own-class", "heterogeneity": 0.5, "fraction": 0.33}
     ),
+    "many-clients": BenchmarkScenario(f"label-skew over {_MANY} clients", {"name": "label-skew", "clients": _MANY}),
+    "thousand-clients": BenchmarkScenario(
+        "label-skew of MNIST over 1,000 clients", {"name": "label-skew", "clients": 1000}, data="mnist"
+    ),
 }
 
 _TABLES: dict[Family, dict[str, BenchmarkScenario]] = {"clients": CLIENTS, "samples": SAMPLES}
@@ -132,19 +136,20 @@ class Conditions:
     def config(self, cell: Cell) -> Config:
         """Return the experiment of a cell."""
         scenario = _TABLES[self.family][cell.scenario]
-        chosen = Candidate(cell.method, self.given(cell)).settings(self.settings)
+        method, own = _parted(cell.method)
+        chosen = Candidate(method, self.given(cell)).settings(self.settings)
         overrides = {"data.source": scenario.data or self.data, "seed": cell.seed, "evaluation.every": _LAST}
         overrides |= {f"scenario.{key}": value for key, value in scenario.settings.items()}
         if scenario.changes:
             overrides["scenario.step"] = self.settings.get("rounds", _ROUNDS) // 2 + 1
-        overrides |= {f"method.{key}": value for key, value in chosen.items() if key != "name"}
+        overrides |= {f"method.{key}": value for key, value in chosen.items() if key != "name"} | own
         if self.family == "samples":
             overrides["evaluation.map"] = "none"
-        return load_config(cell.method, [f"{key}={_toml(value)}" for key, value in overrides.items()])
+        return load_config(method, [f"{key}={_toml(value)}" for key, value in overrides.items()])
 
     def given(self, cell: Cell) -> int | None:
         """Return the number of clusters that a method is given because it cannot find it; ``None`` if it finds it."""
-        made = method_named(cell.method)
+        made = method_named(_parted(cell.method)[0])
         return self.clusters(cell.scenario) if made.takes_k and not made.finds_k else None
 
     def clusters(self, scenario: str) -> int:
@@ -167,6 +172,39 @@ def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
         if name not in table:
             raise unknown_name("scenario", name, ["all", *table])
     return list(dict.fromkeys(names))
+
+
+def variants_of(family: Family, names: Sequence[str]) -> list[str]:
+    """Return the methods that take part, the cheapest first; each of `names` may have settings behind it.
+
+    Raises
+    ------
+    FedkinError
+        If a name is unknown or of the other family, or a setting is not ``OPTION=VALUE``.
+    """
+    by_method: dict[str, list[str]] = {}
+    for name in names:
+        by_method.setdefault(_parted(name)[0], []).append(name)
+    order = selection_of(family, tuple(by_method)).methods
+    return list(dict.fromkeys(name for method in order for name in by_method.get(method, [method])))
+
+
+def _parted(name: str) -> tuple[str, dict[str, str]]:
+    """Return a method's name, and what is set behind it: ``ccfc+decorrelation=1``.
+
+    Raises
+    ------
+    FedkinError
+        If a setting is not ``OPTION=VALUE``.
+    """
+    method, *settings = name.split("+")
+    found = {}
+    for setting in settings:
+        option, equals, value = setting.partition("=")
+        if not (option and equals and value):
+            raise FedkinError(f"'{name}' has '+{setting}' behind the method; write +OPTION=VALUE.")
+        found[f"method.{option}"] = value
+    return method, found
 
 
 def about(family: Family, scenario: str) -> str:

@@ -114,6 +114,22 @@ def _clusters(folder: Path, sizes: Sequence[int]) -> Labels:
     return np.concatenate(found)
 
 
+def clusters_with_members(folder: Path) -> int | None:
+    """Return how many clusters the finished run in `folder` found of samples; ``None`` if it has no labels of samples.
+
+    Raises
+    ------
+    FedkinError
+        If its files cannot be read.
+    """
+    files = sorted((folder / "labels").glob("*.csv"))
+    try:
+        found = {int(cluster) for path in files for cluster in np.unique(_column(folder, f"labels/{path.name}"))}
+    except (OSError, ValueError, KeyError) as error:
+        raise FedkinError(f"The labels in {folder} cannot be read ({error}).") from error
+    return len(found - {-1}) if files else None
+
+
 def _column(folder: Path, name: str) -> Labels:
     check_regular(folder / name)
     check_sum(folder, name)

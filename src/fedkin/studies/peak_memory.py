@@ -1,0 +1,27 @@
+"""The most memory that this process had at once, where the system counts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_FORGET_PEAK = "5"
+_PEAK = "VmHWM:"
+
+
+def forget_peak() -> None:
+    """Count the peak anew from here on; without effect where the system does not allow it."""
+    try:
+        _RESET.write_text(_FORGET_PEAK)
+    except OSError:  # not Linux, or not allowed
+        return
+
+
+def peak_memory() -> int | None:
+    """Return the greatest resident memory since `forget_peak`, in bytes; ``None`` where the system does not say."""
+    try:
+        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith(_PEAK)]
+    return 1024 * int(found[0]) if found else None
