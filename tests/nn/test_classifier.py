@@ -224,3 +224,39 @@ def test_latents_without_a_linear_layer_are_logits():
     vector = network.initial(torch.Generator().manual_seed(0))
     x = torch.rand(5, *IMAGE, generator=torch.Generator().manual_seed(1))
     assert torch.equal(network.latents(vector, x), network.logits(vector, x))
+
+
+@pytest.mark.parametrize("samples", [1, 64, 65, 700])
+def test_the_fitting_model_is_that_of_the_lowest_loss(samples):
+    rng = derive_generator(0, "fitting")
+    classifier = Classifier.of({"name": "perceptron", "shape": (4,), "classes": 3})
+    x, y = torch.randn(samples, 4, generator=rng), torch.randint(0, 3, (samples,), generator=rng)
+    for _ in range(5):
+        models = torch.stack([classifier.initial(rng) for _ in range(4)])
+        losses = [classifier.loss(model, x, y) for model in models]
+        assert classifier.fitting(models, x, y) == losses.index(min(losses))
+        assert classifier.fitting(models[[1, 1, 0, 0]], x, y) == (0 if losses[1] <= losses[0] else 2)
+
+
+def test_a_model_that_has_diverged_never_fits():
+    classifier = Classifier.of({"name": "perceptron", "shape": (4,), "classes": 3})
+    good = classifier.initial(derive_generator(0, "fitting"))
+    bad = torch.full_like(good, torch.nan)
+    x, y = torch.ones(200, 4), torch.zeros(200, dtype=torch.int64)
+    assert classifier.fitting(torch.stack([bad, good, bad]), x, y) == 1
+    assert classifier.fitting(torch.stack([bad, bad]), x, y) == 0
+    x[150] = torch.nan  # found out late
+    assert classifier.fitting(torch.stack([good, good]), x, y) == 0
+
+
+def test_a_model_is_given_up_as_soon_as_another_is_better(monkeypatch: pytest.MonkeyPatch):
+    classifier = Classifier.of({"name": "perceptron", "shape": (4,), "classes": 3})
+    good = torch.zeros(classifier.size)
+    good[-3] = 9.0  # the bias of the right class
+    bad = good.flip(0).roll(-2)
+    bad[-1], bad[-3] = 9.0, 0.0
+    seen: list[int] = []
+    plain = PerceptronResident.output
+    monkeypatch.setattr(PerceptronResident, "output", lambda self, x: (seen.append(len(x)), plain(self, x))[1])
+    assert classifier.fitting(torch.stack([bad, good, bad]), torch.ones(1000, 4), torch.zeros(1000).long()) == 1
+    assert sum(seen) == 3 * 64 + 936

@@ -145,7 +145,10 @@ def reproduce(
 @click.option("--budget", metavar="TIME", default="2h", help="Time for all runs of this call, such as 10m or 2h.")
 @click.option("--limit", metavar="TIME", default="10m", help="Time for one run, after which it is given up.")
 @click.option("--data", metavar="DATA", default="digits", help="Labelled data set.")
-@click.option("--methods", metavar="NAMES", default="all", help="Names with commas between them, or all.")
+@click.option(
+    "--methods", metavar="NAMES", default="all",
+    help="Names with commas between them, or all; NAME+OPTION=VALUE has another value than by default.",
+)  # fmt: skip
 @click.option("--scenarios", metavar="NAMES", default="all", help="Names with commas between them, or all.")
 @click.option("--seeds", type=int, default=3, help="Seeds of each scenario and method.")
 @click.option("--rounds", type=int, default=20, help="Rounds of methods that have them.")

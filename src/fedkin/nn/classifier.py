@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -13,6 +15,8 @@ from fedkin.nn.perceptron import PerceptronResident, is_perceptron
 from fedkin.nn.resident import Resident
 
 _BATCH = 500
+_FIRST, _PIECE = 64, 128
+"""Samples that models are compared by first, and at a time after that."""
 
 
 class Classifier(Architecture):
@@ -91,6 +95,39 @@ class Classifier(Architecture):
     def loss(self, vector: Tensor, x: Tensor, y: Tensor) -> float:
         """Mean loss of the model `vector` on labelled samples, in evaluation mode."""
         return float(self.criterion(self.logits(vector, x), y))
+
+    @torch.no_grad()
+    def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
+        """Return which of `models` has the lowest mean loss; a model that has diverged comes last.
+
+        The answer is that of `loss`. A processor looks at no more samples of a model than it takes: cross-entropy is
+        never negative, so that a model is out once its sum is above the whole sum of another.
+
+        Parameters
+        ----------
+        models : Tensor, (K, size)
+        x, y : Tensor, (n, *shape) and (n,)
+        """
+        if self.criterion is not cross_entropy or device().type != "cpu" or not 0 < _FIRST < len(x):
+            losses = torch.tensor([self.loss(model, x, y) for model in models])
+            return int(losses.nan_to_num(nan=torch.inf).argmin())
+        sums = [self._sum(model, x[:_FIRST], y[:_FIRST], 0.0, math.inf) for model in models]
+        best, lowest = -1, math.inf
+        for k in sorted(range(len(models)), key=lambda k: (math.isnan(sums[k]), sums[k])):
+            total = self._sum(models[k], x[_FIRST:], y[_FIRST:], sums[k], lowest)
+            if not math.isnan(total) and (best < 0 or total < lowest or (total == lowest and k < best)):
+                best, lowest = k, total
+        return max(0, best)
+
+    def _sum(self, model: Tensor, x: Tensor, y: Tensor, before: float, limit: float) -> float:
+        """Return `before` and the losses of all samples, or of so many that the sum is above `limit` or NaN."""
+        with self.loaded(model) as resident:
+            for at in range(0, len(x), _PIECE):
+                if not before <= limit:
+                    break
+                logits = resident.output(x[at : at + _PIECE])
+                before += float(cross_entropy(logits, y[at : at + _PIECE], reduction="sum"))
+        return before
 
     def _new_resident(self) -> Resident:
         if device().type == "cpu" and self.criterion is cross_entropy and is_perceptron(self._prototype):

@@ -3,7 +3,8 @@
 Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
 parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
 around the arithmetic, so whatever is faster without changing a result is done here, for any module: pooling
-goes before a monotone activation, images lie channels last, and dropout draws from the client's own generator.
+goes before a monotone activation, images lie channels last, layers are replaced by cheaper ones of the same value, and
+dropout draws from the client's own generator.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.device import device
+from fedkin.nn.cheap_layers import with_cheap_layers
 from fedkin.nn.layers import set_generator, with_own_dropout
 
 Losses = tuple[Tensor, Tensor]
@@ -52,7 +54,8 @@ class Resident:
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
         self.device = device()
-        self.module = with_own_dropout(pool_first(copy.deepcopy(module))).to(self.device)
+        own = with_own_dropout(pool_first(copy.deepcopy(module)))
+        self.module = (with_cheap_layers(own) if self.device.type == "cpu" else own).to(self.device)
         self.channels_last, self.criterion = channels_last, criterion
         self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
         self._counters = [buffer for buffer in self.module.buffers() if not buffer.is_floating_point()]

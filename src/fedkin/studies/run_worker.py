@@ -2,7 +2,8 @@
 
 It reads an order per line on stdin, JSON as `fedkin.studies.run_pool` writes it, and writes to stdout a JSON list per
 line: ``["ready"]`` before a run, the name of a `fedkin.core.progress.Progress` method with its arguments, and at the
-end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes ``["memory", bytes]`` on Linux. A process of its own can be killed at any moment,
+end ``["done"]``, ``["refused", sentence]`` or ``["failed", what]``. Before that comes
+``["memory", bytes]`` on Linux. A process of its own can be killed at any moment,
 also in the middle of an import or of one long step. It ends as soon as its stdin closes, as when its parent is killed.
 """
 

@@ -14,7 +14,7 @@ from fedkin.studies.benchmark import BenchmarkOptions, benchmarked
 from fedkin.studies.benchmark.benchmark import PAGE
 from fedkin.studies.benchmark.benchmark_page import as_text
 from fedkin.studies.benchmark.cell_results import RESULTS, CellResult, append_result, read_results, scores
-from fedkin.studies.benchmark.cells import CLIENTS, SAMPLES, Cell, Conditions, cells_of, scenarios_of
+from fedkin.studies.benchmark.cells import CLIENTS, SAMPLES, Cell, Conditions, cells_of, scenarios_of, variants_of
 from fedkin.studies.run_pool import RunWorker
 
 QUICK: dict[str, Any] = {"methods": ("fedavg", "ifca"), "scenarios": ("label-clusters",), "seeds": 1, "rounds": 1}
@@ -96,6 +96,29 @@ def test_every_scenario_has_a_valid_experiment(family):
     assert len({cell.folder for cell in cells_of(list(table), methods, 2)}) == 2 * len(table) * len(methods)
 
 
+def test_a_method_takes_part_with_settings_of_its_own():
+    names = ("kin-graph", "ccfc+decorrelation=1", "ccfc", "ccfc+decorrelation=1")
+    found = variants_of("samples", names)
+    assert found == ["kin-graph", "ccfc+decorrelation=1", "ccfc"]
+    conditions = Conditions("samples", "digits", 10, {"rounds": 2})
+    config = conditions.config(Cell(0, "label-skew", found[1]))
+    assert config.tables["method"]["name"] == "ccfc"
+    assert config.tables["method"]["decorrelation"] == 1.0
+    assert conditions.given(Cell(0, "label-skew", found[1])) == 10
+    assert variants_of("samples", ("all",))[0] == "kfed"
+    with pytest.raises(FedkinError, match=r"write \+OPTION=VALUE"):
+        variants_of("samples", ("ccfc+decorrelation",))
+    with pytest.raises(FedkinError, match="decorelation"):
+        conditions.config(Cell(0, "label-skew", "ccfc+decorelation=1"))
+
+
+def test_of_samples_clusters_with_members_are_counted(tmp_path: Path):
+    options = BenchmarkOptions("samples", "iris", methods=("kfed",), scenarios=("own-class p=0.5",), seeds=1)
+    (found,) = benchmarked(options, tmp_path, Here())
+    assert found.found == 3
+    assert found.memory == 0  # made in this process
+
+
 def test_all_are_those_that_need_no_data_of_their_own():
     assert "domains" not in scenarios_of("clients", ("all",))
     assert scenarios_of("clients", ("domains",)) == ["domains"]
@@ -118,6 +141,7 @@ def test_one_seed_of_everything_comes_first():
         ({"budget": "soon"}, "--budget is 'soon'"),
         ({"limit": "0s"}, "--limit is '0s'"),
         ({"methods": ("kfed",)}, "kfed"),
+        ({"methods": ("fedavg+roundz=3",)}, "roundz"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_written(changed, said, tmp_path: Path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,8 @@ def evaluate_clusters(
 ) -> dict[str, Any]:
     """Agreement of the clusters with the hidden ones, and how good their models are.
 
-    A model is tried once on the tests of all its clients together, and once on the common test: the official one, or
-    where there is none, the tests of all clients together.
+    A model is tried once on the tests of all its clients together, and once on the common test: the official one. Where
+    there is none that is the tests of all clients together, and a model is tried once on all.
 
     Parameters
     ----------
@@ -150,15 +150,20 @@ def _soft(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> 
 
 
 def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
-    predict, clients = _predictor(state), _tested(population, labels)
-    predicted = predicted_classes(population, state, labels)
+    clients = _tested(population, labels)
+    common = _common(population, state, clients) if len(state.models) <= MAX_MODELS else {}
+    if common and population.common_test is None and not isinstance(state, SoftState):
+        parts = {cluster: found.split([len(y) for _, y in population.tests]) for cluster, found in common.items()}
+        predicted = {i: parts[cluster][i] for cluster, members in clients.items() for i in members}
+    else:
+        predicted = predicted_classes(population, state, labels)
     personal = {i: _scores(population.tests[i][1], own) for i, own in predicted.items()}
     each = [personal.get(i) for i in range(len(labels))]
     found: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
     if personal:
         found |= _means("personal", list(personal.values()))
-    if len(state.models) <= MAX_MODELS:
-        scores = _common(predict, population, clients)
+    if common:
+        scores = {cluster: _scores(_common_test(population)[1], own) for cluster, own in common.items()}
         found |= _means("global", [scores[label] for label in labels if label in scores])
     if {"personal_f1", "global_f1"} <= found.keys():
         found["learning_gap"] = abs(found["personal_f1"] - found["global_f1"])
@@ -196,15 +201,17 @@ def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int
     }
 
 
-def _common(
-    predict: PredictClasses, population: Population, clusters: Mapping[int, Any]
-) -> dict[int, tuple[float, float]]:
-    """Accuracy and F1 by cluster, on the common test."""
-    if population.common_test is None:
-        x, y = (torch.cat(parts) for parts in zip(*population.tests, strict=True))
-    else:
-        x, y = population.common_test
-    return {cluster: _scores(y, predict(cluster, x)) for cluster in clusters} if len(y) else {}
+def _common(population: Population, state: ClientMethodState, clusters: Iterable[int]) -> dict[int, Tensor]:
+    """Classes that the models of `clusters` give to the common test, by cluster; nothing without a test."""
+    predict, (x, y) = _predictor(state), _common_test(population)
+    return {cluster: predict(cluster, x) for cluster in clusters} if len(y) else {}
+
+
+def _common_test(population: Population) -> tuple[Tensor, Tensor]:
+    if population.common_test is not None:
+        return population.common_test
+    x, y = (torch.cat(parts) for parts in zip(*population.tests, strict=True))
+    return x, y
 
 
 def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:

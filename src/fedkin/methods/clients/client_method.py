@@ -19,7 +19,7 @@ from fedkin.core import Client, Federation, FedkinError, Method, Payload, State
 from fedkin.core.method import Count, Positive, display_name
 from fedkin.core.replies import updates
 from fedkin.data.reading.arrays import common_shape
-from fedkin.methods.clients.client_tasks import describe, labels_of, losses_of, lowest_loss, train
+from fedkin.methods.clients.client_tasks import describe, labels_of, train
 from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.classifier import Classifier
@@ -274,7 +274,7 @@ class ClientMethod(Method[Any]):
         Methods that cluster by updates or messages have their own rule.
         """
         classifier = Classifier.of(result["module"])
-        return lowest_loss(losses_of(result["models"], classifier, newcomer.x, labels_of(newcomer)))
+        return classifier.fitting(result["models"], newcomer.x, labels_of(newcomer))
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, positions
-from fedkin.methods.clients.client_tasks import labels_of, losses, losses_of, lowest_loss, training_of
+from fedkin.methods.clients.client_tasks import labels_of, losses, training_of
 from fedkin.methods.clients.round_record import UNKNOWN, Participation, round_record
 from fedkin.methods.clients.secure_means import add_sums
 from fedkin.nn.aggregation import Means
@@ -194,8 +194,8 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
     jobs: list[Job] = []
     chosen: list[int] = []
     for client, payload in zip(clients, payloads, strict=True):
-        rows, judged = _judged(client, payload)
-        chosen.append(lowest_loss(judged))
+        rows, cluster = _chosen(client, payload)
+        chosen.append(cluster)
         job = training_of(client, payload, payload["models"][chosen[-1]])
         if payload["averaging"] == "gradients":
             one = dataclasses.replace(job.descent, steps=1, batch_size=len(rows))
@@ -210,18 +210,16 @@ def choose_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> 
 @task(takes=_CHOICE, holds={"cluster": is_count})
 def choose(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the index of the model with the lowest loss, as ``cluster``."""
-    return [
-        {"cluster": lowest_loss(_judged(client, payload)[1])} for client, payload in zip(clients, payloads, strict=True)
-    ]
+    return [{"cluster": _chosen(client, payload)[1]} for client, payload in zip(clients, payloads, strict=True)]
 
 
-def _judged(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
-    """Return the rows that a client chooses by, int64 ``(m,)``, and each model's mean loss on them ``(K,)``."""
+def _chosen(client: Client, payload: Payload) -> tuple[Tensor, int]:
+    """Return the rows that a client chooses by, int64 ``(m,)``, and which model has the lowest loss on them."""
     classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
     if payload["identity"] == "all":
-        return torch.arange(len(x)), losses_of(payload["models"], classifier, x, y)
+        return torch.arange(len(x)), classifier.fitting(payload["models"], x, y)
     rows = torch.randperm(len(x), generator=client.rng)[: payload["training"]["batch_size"]]
-    return rows, losses_of(payload["models"], classifier, x[rows], y[rows])
+    return rows, classifier.fitting(payload["models"], x[rows], y[rows])
 
 
 class _Worst:

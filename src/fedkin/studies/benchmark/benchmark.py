@@ -111,6 +111,8 @@ def benchmarked(
     cells = cells_of(scenarios, methods, options.seeds)
     classes = len(load_labelled(options.data).classes)
     conditions = Conditions(options.family, options.data, classes, {"rounds": options.rounds, "module": options.module})
+    for method in methods:
+        conditions.config(cells_of(scenarios, [method], 1)[0])  # settings are refused before anything runs
     with folder_lock(out):
         _keep_plan(out, {"family": options.family, "data": options.data, **conditions.settings})
         known = read_results(out)

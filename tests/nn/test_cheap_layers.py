@@ -1,0 +1,47 @@
+"""Cheaper layers give the values and gradients of torch's."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fedkin.nn.cheap_layers import PairwiseMaxPool, TanhBySigmoid, with_cheap_layers
+
+
+@pytest.mark.parametrize("n", [10, 20_000])
+def test_tanh_is_torchs_up_to_rounding(n):
+    x = torch.linspace(-12, 12, n).requires_grad_()
+    plain, cheap = nn.Tanh()(x), TanhBySigmoid()(x)
+    torch.testing.assert_close(cheap, plain, rtol=0, atol=2e-7)
+    slopes = [torch.autograd.grad(y.sum(), x)[0] for y in (plain, cheap)]
+    torch.testing.assert_close(slopes[1], slopes[0], rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(TanhBySigmoid()(x.detach()), plain.detach(), rtol=0, atol=2e-7)
+
+
+def test_tanh_of_what_is_no_number():
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf]).repeat(5_000)
+    assert TanhBySigmoid()(x)[:3].tolist() == pytest.approx([torch.nan, 1.0, -1.0], nan_ok=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 7, 5), (3, 6, 6)])
+@pytest.mark.parametrize("last", [False, True])
+def test_pooling_is_torchs(shape, last):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    if last and len(shape) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    assert torch.equal(PairwiseMaxPool(2)(x), nn.MaxPool2d(2)(x))
+    x[..., 0, 0] = torch.nan
+    assert torch.equal(PairwiseMaxPool(2)(x).isnan(), nn.MaxPool2d(2)(x).isnan())
+    x.requires_grad_()
+    assert PairwiseMaxPool(2)(x).grad_fn.name() == nn.MaxPool2d(2)(x).grad_fn.name()
+
+
+def test_only_layers_of_the_same_value_are_replaced():
+    other = [nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, ceil_mode=True)]
+    module = nn.Sequential(nn.Sequential(nn.Tanh(), nn.MaxPool2d((2, 2))), nn.MaxPool2d(2, return_indices=True), *other)
+    kinds = [type(part) for part in module[1:]]
+    found = with_cheap_layers(copy.deepcopy(module))
+    assert [type(part) for part in found[0]] == [TanhBySigmoid, PairwiseMaxPool]
+    assert [type(part) for part in found[1:]] == kinds
+    assert isinstance(with_cheap_layers(nn.Tanh()), TanhBySigmoid)
