@@ -11,8 +11,7 @@ import shlex
 import shutil
 import sys
 import tokenize
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -244,22 +243,6 @@ def test_the_rooms_of_the_architecture_page_are_the_packages() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     named_there = set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE))
     assert named_there == {init.parent.name for init in (ROOT / "src" / "fedkin").glob("*/__init__.py")}
-
-
-def test_nothing_lies_loose_and_names_are_unique() -> None:
-    """A stranger who searches a file or a public class finds one."""
-    source = ROOT / "src" / "fedkin"
-    assert {file.name for file in source.glob("*.py")} == {"__init__.py", "__main__.py"}
-    files = [file for file in source.rglob("*.py") if file.name != "__init__.py"]
-    assert repeated(file.name for file in files) == []
-    classes = [
-        node.name for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
-    ]
-    assert repeated(name for name in classes if not name.startswith("_")) == []
-
-
-def repeated(names: Iterable[str]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]
 
 
 @pytest.fixture

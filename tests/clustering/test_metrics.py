@@ -97,8 +97,8 @@ def test_kappa_is_sklearns_with_clusters_without_a_class_wrong(pairs):
     rows, columns = linear_sum_assignment(-table)
     names = dict(zip(clusters[columns], classes[rows], strict=True))
     named = np.array([names.get(cluster, 1000 + cluster) for cluster in labels])
-    if len(set(truth) | set(named)) > 1:
-        assert cohen_kappa(truth, labels) == pytest.approx(cohen_kappa_score(truth, named))
+    is_one = len(set(truth) | set(named)) == 1  # where scikit-learn's is not a number
+    assert cohen_kappa(truth, labels) == pytest.approx(1.0 if is_one else cohen_kappa_score(truth, named))
 
 
 def test_kappa_counts_surplus_clusters_as_wrong():
