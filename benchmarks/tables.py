@@ -38,7 +38,7 @@ from sklearn.mixture import GaussianMixture
 
 import fedkin
 from fedkin.data.preparing.prepare import prepare
-from fedkin.data.scenarios.label_skew import ClientFiles
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, table
 

@@ -18,7 +18,7 @@ from fedkin.data.given.given_clients import GivenClients, given_clients
 from fedkin.data.given.given_data import GivenData
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import profile_clusters
-from fedkin.data.scenarios.label_skew import ClientFiles
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.by_client import ByClient
 from fedkin.estimators.estimator import prepared_samples

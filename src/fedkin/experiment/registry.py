@@ -89,7 +89,7 @@ SCENARIOS = {
         "own_class:OwnClass", "one client per class, with samples of that class mostly or only (CCFC, SDA-FC)"
     ),
     "files": _scenario(
-        "label_skew:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"
+        "already_split:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"
     ),
     "label-clusters": _scenario(
         "label_clusters:LabelClusters",

@@ -1,13 +1,11 @@
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from fedkin.core import FedkinError
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.heterogeneous import Iid
-from fedkin.data.scenarios.label_skew import ClientFiles, LabelSkew
+from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.data.scenarios.own_class import OwnClass
 
 
@@ -100,97 +98,6 @@ def test_data_without_labels_cannot_be_partitioned(tmp_path):
     assert str(error.value).startswith(f"'{path}' has no labels to partition its samples by; name their column")
 
 
-def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
-    for name, n in (("a", 10), ("b", 1)):
-        np.savez(tmp_path / f"{name}.npz", x=np.arange(n)[:, None], y=np.arange(n))
-    population = ClientFiles(str(tmp_path), test_fraction=0.3).build(1)
-    assert [(len(client), len(y)) for client, (_, y) in zip(population.clients, population.tests, strict=True)] == [
-        (7, 3),
-        (1, 0),
-    ]
-    for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
-        assert client.x[:, 0].tolist() == truth.tolist() == client.y.tolist() == sorted(truth.tolist())
-        assert x[:, 0].tolist() == y.tolist()
-        assert not set(y.tolist()) & set(truth.tolist())
-    assert torch.equal(ClientFiles(str(tmp_path), test_fraction=0.3).build(1).tests[0][1], population.tests[0][1])
-
-
-def test_tests_of_clients_need_labels(tmp_path):
-    (tmp_path / "a.csv").write_text("a\n1\n2\n")
-    with pytest.raises(FedkinError, match=r"test_fraction is 0.5, but not every client has labels to test against\."):
-        ClientFiles(str(tmp_path), test_fraction=0.5).build()
-    with pytest.raises(FedkinError, match=r"test_fraction is -0.5; allowed: 0 to 1\."):
-        ClientFiles(str(tmp_path), test_fraction=-0.5).build()
-
-
-def test_labels_of_a_folder_of_clients_are_the_clients_own_and_the_truth(tmp_path):
-    (tmp_path / "a.csv").write_text("a,kind\n1,dog\n2,cat\n")
-    (tmp_path / "b.csv").write_text("a,kind\n3,fish\n")
-    population = ClientFiles(str(tmp_path), label="kind").build()
-    assert [client.x.tolist() for client in population.clients] == [[[1], [2]], [[3]]]
-    assert [truth.tolist() for truth in population.truth] == [[1, 0], [2]]
-    assert population.classes == ["cat", "dog", "fish"]
-    assert [client.y.tolist() for client in population.clients] == [[1, 0], [2]]
-    assert all(client.state == {} for client in population.clients)
-    assert population.tests == []
-
-
-def test_labels_at_some_clients_only_are_no_truth(tmp_path):
-    (tmp_path / "a.csv").write_text("a,label\n1,dog\n")
-    (tmp_path / "b.csv").write_text("a\n3\n")
-    population = ClientFiles(str(tmp_path)).build()
-    assert population.truth is None
-    assert population.classes == []
-
-
-def test_a_list_of_arrays_is_taken_as_it_is():
-    population = ClientFiles([np.zeros((2, 8, 8)), torch.ones(1, 8, 8)]).build(seed=5)
-    assert [client.x.shape for client in population.clients] == [(2, 1, 8, 8), (1, 1, 8, 8)]
-    assert population.image_shape == (1, 8, 8)
-    assert population.truth is None
-
-
-@pytest.mark.parametrize(
-    ("clients", "sentence"),
-    [
-        ([], "The list of clients is empty; at least one is needed."),
-        (
-            [[[1.0]], [[np.nan]]],
-            "Client 1 has missing or infinite values in 1 of 1 samples; all must be finite float32.",
-        ),
-        (
-            [[[1.0]], [[1.0]], [[1.0, 2.0]]],
-            "Client 2 has 2 features where others have 1 features; all clients need the same.",
-        ),
-    ],
-)
-def test_lists_that_cannot_be_used_are_refused(clients, sentence):
-    with pytest.raises(FedkinError) as error:
-        ClientFiles(clients).build()
-    assert str(error.value) == sentence
-
-
-def test_clients_keep_their_files_names(tmp_path):
-    for name in ("south", "north"):
-        (tmp_path / f"{name}.csv").write_text("a,b\n1,2\n3,4\n")
-    assert ClientFiles(str(tmp_path)).build().names == ["north.csv", "south.csv"]
-
-
-def test_clients_have_tables_as_they_were_read(tmp_path):
-    (tmp_path / "north.csv").write_text("sex,age,label\nm,30,u\nf,?,v\n")
-    (tmp_path / "south.csv").write_text("age,ill,label\n50,yes,u\n")
-    population = ClientFiles(str(tmp_path)).build()
-    assert population.names == ["north.csv", "south.csv"]
-    assert population.features == ["sex", "age", "ill"]
-    north, south = population.clients
-    assert north.x is north.table.values
-    assert north.table.columns[0].categories == ("f", "m")
-    assert north.x.nan_to_num(-1).tolist() == [[1, 30], [0, -1]]
-    assert (south.table.names, south.x.tolist()) == (["age", "ill"], [[50, 1]])
-    dropped = ClientFiles(str(tmp_path), table=TableOptions(drop=["sex"], id="age")).build().clients[0].table
-    assert (dropped.names, dropped.id) == (["age"], "age")
-
-
 def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,kind,label\n" + "".join(f"{i},{'uv'[i % 2]},{i % 3}\n" for i in range(30)))
@@ -206,41 +113,3 @@ def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
                 assert torch.equal(x[:, 0] % 3, y.double())
     kept = LabelSkew(str(path), clients=2, n_classes=2, min_classes=2).build(0)
     assert all(torch.equal(one.table.of("a") % 3, y.double()) for one, y in zip(kept.clients, kept.truth, strict=True))
-
-
-def test_clients_may_be_frames_with_labels_and_options():
-    frames = {"n": pd.DataFrame({"a": [1, 2], "k": [1, 2], "ill": [0, 1]}), "s": pd.DataFrame({"a": [3], "ill": [1]})}
-    population = ClientFiles(frames, label="ill", table=TableOptions(categorical=["k"])).build()
-    assert population.names == ["n", "s"]
-    assert [client.y.tolist() for client in population.clients] == [[0, 1], [1]]
-    assert population.clients[0].table.columns[1].categories == ("1", "2")
-
-
-def test_columns_taken_for_labels_are_told(tmp_path):
-    for name, text in (("a", "v,class\n1,x\n2,y\n"), ("b", "v,class\n1,x\n2,y\n")):
-        (tmp_path / f"{name}.csv").write_text(text)
-    assert ClientFiles(str(tmp_path)).build().notes == (
-        "Column 'class' is taken for labels, so it is no feature; if it is one, rename it, or name the labels with "
-        "data.label.",
-    )
-    assert ClientFiles(str(tmp_path), label="class").build().notes == ()
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("v,label\n1,x\n2,y\n")
-    assert ClientFiles(str(tmp_path)).build().notes == ()
-    (tmp_path / "a.csv").write_text("v,class\n1,x\n2,y\n")
-    (tmp_path / "b.csv").write_text("v\n1\n2\n")
-    built = ClientFiles(str(tmp_path)).build()
-    assert built.notes == (
-        "Column 'class' of a.csv is called like labels, but none are in b.csv, so it is left out and nothing is "
-        "compared with labels; if it is a feature, rename it.",
-    )
-    assert (built.truth, built.features) == (None, ["v"])
-
-
-def test_files_that_are_not_read_are_told(tmp_path):
-    (tmp_path / "a.csv").write_text("v\n1\n2\n")
-    for name in ("b.xlsx", "notes.txt", "picture.png"):
-        (tmp_path / name).touch()
-    assert ClientFiles(str(tmp_path)).build().notes == (
-        "b.xlsx, notes.txt are no files that fedkin reads, and no client's; save tables as .csv or .parquet.",
-    )

@@ -6,7 +6,8 @@ import torch
 
 from fedkin.core import Client
 from fedkin.data.population import Population
-from fedkin.data.scenarios.label_skew import ClientFiles, LabelSkew
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.label_skew import LabelSkew
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.views import view_of
 from pages import client_record, clustered, record, scaling, view

@@ -1,26 +1,19 @@
-"""Scenarios of FedCRef: unlabelled clients that see a few classes each, and data that are split already."""
+"""The scenario of FedCRef: unlabelled clients that see a few classes each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.preparing.agreeing_clients import load_agreeing_clients
-from fedkin.data.reading.client_files import ignored_in
 from fedkin.data.reading.dataset import Dataset
 from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scenarios.partition import class_range, dirty, fitting_samples_per_class, label_skew
-from fedkin.data.scenarios.partition_scenario import DataSetScenario, client_of, hold_out
+from fedkin.data.scenarios.partition_scenario import DataSetScenario, client_of
 
 _INITIAL = ("method", "true", "dirty")
 
@@ -107,107 +100,6 @@ class LabelSkew(DataSetScenario):
         if self.initial == "dirty":
             state["given"] = dirty(given, self.dirtiness, derive_generator(seed, "dirty", client))
         return state
-
-
-_SURELY_LABELS = ("label", "labels")
-"""Columns of such names are hardly features."""
-
-
-@dataclass(frozen=True)
-class ClientFiles:
-    """Data that are split already, taken as they are.
-
-    Attributes
-    ----------
-    data : str, Path, sequence or mapping
-        A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
-        name; see `fedkin.data.reading.client_files.load_clients`.
-    label : str or None
-        The column or array of labels of every client. If all have labels, they are the clients' and the truth.
-    test_fraction : float
-        Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
-    table : TableOptions or None
-        How the tables' columns are read.
-    """
-
-    data: str | Path | Sequence[Any] | Mapping[str, Any]
-    label: str | None = None
-    test_fraction: Fraction = 0.0
-    table: TableOptions | None = None
-
-    def build(self, seed: int = 0) -> Population:
-        """The clients, in order of file name or as listed; only what is held out is random.
-
-        Raises
-        ------
-        FedkinError
-            If there is no client, or any client's data cannot be used, with a line for each problem; if arrays differ
-            in shape, or tests are wanted of data without labels.
-        """
-        sites = load_agreeing_clients(self.data, self.label, self.table)
-        labelled = all(site.y is not None for site in sites)
-        if self.test_fraction > 0 and not labelled:
-            raise FedkinError(
-                f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
-            )
-        clients, tests = [], []
-        for i, site in enumerate(sites):
-            rows = torch.arange(len(site))
-            kept, out = hold_out(rows, self.test_fraction, derive_generator(seed, "test", i))
-            client = client_of(i, site, kept if len(out) else None)
-            clients.append(replace(client, y=site.y[kept] if labelled and site.y is not None else None))
-            if self.test_fraction > 0 and site.y is not None:
-                tests.append((site.x[out], site.y[out]))
-        return Population(
-            clients,
-            [client.y for client in clients if client.y is not None] if labelled else None,
-            sites[0].classes if labelled else [],
-            list(dict.fromkeys(name for site in sites for name in site.features)),
-            [site.name for site in sites],
-            tests,
-            notes=(*_ignored(self.data), *_label_notes(sites, self.label, labelled)),
-        )
-
-
-def _ignored(data: object) -> list[str]:
-    """A sentence on files that nobody reads though they could hold a client's data."""
-    found = ignored_in(data)
-    if not found:
-        return []
-    are = "is no file" if len(found) == 1 else "are no files"
-    return [f"{_few(found)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."]
-
-
-def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
-    """Sentences on columns that were taken for labels though nobody has named them."""
-    if label is not None:
-        return []
-    columns: dict[str, list[str]] = {}
-    for site in sites:
-        if site.label is not None:
-            columns.setdefault(site.label, []).append(site.name)
-    if labelled:
-        return [
-            f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, rename it, "
-            "or name the labels with data.label."
-            for name, own in columns.items()
-            if name not in _SURELY_LABELS
-        ]
-    without = _few([site.name for site in sites if site.y is None])
-    return [
-        f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
-        "out and nothing is compared with labels; if it is a feature, rename it."
-        for name, own in columns.items()
-    ]
-
-
-def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
-    return "" if len(own) == len(sites) else f" of {_few(own)}"
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    """Some names, of which the first are listed."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:
