@@ -137,8 +137,8 @@ class Adversaries:
         """Train both for one pass over the samples, or as many as it takes to make `min_steps` steps.
 
         For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
-        and made samples, each normalised as a batch of its own, and then the generator one on that of having other
-        made samples taken for real. Adam's moments begin at zero in every epoch, as in the authors' code.
+        and made samples, each normalised as a batch of its own. Then the generator takes one on the cross entropy of
+        having other made samples taken for real. Adam's moments begin at zero in every epoch, as in the authors' code.
 
         Parameters
         ----------

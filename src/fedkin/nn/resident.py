@@ -2,9 +2,9 @@
 
 Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
 parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
-around the arithmetic, so whatever is faster without changing a result is done here, for any module: pooling
-goes before a monotone activation, images lie channels last, layers are replaced by cheaper ones of the same value, and
-dropout draws from the client's own generator.
+around the arithmetic. Whatever is faster without changing a result is done here, for any module. Pooling goes before a
+monotone activation, images lie channels last, layers are replaced by cheaper ones of the same value, and dropout draws
+from the client's own generator.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def share_unit(least: Tensor, greatest: Tensor, spread: Tensor) -> bool:
     """Whether columns look like measures of one kind in one unit.
 
     That is so if there are at least 16 that vary, and at least half of them share the minimum and half the maximum, as
-    pixels do; or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
+    pixels do. Or all spread by the same order of magnitude around values of that order, as embeddings and spectra do.
 
     Parameters
     ----------

@@ -61,9 +61,9 @@ class FLUXMethod(OneShotMethod):
     """Clusters clients once by moments of their samples' latents, after a few rounds of one model.
 
     Descriptors are sent as they are. Differences from the authors' code: latents are what the last linear layer is
-    given, where the code takes what the first one is given; they are projected on random directions, where the code
-    takes principal components of random points; warm-up is a fixed number of rounds, where the code waits for the
-    clients' accuracy to rise more slowly; a client in no dense region joins the nearest one; a client that joins later,
+    given, where the code takes what the first one is given. They are projected on random directions, where the code
+    takes principal components of random points. Warm-up is a fixed number of rounds, where the code waits for the
+    clients' accuracy to rise more slowly. A client in no dense region joins the nearest one. A client that joins later,
     with labels, is assigned by all of its descriptor.
 
     Attributes

@@ -54,9 +54,10 @@ class GradientLossMethod(ClientMethod):
     and `proximal` have no effect. A round is one exchange. With ``balance=0`` this is IFCA with one step.
 
     Differences from the paper: the similarity compares the last move with the direction of *descent*, minus the
-    gradient, since as printed (``sign="printed"``) clients leave the cluster they fit; the loss is a batch's mean,
-    since its sum would dominate a similarity within [-1, 1]; similarity is 0 where a model has not moved yet. Labels
-    keep their numbers over clusters. The update counts per client, as in eq. 7, unless `weighting` says otherwise.
+    gradient, since as printed (``sign="printed"``) clients leave the cluster they fit. The loss is a batch's mean,
+    since its sum would dominate a similarity within [-1, 1]. The similarity is 0 where a model has not moved yet.
+    Labels keep their numbers over clusters. The update counts per client, as in eq. 7, unless `weighting` says
+    otherwise.
 
     Attributes
     ----------

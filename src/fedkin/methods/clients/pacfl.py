@@ -48,8 +48,8 @@ class PACFLMethod(OneShotMethod):
     """Clusters clients once by the angles between the subspaces of their data, then averages per cluster.
 
     The vectors are sent as they are. Differences from the paper and the authors' code: an angle is that of two lines,
-    since the sign of a singular vector means nothing; "mean" divides equation 3's sum by the number of angles, so that
-    the threshold depends on neither `vectors` nor classes; the tree is one of average linkage over all pairs.
+    since the sign of a singular vector means nothing. "mean" divides equation 3's sum by the number of angles, so that
+    the threshold depends on neither `vectors` nor classes. The tree is one of average linkage over all pairs.
 
     Attributes
     ----------

@@ -106,7 +106,7 @@ class MUFCMethod(KeptPointsMethod):
     """k-means++ seeds of every client, rounded and weighted, clustered at the server; it can forget samples.
 
     Differences from the paper: clients' points are sent as they are, where the paper sums them securely so that the
-    server does not learn whose they are; the server weights a point by its size, where the paper puts as many points at
+    server does not learn whose they are. The server weights a point by its size, where the paper puts as many points at
     random into its cell of the grid.
 
     Attributes

@@ -51,8 +51,8 @@ class FedDriftMethod(ClientMethod):
     not kept, and a client's samples stand for those of the last time step as long as its model is as good on them.
 
     Differences from the authors' code: models are judged on samples that a client never trains on, where the paper's
-    are new in every time step; all models begin equal; merged models are weighted by clients, not by clients and time
-    steps; a model that nobody has is dropped, where the code keeps a given number; a client that joins later is
+    are new in every time step. All models begin equal. Merged models are weighted by clients, not by clients and time
+    steps. A model that nobody has is dropped, where the code keeps a given number. A client that joins later is
     compared with the others of its cluster.
 
     Attributes

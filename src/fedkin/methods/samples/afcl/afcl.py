@@ -71,8 +71,8 @@ class AFCLMethod(NearestCentroidMethod):
     """Seeds that compete for the clients' samples and cooperate; those that meet are one cluster.
 
     Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
-    same while seeds do, where the code's main loop sends single samples; first seeds are means, too, where the code
-    sends samples; a mean moves seeds as often as it has samples. Features are scaled by the range of the first seeds,
+    same while seeds do, where the code's main loop sends single samples. First seeds are means, too, where the code
+    sends samples. A mean moves seeds as often as it has samples. Features are scaled by the range of the first seeds,
     where the code has that of all data. Rounds end when the Davies-Bouldin index of the means rests, not that of the
     clients' centres. Seeds that no mean is nearest to are no clusters. All clients take part by default; the code draws
     once how often each does.
