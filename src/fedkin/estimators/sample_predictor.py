@@ -76,13 +76,9 @@ class SamplePredictor(DescribingEstimator):
         FedkinError
             If the method has no such number, or the samples cannot be used.
         """
-        found: ConfidenceArray | list[ConfidenceArray] = self._of_each(X, self._confidence, "The data")
-        return found
-
-    def _confidence(self, result: Any, x: Tensor) -> Tensor:
-        found: Tensor | None = self._method.confidence(result, x)
-        if found is None:
-            raise FedkinError(f"{type(self).__name__} does not say how clearly samples belong to their clusters.")
+        lacking = f"{type(self).__name__} does not say how clearly samples belong to their clusters."
+        found: ConfidenceArray | list[ConfidenceArray]
+        found = self._of_each(X, self._method.confidence, "The data", lacking)
         return found
 
     @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
@@ -102,14 +98,10 @@ class SamplePredictor(DescribingEstimator):
         FedkinError
             If a parameter makes the clusters hard, or the samples cannot be used.
         """
-        parts: MembershipArray | list[MembershipArray] = self._of_each(X, self._memberships, "The data")
+        lacking = f"The clusters of this {type(self).__name__} are hard ones, without memberships."
+        parts: MembershipArray | list[MembershipArray]
+        parts = self._of_each(X, self._method.memberships, "The data", lacking)
         return parts
-
-    def _memberships(self, result: Any, x: Tensor) -> Tensor:
-        found: Tensor | None = self._method.memberships(result, x)
-        if found is None:
-            raise FedkinError(f"The clusters of this {type(self).__name__} are hard ones, without memberships.")
-        return found
 
     @checked_keywords
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
@@ -123,15 +115,22 @@ class SamplePredictor(DescribingEstimator):
         clusters: LabelArray | list[LabelArray] = self._of_each(X, self._method.predict, "The data to predict")
         return clusters
 
-    def _of_each(self, given: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> Any:
-        """What `function` makes of the result and samples, or of each client's samples."""
+    def _of_each(
+        self, given: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""
+    ) -> Any:
+        """What `function` makes of the result and samples, or of each client's; where it is none, `lacking` says so."""
         check_is_fitted(self, "result_")
-        return of_each(given, lambda x, called: self._of_client(x, function, called), where)
+        return of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)
 
-    def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor], where: str) -> NDArray[Any]:
+    def _of_client(
+        self, x: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""
+    ) -> NDArray[Any]:
         samples = self._prepared(x, where)
         with self._on_device():
-            return function(self.result_, samples).numpy()
+            found = function(self.result_, samples)
+        if found is None:
+            raise FedkinError(lacking)
+        return found.numpy()
 
 
 def _rand(clusters: LabelArray, labels: NDArray[Any], where: str) -> float:
