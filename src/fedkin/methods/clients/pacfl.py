@@ -18,6 +18,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
+from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
 from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
@@ -27,12 +28,10 @@ from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.methods.clients.round_record import UNKNOWN
 
-Angle = Literal["mean", "smallest"]
 AngleLinkage = Literal["average", "complete", "single"]
 
 MAX_VECTORS = 1024
 _REPORTED = 40
-_RIGHT_ANGLE = 90.0
 _NEGLIGIBLE = 1e-6
 
 
@@ -75,7 +74,7 @@ class PACFLMethod(OneShotMethod):
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
-    threshold: Annotated[float, Interval(gt=0, lt=_RIGHT_ANGLE)] | None = 30.0
+    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = 30.0
     linkage: AngleLinkage = "average"
     min_size: Count | None = 1
 
@@ -173,7 +172,7 @@ class PACFLMethod(OneShotMethod):
         if self.threshold is not None:
             return self.threshold
         _, cut, _ = cut_angles(angles_between(known, self.angle), self.linkage, None)
-        return _RIGHT_ANGLE if cut is None else cut
+        return RIGHT_ANGLE if cut is None else cut
 
 
 @task(
@@ -207,60 +206,6 @@ def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
         vectors = vectors[values > _NEGLIGIBLE * values[0]][: how["count"]]
         found[segment, : len(vectors)] = vectors.float()
     return found.flatten()
-
-
-def angles_between(sets: Tensor, angle: Angle, others: Tensor | None = None) -> Tensor:
-    """Return the angle between clients' vectors, in degrees.
-
-    Parameters
-    ----------
-    sets : Tensor, (n, k, features)
-        Of each client k vectors, some of them zero; others count as if of length 1.
-    angle : {"mean", "smallest"}
-    others : Tensor, (m, k, features), optional
-        By default `sets`.
-
-    Returns
-    -------
-    Tensor, (n, m) float64
-        From 0 to 90; 90 where two clients have no vector in common. Zero diagonal without `others`.
-    """
-    one = _unit(sets.double())
-    other = one if others is None else _unit(others.double())
-    found = _mean_angles(one, other) if angle == "mean" else _smallest_angles(one, other)
-    return (found + found.T).fill_diagonal_(0.0) / 2 if others is None else found
-
-
-def _unit(sets: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(sets, dim=2)
-
-
-def _mean_angles(one: Tensor, other: Tensor) -> Tensor:
-    total = torch.zeros(len(one), len(other), dtype=torch.float64)
-    count = torch.zeros_like(total)
-    for place in range(one.shape[1]):
-        first, second = one[:, place], other[:, place]
-        both = first.any(1)[:, None] & second.any(1)
-        total += torch.where(both, _degrees(first @ second.T), 0.0)
-        count += both
-    return torch.where(count > 0, total / count.clamp_min(1), _RIGHT_ANGLE)
-
-
-def _smallest_angles(one: Tensor, other: Tensor) -> Tensor:
-    first, second = _orthonormal(one), _orthonormal(other)
-    rows = [torch.linalg.matrix_norm(each @ second.mT, ord=2) for each in first]  # largest singular values
-    return _degrees(torch.stack(rows))
-
-
-def _orthonormal(sets: Tensor) -> Tensor:
-    """Return an orthonormal basis of each set's span, ``(n, k, features)``; dependent rows are zeros."""
-    _, values, vectors = torch.linalg.svd(sets, full_matrices=False)
-    kept: Tensor = values > _NEGLIGIBLE * values[:, :1].clamp_min(_NEGLIGIBLE)
-    return torch.where(kept[:, :, None], vectors, 0.0)
-
-
-def _degrees(cosines: Tensor) -> Tensor:
-    return torch.rad2deg(cosines.abs().clamp(max=1.0).arccos())
 
 
 def cut_angles(
