@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from fedkin.studies.compare.chance_test import TIMES, ChanceTest, chance_test
+from fedkin.studies.compare.better_than_chance import TIMES, ChanceTest, chance_test
 from fedkin.studies.compare.spaces import points_of
 from table_sources import generator, sources, table
 

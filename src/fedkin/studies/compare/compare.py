@@ -15,9 +15,9 @@ from fedkin.experiment.config import Config
 from fedkin.experiment.preflight import check_machine
 from fedkin.report import write_page
 from fedkin.studies.compare import comparison_words
+from fedkin.studies.compare.better_than_chance import ChanceTest
 from fedkin.studies.compare.candidate_runs import CandidateRun, steps_of
 from fedkin.studies.compare.candidates import Candidate, Selection, selection_of
-from fedkin.studies.compare.chance_test import ChanceTest
 from fedkin.studies.compare.comparison import JSON, PAGE, Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_page import page_of
 from fedkin.studies.compare.display import shown

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from fedkin.experiment.run_folder import REPORT
 from fedkin.experiment.words import format_bytes
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
+from fedkin.studies.compare.better_than_chance import TIMES
 from fedkin.studies.compare.candidates import method_named
-from fedkin.studies.compare.chance_test import TIMES
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
 from fedkin.studies.compare.comparison_words import about_as_good, lead, seconds
 from fedkin.studies.compare.ranking import NEAR

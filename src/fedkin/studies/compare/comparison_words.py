@@ -10,8 +10,8 @@ from statistics import mean
 from fedkin.experiment.config import apply_setting
 from fedkin.experiment.words import format_bytes, join_words
 from fedkin.report.numbers import pluralize
+from fedkin.studies.compare.better_than_chance import TIMES, ChanceTest
 from fedkin.studies.compare.candidates import Candidate, Family, Role
-from fedkin.studies.compare.chance_test import TIMES, ChanceTest
 from fedkin.studies.compare.judging import SCORE, TRUTH, CandidateScore
 from fedkin.studies.compare.question import Question
 from fedkin.studies.compare.ranking import Choice

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.compare import criteria
+from fedkin.studies.compare.better_than_chance import ChanceTest, chance_test
 from fedkin.studies.compare.candidate_runs import Done
 from fedkin.studies.compare.candidates import Family
-from fedkin.studies.compare.chance_test import ChanceTest, chance_test
 from fedkin.studies.compare.column_checks import explaining_column
 from fedkin.studies.compare.prepared_samples import PreparedSamples, numbers_of
 from fedkin.studies.compare.spaces import Space, space_of

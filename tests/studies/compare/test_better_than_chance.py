@@ -5,7 +5,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 
-from fedkin.studies.compare.chance_test import ChanceTest, chance_test
+from fedkin.studies.compare.better_than_chance import ChanceTest, chance_test
 
 SAMPLES = 150
 SIZES = [50, 40, 60]
