@@ -137,10 +137,11 @@ def forget(
     from fedkin.experiment.forgetting_plan import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
     from fedkin.experiment.terminal import show_outcome, show_progress
+    from fedkin.experiment.terminal_tables import sentence_text
 
     plan = plan_forgetting(folder, clients, retrain)
     if dry_run:
-        print(plan.sentence())
+        print(sentence_text(plan.sentence()))
         return
     if not quiet:
         print(plan.sentence(), file=sys.stderr)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +68,7 @@ def _print_names(sections: Mapping[str, Mapping[str, str]], below: Mapping[str, 
     for title, names in sections.items():
         print(title.capitalize())
         for one, summary in names.items():
-            print(f"  {one:<17}  {summary}")
+            print(_lines(summary, f"  {one:<17}  ", " " * 21))
             if title == "scenarios" and below:
                 print("".join(f"    {line}".rstrip() + "\n" for line in below[one].splitlines()))
 
@@ -95,10 +97,11 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         found = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
         print(json.dumps(found, indent=2))
         return
-    print(f"{name}: {summary}")
+    print(_lines(f"{name}: {summary}"))
     if kind == "method":
-        print(_in_words(made))
-    print(f"\nOptions, set by --set {kind}.NAME=VALUE or in [{kind}] of an experiment's file:")
+        print(_lines(_in_words(made)))
+    how = f"Options, set by --set {kind}.NAME=VALUE or in [{kind}] of an experiment's file:"
+    print(f"\n{_lines(how)}")
     _print_options(options)
 
 
@@ -115,15 +118,20 @@ def _in_words(method: type[Any]) -> str:
 
 def _print_options(options: Sequence[Option]) -> None:
     """Two parts for each option: its default as TOML has it beside what is allowed, and what it means."""
-    from shutil import get_terminal_size
-
     width = min(get_terminal_size().columns, 100)
     heads = [f"{option.name} = {option.default_text}" if option.default_text else option.name for option in options]
     column = min(max(map(len, heads), default=0), 36)
     for head, option in zip(heads, options, strict=True):
-        print(f"\n  {head:<{column}}  {option.allowed}")
+        print("\n" + _lines(option.allowed, f"  {head:<{column}}  ", " " * 6))
         if option.meaning:
             print(fill(option.meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+
+
+def _lines(text: str, first: str = "", others: str = "") -> str:
+    """A text in lines that fit a terminal; in one where no terminal reads it."""
+    if not sys.stdout.isatty():
+        return first + text
+    return fill(text, get_terminal_size().columns, initial_indent=first, subsequent_indent=others)
 
 
 def _plain(option: Option) -> dict[str, Any]:

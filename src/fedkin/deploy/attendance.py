@@ -12,7 +12,7 @@ from typing import Any
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.engines.flower.grid import FlowerFederation
-from fedkin.report.text_tables import aligned
+from fedkin.experiment.terminal_tables import table_text
 
 SITES = "sites.json"
 _COLUMNS = ("site", "now", "since", "first step", "last reply", "why")
@@ -108,7 +108,7 @@ def table_of_sites(folder: Path) -> str:
         (name, site.now, site.since, str(site.first), str(site.replied) if site.replied else "never", site.why)
         for name, site in found.sites.items()
     ]
-    return f"After step {found.step}:\n{aligned([_COLUMNS, *rows], left=(0, 1, 2, 5))}"
+    return f"After step {found.step}:\n{table_text([_COLUMNS, *rows], left=(0, 1, 2, 5))}"
 
 
 def _read(folder: Path) -> Sites:

@@ -12,7 +12,7 @@ from fedkin.experiment.cluster_words import sentences_and_remarks
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal_tables import print_table
+from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.experiment.words import (
     Measure,
     format_bytes,
@@ -117,9 +117,9 @@ def print_outcome(outcome: RunOutcome) -> None:
     profile = load_profile(outcome.folder)
     if profile is not None:
         for text in sentences_and_remarks(profile, outcome.clients, _MAX_SENTENCES):
-            print(text)
+            print(sentence_text(text, "  "))
     for text in warnings_of(outcome.records):
-        print(f"Note: {text}")
+        print(sentence_text(f"Note: {text}", "  "))
     print(f"Report: {outcome.report}")
 
 

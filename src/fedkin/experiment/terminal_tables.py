@@ -1,17 +1,48 @@
-"""Tables on standard output."""
+"""Tables and sentences on standard output, which fit a terminal's width."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from shutil import get_terminal_size
+from textwrap import fill
 
-from fedkin.report.text_tables import aligned
+from fedkin.report.text_tables import fitted
+
+_EDGES, _BETWEEN, _ROOM = 4, 3, 16
+"""Characters that lines take beside and between columns, and what a column of words needs at least."""
+
+
+def terminal_width() -> int | None:
+    """Characters of a line, where standard output is a terminal."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table_text(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Rows of equally many cells as aligned columns, see `fitted`; of any length where no terminal reads them."""
+    return fitted(rows, left, terminal_width())
+
+
+def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) -> str:
+    """A sentence in lines between words, those below the first indented by `hanging`.
+
+    Parameters
+    ----------
+    text : str
+    hanging : str
+    elsewhere : int, optional
+        Characters of a line where no terminal reads it; by default all of it is one line.
+    """
+    width = terminal_width() or elsewhere
+    if width is None:
+        return text
+    return fill(text, width, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
 
 
 def print_table(
     rows: Sequence[Sequence[str]], heads: Sequence[str] = (), left: Collection[int] = (0,), bold: bool = False
 ) -> None:
-    """Print rows of equally many cells; with lines on a terminal, whose width they fit, else as aligned columns.
+    """Print rows of equally many cells; with lines on a terminal that is wide enough, else as aligned columns.
 
     Parameters
     ----------
@@ -23,8 +54,10 @@ def print_table(
     bold : bool
         Whether the first column is bold on a terminal.
     """
-    if not sys.stdout.isatty():
-        print(aligned([heads, *rows] if heads else rows, left))
+    below = [heads, *rows] if heads else rows
+    width = terminal_width()
+    if width is None or _least(below, left) > width:
+        print(table_text(below, left))
         return
     from rich import box
     from rich.console import Console
@@ -37,4 +70,12 @@ def print_table(
         table.add_column(name, justify=justify, style=style, no_wrap=at != max(left, default=-1))  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(width=width).print(table)
+
+
+def _least(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
+    """Characters that a table with lines needs, if words of the last column in `left` go on below."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if left:
+        widths[max(left)] = min(widths[max(left)], _ROOM)
+    return sum(widths) + _BETWEEN * (len(widths) - 1) + _EDGES

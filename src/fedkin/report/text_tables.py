@@ -3,16 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from textwrap import wrap
+
+_GAP = 2
+_ROOM = 24
+"""Characters that a column of words needs at least to be broken into lines."""
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Rows of equally many cells as lines of aligned columns; those in `left` flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = _widths(rows)
     lines = (
-        "  ".join(
+        (" " * _GAP).join(
             cell.ljust(width) if at in left else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def fitted(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None) -> str:
+    """As `aligned`, in lines of at most `width` characters.
+
+    Where that does not suffice, words of a last column in `left` go on below; else the table is parted into several,
+    one below the other, each with the columns of `left` that the table begins with. A cell that is wider than a line
+    stays whole.
+    """
+    widths = _widths(rows)
+    if width is None or _line(widths) <= width:
+        return aligned(rows, left)
+    last = len(widths) - 1
+    if last in left and (room := width - _line(widths[:-1]) - _GAP) >= _ROOM:
+        return _broken(rows, left, room)
+    named = next((at for at in range(1, last) if at not in left), 1)
+    parts = _parts(widths, width, named)
+    if len(parts) == 1:
+        return aligned(rows, left)
+    return "\n\n".join(
+        fitted([[row[at] for at in part] for row in rows], [new for new, at in enumerate(part) if at in left], width)
+        for part in parts
+    )
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _line(widths: Sequence[int]) -> int:
+    """Characters of a line with columns of these widths."""
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[int], width: int, named: int) -> list[list[int]]:
+    """Columns of tables that fit, the first `named` columns in each."""
+    parts = [list(range(named))]
+    for at in range(named, len(widths)):
+        if len(parts[-1]) > named and _line([widths[one] for one in [*parts[-1], at]]) > width:
+            parts.append(list(range(named)))
+        parts[-1].append(at)
+    return parts
+
+
+def _broken(rows: Sequence[Sequence[str]], left: Collection[int], room: int) -> str:
+    """The table with the last column's words in lines of `room` characters."""
+    cells: list[list[str]] = []
+    for row in rows:
+        first, *more = wrap(row[-1], room, break_on_hyphens=False) or [""]
+        cells += [[*row[:-1], first], *([""] * (len(row) - 1) + [line] for line in more)]
+    return aligned(cells, left)

@@ -18,9 +18,9 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.progress import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
+from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.experiment.words import TRAINING, measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
-from fedkin.report.text_tables import aligned
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
 
@@ -156,7 +156,7 @@ def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for each in found:
         rows += _rows(each, found)
-    return "\n".join([aligned(rows, left=(0, 1)), "", *(_sentences(each, target) for each in found)])
+    return "\n".join([table_text(rows, left=(0, 1)), "", *(sentence_text(_sentences(each, target)) for each in found)])
 
 
 def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.markup import element, scrolling, table
 from fedkin.report.page import Section, page, sentences
 from fedkin.report.pictures import sprite
 from fedkin.report.result_tables import result_table
 from fedkin.report.results_view import ResultTable, TableCell
-from fedkin.report.text_tables import aligned
 from fedkin.studies.attack.attack_verdict import headlines, verdict
 
 PictureRow = tuple[str, float, NDArray[np.floating[Any]]]
@@ -89,10 +88,12 @@ def as_text(tree: Mapping[str, Any]) -> str:
     """The verdict, and the two tables of numbers, for a terminal."""
     heading, rows = _errors(tree)
     few = [0, 1, 2, 4, 5]
-    first = aligned([[row[at] for at in few] for row in [heading, *rows[:-1]]])
+    first = table_text([[row[at] for at in few] for row in [heading, *rows[:-1]]])
     heading, rows = _members(tree, area=False)
-    second = aligned([heading, *rows], left=(0, 1))
-    return f"{fill(verdict(tree), 110)}\n\nReconstruction\n{first}\n\nMembership (advantage)\n{second}"
+    second = table_text([heading, *rows], left=(0, 1))
+    return (
+        f"{sentence_text(verdict(tree), elsewhere=110)}\n\nReconstruction\n{first}\n\nMembership (advantage)\n{second}"
+    )
 
 
 def _figure(title: str, caption: str, corner: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.experiment.words import format_bytes
 from fedkin.report import PagePart, PageView, ResultTable, TableCell
-from fedkin.report.text_tables import aligned
 from fedkin.studies.benchmark.cell_results import CellResult, scores
 from fedkin.studies.benchmark.cells import Conditions, Family, about
 from fedkin.studies.benchmark.ranks import Ranking, best_of, ranked
@@ -85,7 +85,7 @@ def as_text(family: Family, scenarios: Sequence[str], results: Sequence[CellResu
         rank = ranking.ranks.get(method)
         cells = [_mean(table.get((scenario, method), [])) for scenario in scenarios]
         rows.append([method, *cells, _NONE if rank is None else f"{rank:.2f}"])
-    return f"{aligned(rows)}\n{rank_sentence(ranking).replace('`', '')}"
+    return f"{table_text(rows)}\n{sentence_text(rank_sentence(ranking).replace('`', ''))}"
 
 
 def _in_order(ranking: Ranking, results: Sequence[CellResult]) -> list[str]:

@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
-from fedkin.experiment.terminal_tables import print_table
-from fedkin.report.text_tables import aligned
+from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
@@ -37,7 +36,7 @@ def listing(out: Path) -> str:
         rows.append((name, quick, paper, f"{entry.source}: {entry.title}{done}"))
     times = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
-    return "\n".join([aligned(rows, left=range(4)), "", times, usage])
+    return "\n".join([table_text(rows, left=range(4)), "", sentence_text(times), sentence_text(usage)])
 
 
 def reproduced(
@@ -98,9 +97,9 @@ def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
 
 def _print_table(table: EntryTable) -> None:
     above, heads, rows, below = text_parts(table)
-    print("\n".join(above))
+    print("\n".join(map(sentence_text, above)))
     print_table(rows, heads)
-    print("\n".join(below))
+    print("\n".join(map(sentence_text, below)))
 
 
 class _Bar(Watcher):
