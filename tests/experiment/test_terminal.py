@@ -137,7 +137,9 @@ def test_a_terminals_lines_fit_and_nothing_is_cut(
     monkeypatch.setenv("COLUMNS", str(width))
     rows = [["kfed, 3 clusters", *(f"0.{at}51 ± 0.0{at}3" for at in range(7)), "a centralised baseline"]] * 2
     print_table(rows, ["Method", *(f"Measure {at}" for at in range(7)), "Remark"], left=(0, 8))
-    print(sentence_text("Cluster 0 (94 samples): low flavanoids (0.79 against 2.02), low hue, clients north and south."))
+    print(
+        sentence_text("Cluster 0 (94 samples): low flavanoids (0.79 against 2.02), low hue, clients north and south.")
+    )
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, shown.splitlines())) <= width
     assert "…" not in shown

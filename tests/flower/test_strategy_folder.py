@@ -216,3 +216,9 @@ def test_a_log_is_what_its_checkpoint_gives_back(tmp_path):
     again = RoundLog.from_tree(json.loads(json.dumps(log.tree())))
     assert again == log
     assert isinstance(again.evaluated_by_client[2][3]["n"], int)
+
+
+def test_a_checkpoint_has_no_room_for_nodes_that_never_came(tmp_path):
+    start(flower.CFLGPStrategy(n_clusters=2), grid(), tmp_path, rounds=2)
+    kept = load_file(tmp_path / "checkpoint.safetensors")
+    assert [tuple(one.shape[:2]) for one in kept.values() if one.ndim == 3] == [(2, len(CLUSTERS))]

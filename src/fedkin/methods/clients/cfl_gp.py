@@ -94,8 +94,8 @@ class CFLGPMethod(ClientMethod):
             module=state.module,
             models=state.models.repeat(count, 1),
             labels=torch.full((clients,), UNKNOWN),
-            profiles=torch.zeros(count, clients, len(self._places(fed, state))),
-            heard=torch.zeros(count, clients, dtype=torch.int64),
+            profiles=torch.zeros(count, 0, len(self._places(fed, state))),
+            heard=torch.zeros(count, 0, dtype=torch.int64),
         )
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
@@ -161,7 +161,8 @@ class CFLGPMethod(ClientMethod):
         """Return the state with new `profiles` by position, the labels by them, and values for the record."""
         if not profiles:
             return state, labels, {}
-        all_profiles, heard = state.profiles.clone(), state.heard.clone()
+        seen = max(profiles) + 1
+        all_profiles, heard = _with_clients(state.profiles, seen), _with_clients(state.heard, seen)
         for at, profile in profiles.items():
             heard[criterion, at] += 1
             all_profiles[criterion, at].lerp_(profile, 1 / int(heard[criterion, at]))
@@ -179,6 +180,12 @@ class CFLGPMethod(ClientMethod):
             heard = torch.cat([heard, torch.zeros(added, heard.shape[1], dtype=torch.int64)])
             state = dataclasses.replace(state, models=state.models[:1].repeat(count, 1))
         return dataclasses.replace(state, profiles=all_profiles, heard=heard), labels, {"criterion": criterion}
+
+
+def _with_clients(values: Tensor, count: int) -> Tensor:
+    """Return a copy of values ``(K, n, ...)`` of at least `count` clients, new ones with zeros."""
+    more = max(0, count - values.shape[1])
+    return torch.cat([values, values.new_zeros(len(values), more, *values.shape[2:])], 1)
 
 
 @task(
