@@ -18,10 +18,10 @@ from fedkin.core.steps import do_step
 from fedkin.core.trees import owned
 from fedkin.data.population import Population
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
-from fedkin.data.preparing.newcomers import prepare_arrivals
+from fedkin.data.preparing.newcomers import prepare_arrivals, welcome
 from fedkin.data.preparing.preparation import Preparation, restore_preparation
 from fedkin.data.preparing.prepare import prepare as prepare_data
-from fedkin.data.scenarios.drift import population_at, welcome
+from fedkin.data.scenarios.drift import population_at
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, settle, snapshot
 from fedkin.experiment.checksums import write_sums

@@ -4,13 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.preparing.prepare import PreparingOptions, prepare
 from fedkin.data.preparing.scaling import standardise
-from fedkin.data.scenarios.drift import Arrivals, DriftSwap, population_at, welcome
+from fedkin.data.scenarios.drift import Arrivals, DriftSwap, population_at
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.scenarios.planted import LabelFlip, Rotation
 from fedkin.data.scenarios.preview import preview
-from fedkin.engines.local import LocalFederation
 
 
 def samples(n, classes, channels, seed):
@@ -127,55 +125,6 @@ def test_drifting_and_scaling_may_change_places(kind, to):
     assert torch.equal(first[0], standardise(last[0], mean, spread))
     assert torch.equal(first[1], last[1])
     assert not (torch.equal(last[0], x) and torch.equal(last[1], y))
-
-
-def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
-    population = Arrivals(clients=12, step=5, changed_fraction=0.4).partition(labelled(), 0)
-    raw = [client.x for client in population.clients]
-    fed = LocalFederation(population.clients)
-    fed.away = population.away(0)
-    assert fed.away == {7, 8, 9, 10, 11}
-    prepared = prepare(fed, PreparingOptions("standard"))
-    assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
-    exchange, sent = fed.exchange, fed.traffic.sent
-    for step in range(5):
-        welcome(fed, population, step, prepared)
-        assert (len(fed.away), fed.exchange, fed.traffic.sent) == (5, exchange, sent)
-    assert all(torch.equal(fed.clients[i].x, raw[i]) for i in range(7, 12))
-    welcome(fed, population, 5, prepared)
-    assert fed.away == set()
-    assert fed.exchange == exchange + 1
-    assert fed.traffic.sent > sent
-    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
-    welcome(fed, population, 6, prepared)
-    assert all(torch.equal(fed.clients[i].x, prepared.apply(raw[i])) for i in range(12))
-    assert fed.exchange == exchange + 1
-
-
-def test_newcomers_that_remember_are_not_asked_again():
-    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
-    fed = LocalFederation(population.clients)
-    fed.away = population.away(0)
-    prepared = prepare(fed, PreparingOptions("standard"))
-    raw = population.clients[7].x
-    for i in fed.away:  # as after a checkpoint
-        population.clients[i].state = dict(population.clients[0].state)
-    exchange = fed.exchange
-    welcome(fed, population, 2, prepared)
-    assert fed.exchange == exchange
-    assert torch.equal(population.clients[7].x, prepared.apply(raw))
-
-
-def test_data_that_stay_as_they_are_need_no_word():
-    population = Arrivals(clients=8, step=2).partition(labelled(), 0)
-    fed = LocalFederation(population.clients)
-    fed.away = population.away(0)
-    prepared, raw = prepare(fed), population.clients[7].x
-    assert prepared.mode == "unit"
-    exchange = fed.exchange
-    welcome(fed, population, 2, prepared)
-    assert (fed.away, fed.exchange) == (set(), exchange)
-    assert population.clients[7].x is raw
 
 
 def test_previews_show_who_changes_and_who_comes():

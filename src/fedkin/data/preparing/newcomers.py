@@ -1,4 +1,4 @@
-"""Preparing the data of clients that join late, as everyone's were."""
+"""Clients that join late: they take part once their data are prepared as everyone's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from collections.abc import Collection, Sequence
 
 from fedkin.core import Client, Federation, Payload, Task
 from fedkin.core.refusals import Refusal, Unusable
+from fedkin.data.population import Population
 from fedkin.data.preparing.preparation import STATE, Preparation, restore_preparation
 from fedkin.data.preparing.prepare import encode_table
-from fedkin.data.preparing.scaling import (
-    rescale,
-)
+from fedkin.data.preparing.scaling import rescale
+
+
+def welcome(fed: Federation, population: Population, step: int, preparation: Preparation) -> None:
+    """Let clients take part that have joined by `step`, with data prepared as everyone's.
+
+    Raises
+    ------
+    FedkinError
+        If a client that must receive the preparation cannot be reached.
+    """
+    joined = sorted(fed.away - population.away(step) - fed.left_out.keys() - fed.spare)
+    if joined:
+        fed.away = fed.away.difference(joined)
+        prepare_newcomers(fed, [population.clients[i] for i in joined], preparation)
 
 
 def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: Preparation) -> None:

@@ -10,12 +10,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.federation import Federation
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Drift, Population
-from fedkin.data.preparing.newcomers import prepare_newcomers
-from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.scenarios.partition_scenario import Labelled, SampleTransform
 from fedkin.data.scenarios.planted import InTurns, LabelFlip, Rotation
 
@@ -144,20 +141,6 @@ def population_at(population: Population, step: int) -> Population:
             truth[i] = client.y
     happened = dataclasses.replace(drift, happened=True)
     return dataclasses.replace(population, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
-
-
-def welcome(fed: Federation, population: Population, step: int, preparation: Preparation) -> None:
-    """Let clients take part that have joined by `step`, with data prepared as everyone's.
-
-    Raises
-    ------
-    FedkinError
-        If a client that must receive the preparation cannot be reached.
-    """
-    joined = sorted(fed.away - population.away(step) - fed.left_out.keys() - fed.spare)
-    if joined:
-        fed.away = fed.away.difference(joined)
-        prepare_newcomers(fed, [population.clients[i] for i in joined], preparation)
 
 
 def _samples(population: Population, client: int) -> tuple[Tensor, Tensor]:
