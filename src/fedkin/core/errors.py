@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-_NAMES, _PROBLEMS = 20, 50
+_PROBLEMS = 50
 """Names and lines that a sentence lists at most."""
 
 
@@ -73,10 +73,10 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def listing(names: Sequence[str]) -> str:
-    """The names with commas between them, the first twenty if there are many more."""
-    shown = ", ".join(names[:_NAMES])
-    return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
+def listing(names: Sequence[str], most: int = 20) -> str:
+    """The names with commas between them, the first if there are more than `most`, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 def all_problems(problems: Sequence[str]) -> FedkinError:

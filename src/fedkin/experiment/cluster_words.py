@@ -106,6 +106,4 @@ def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str
         return f"all {len(own)} clients"
     short = [name.removeprefix("Client ") for name in short_names(names)]
     called = [short[client] if client < len(short) else str(client) for client in holders]
-    more = len(called) - _CLIENTS
-    listed = join_words([*called[:_CLIENTS], f"{more} more"] if more > 0 else called)
-    return f"{'client' if len(holders) == 1 else 'clients'} {listed}"
+    return f"{'client' if len(holders) == 1 else 'clients'} {join_words(called, _CLIENTS)}"

@@ -257,8 +257,10 @@ def format_bytes(count: float) -> str:
     return f"{count:.3g} PB"
 
 
-def join_words(names: Sequence[str]) -> str:
-    """Names in a sentence: "a", "a and b", "a, b and c"."""
+def join_words(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"; beyond `most`, "a, b and 3 more"."""
+    if most is not None and len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
     *others, last = names or [""]
     return f"{', '.join(others)} and {last}" if others else last
 

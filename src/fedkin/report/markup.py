@@ -12,6 +12,8 @@ from itertools import groupby
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from fedkin.core.errors import listing
+
 MAX_NAMES = 40
 
 _VOID = {"br", "img", "meta"}
@@ -85,7 +87,7 @@ def name_ranges(names: Sequence[str]) -> str:
     for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):
         own = [name for _, name in run]
         parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
-    return ", ".join(parts[:MAX_NAMES]) + (f" and {len(parts) - MAX_NAMES} more" if len(parts) > MAX_NAMES else "")
+    return listing(parts, MAX_NAMES)
 
 
 def scrolling(content: str, label: str, tall: bool = False) -> str:

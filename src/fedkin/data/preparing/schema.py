@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedkin.core.errors import FedkinError, all_problems, unknown_name
+from fedkin.core.errors import FedkinError, all_problems, listing, unknown_name
 from fedkin.core.table import Kind
 from fedkin.data.preparing.column_reports import ColumnReport, is_called_id
 from fedkin.data.preparing.telling_columns import notes_on_categories, spelt_alike
@@ -225,7 +225,7 @@ def _united(
 def _listed(clients: Sequence[int], names: Mapping[int, str], of: int | None = None, most: int = 5) -> str:
     """Clients by name, of which a few are named."""
     called = [names.get(client, str(client)).removeprefix("Client ") for client in clients]
-    shown = ", ".join(called[:most]) + (f" and {len(called) - most} more" if len(called) > most else "")
+    shown = listing(called, most)
     plural = "client" if len(called) == 1 else "clients"
     return f"{plural} {shown}" if of is None else f"{len(called)} of {of} clients ({shown})"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedkin.core.errors import FedkinError, raised_by
+from fedkin.core.errors import FedkinError, listing, raised_by
 from fedkin.core.files import shown_in, similar_path
 from fedkin.data.reading.arrays import as_dataset, check_same_shape, read_npz
 from fedkin.data.reading.dataset import Dataset, in_order
@@ -146,8 +146,7 @@ def _others(folder: Path) -> str:
     there = sorted(shown_in(folder))
     if not there:
         return ", and it is empty"
-    more = f" and {len(there) - 3} more" if len(there) > 3 else ""
-    return f", and it holds only {', '.join(there[:3])}{more}"
+    return f", and it holds only {listing(there, 3)}"
 
 
 def ignored_in(source: object) -> list[str]:

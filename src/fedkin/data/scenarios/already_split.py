@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, listing
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
@@ -21,6 +21,8 @@ from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 
 _SURELY_LABELS = ("label", "labels")
 """Columns of such names are hardly features."""
+_LISTED = 5
+"""Files and clients that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _ignored(data: object) -> list[str]:
     if not found:
         return []
     are = "is no file" if len(found) == 1 else "are no files"
-    return [f"{_few(found)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."]
+    return [f"{listing(found, _LISTED)} {are} that fedkin reads, and no client's; save tables as .csv or .parquet."]
 
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
@@ -103,7 +105,7 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
             for name, own in columns.items()
             if name not in _SURELY_LABELS
         ]
-    without = _few([site.name for site in sites if site.y is None])
+    without = listing([site.name for site in sites if site.y is None], _LISTED)
     return [
         f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
         "out and nothing is compared with labels; if it is a feature, rename it."
@@ -112,9 +114,4 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
 
 
 def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
-    return "" if len(own) == len(sites) else f" of {_few(own)}"
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    """Some names, of which the first are listed."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return "" if len(own) == len(sites) else f" of {listing(own, _LISTED)}"

@@ -288,11 +288,8 @@ def _missing(record: RecordLine, names: Sequence[str]) -> list[str]:
     for client, reason in record["missing"].items():
         clients.setdefault(reason, []).append(client_name(int(client), names))
     return [
-        f"client {own[0]} was missing ({reason})" if len(own) == 1 else f"clients {_few(own)} were missing ({reason})"
+        f"client {own[0]} was missing ({reason})"
+        if len(own) == 1
+        else f"clients {join_words(own, _MAX_NAMES)} were missing ({reason})"
         for reason, own in clients.items()
     ]
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return join_words([*names[:_MAX_NAMES], f"{more} more"] if more > 0 else names)
