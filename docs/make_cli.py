@@ -38,11 +38,11 @@ def _described(command: click.Command, path: str) -> Iterator[str]:
     yield f"### {path}"
     yield f"```text\n{path} {' '.join(command.collect_usage_pieces(ctx))}\n```"
     about, _, lines = (command.help or "").partition("\b\n")
-    yield " ".join(about.split())
+    yield _coded(" ".join(about.split()))
     if lines:
         yield f"```text\n{lines.rstrip()}\n```"
     rows = [("argument or option", "meaning"), ("---", "---")]
-    rows += [(f"`{_piped(head)}`", _piped(text)) for head, text in _records(command, ctx)]
+    rows += [(f"`{_piped(head)}`", _piped(_coded(text))) for head, text in _records(command, ctx)]
     yield "\n".join(f"| {head} | {text} |" for head, text in rows)
 
 
@@ -51,6 +51,13 @@ def _records(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, 
     for each in command.params:
         if (record := each.get_help_record(ctx)) is not None:
             yield record[0], re.sub(r" +", " ", record[1])
+
+
+def _coded(text: str) -> str:
+    """Options in a sentence as code, whose dashes stay as they are."""
+    spans = text.split("`")
+    spans[::2] = [re.sub(r"(?<![\w-])--[a-z][\w-]*", r"`\g<0>`", span) for span in spans[::2]]
+    return "`".join(spans)
 
 
 def _piped(text: str) -> str:

@@ -108,11 +108,12 @@ def copied(message: Message, number: str) -> Message:
 
 
 def client_app(
-    clients: Sequence[Client], network: Callable[[], nn.Module], more: Callable[[Client], dict[str, Any]] | None = None
-) -> ClientApp:
+    clients: Sequence[Client], network: Callable[[], nn.Module], more: Callable[[Client], dict[str, Any]] | None = None,
+    mods: Sequence[Any] = (),
+) -> ClientApp:  # fmt: skip
     """An app such as Flower's quickstart for PyTorch has, whose partitions are `clients`.
 
-    It takes ``steps`` of full batches at ``rate``, so that it does what planted.LEARNING has fedkin's own clients do.
+    It takes ``steps`` of full batches at ``rate``, so that it does what planted.LEARNING has fedkin's own clients do. `mods` are Flower's, around the training.
     """
     app = ClientApp()
 
@@ -121,7 +122,7 @@ def client_app(
         module.load_state_dict(message.content["arrays"].to_torch_state_dict())
         return module, clients[int(context.node_config["partition-id"])]
 
-    @app.train()
+    @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
         module, client = loaded(message, context)
         optimizer = torch.optim.SGD(module.parameters(), lr=message.content["config"]["rate"])
