@@ -113,7 +113,8 @@ def client_app(
 ) -> ClientApp:  # fmt: skip
     """An app such as Flower's quickstart for PyTorch has, whose partitions are `clients`.
 
-    It takes ``steps`` of full batches at ``rate``, so that it does what planted.LEARNING has fedkin's own clients do. `mods` are Flower's, around the training.
+    It takes ``steps`` of full batches at ``rate``, so that it does what planted.LEARNING has fedkin's own clients do.
+    `mods` are Flower's, around the training.
     """
     app = ClientApp()
 
