@@ -12,7 +12,8 @@ from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, FedkinError, Payload, task
 from fedkin.core.replies import MAX_SAMPLE, Expected, Maybe, counts_to, doubles, positive, reals, within
 from fedkin.features.extractors import extract
-from fedkin.methods.samples.private_releases import clipped, is_row_by_row, released, triangle_of, without_scale
+from fedkin.methods.samples.private_releases import is_row_by_row, triangle_of, without_scale
+from fedkin.privacy.releases import clipped, released
 
 WIDEST = 4096
 """Maximum number of features, whose outer products a client sends."""

@@ -34,14 +34,13 @@ from fedkin.features.pca import Components
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_features, client_points
 from fedkin.methods.samples.private_releases import (
     check_budgets,
-    clipped,
     is_row_by_row,
-    released,
     symmetric,
     triangle_of,
     without_scale,
 )
 from fedkin.privacy.gaussian import gaussian_mu
+from fedkin.privacy.releases import clipped, released
 
 _ROUNDS = 4
 _MOMENTS_FRACTION = 0.3
