@@ -220,10 +220,17 @@ def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
     assert files(tmp_path / "run") == files(whole.folder)
 
 
-@pytest.mark.parametrize("method", ["embedding method.form=prototypes method.pretraining_rounds=1", "ladd"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "embedding method.form=prototypes method.pretraining_rounds=1 method.refresh=1",
+        "embedding method.message=sums method.epsilon=50 method.pretraining_rounds=1",
+        "ladd method.refresh=1",
+    ],
+)
 def test_other_ways_to_cluster_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
     name, *overrides = method.split()
-    overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3", "method.refresh=1"]
+    overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3"]
     config = small(name, *overrides)
     whole = execute(config, tmp_path / "whole")
     begun = len(whole.records) - 3

@@ -37,6 +37,7 @@ from fedkin.nn.encoder import Encoder
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     """Cluster clients before training, by a few randomised bits that each sends once (Prigent et al. 2024).
 
+    With ``message="sums"`` clients send sums with noise instead, which guarantee ``epsilon`` for one sample.
     With ``form="prototypes"`` clients need no labels: `fit` then also takes a list of samples `x` alone. What it finds
     without labels are clusters; `models_` and `classes_` are empty, and `predict` refuses.
 
@@ -44,10 +45,10 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     ----------
     embeddings_ : ndarray of uint8, (n_clients, n_bits)
         The last message of each client, zeros and ones as they were sent, flips included; prototypes are in the order
-        in which the server matched them.
+        in which the server matched them. Of sums float32, for each class the sum and half the count.
     epsilon_ : float
         Upper bound of what one whole message costs of a client's privacy, by pure differential privacy; infinite
-        without flips. Training, of the encoder too, is not covered by it.
+        without flips. Of sums, the epsilon of one sample, with `delta`. Training, of the encoder too, is not covered.
     separable_ : bool
         False where messages show no clusters; all clients are in one then.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Payload, Task
 from fedkin.flower.message_federation import MessageFederation, Way
 from fedkin.methods.clients import cfl_gp, client_tasks, fedrc, flux, gradient_loss, ifca, ladd, pacfl
-from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients.embedding import class_sums_tasks, embedding_tasks
 from fedkin.methods.clients.feddrift import feddrift_tasks
 from fedkin.nn.classifier import Classifier
 
@@ -135,6 +135,8 @@ class GridFederation(MessageFederation):
         embedding_tasks.extent.name: MessageFederation._query,
         embedding_tasks.train_encoder.name: MessageFederation._query,
         embedding_tasks.embed.name: MessageFederation._query,
+        class_sums_tasks.send_code_total.name: MessageFederation._query,
+        class_sums_tasks.send_class_sums.name: MessageFederation._query,
         ladd.describe_style.name: MessageFederation._query,
         pacfl.describe_subspace.name: MessageFederation._query,
         cfl_gp.train_and_profile.name: _train_and_profile,

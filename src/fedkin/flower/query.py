@@ -20,7 +20,7 @@ from fedkin.engines.flower.wire import content, read
 from fedkin.engines.local import one_thread
 from fedkin.flower.node_network import MakeNetwork, NodeNetwork
 from fedkin.methods.clients import client_tasks, fedrc, flux, ladd, pacfl
-from fedkin.methods.clients.embedding import embedding_tasks
+from fedkin.methods.clients.embedding import class_sums_tasks, embedding_tasks
 
 ACTION = "fedkin"
 """What the query is registered as: ``app.query("fedkin")``."""
@@ -32,6 +32,8 @@ ALLOWED: dict[str, Task] = {
         embedding_tasks.extent,
         embedding_tasks.train_encoder,
         embedding_tasks.embed,
+        class_sums_tasks.send_code_total,
+        class_sums_tasks.send_class_sums,
         ladd.describe_style,
         pacfl.describe_subspace,
         flux.describe_distribution,

@@ -33,3 +33,18 @@ def test_coarser_and_finer_clusters_are_a_tree_where_there_are_any():
     assert [scale.chosen for scale in tree.scales] == [True, False]
     assert scales_of([{"values": {"scales": scales[:1]}}]) is None
     assert scales_of([{"values": {}}]) is None
+
+
+def test_messages_of_sums_say_what_they_guarantee_to_whom():
+    found = {"mode": "sums", "separable": True, "cut": 2.0, "heights": [3.0, 1.0], "numbers": 210, "delta": 1e-5}
+    record = {"step": 2, "answered": [0, 1, 2], "values": {"clusters": 2, "clustering": found | {"epsilon": 8.0}}}
+    (sent, privacy), (drawn,) = clustering_of([record])
+    assert sent == "In step 2, 3 clients sent 210 numbers each, sums with noise: 2 clusters."
+    assert privacy.startswith(
+        "Privacy: epsilon 8 and delta 1e-05 for one sample, not for a client as a whole. It covers"
+    )
+    assert "cut above the height that noise alone gives" in drawn.caption
+    record["values"]["clustering"] = found | {"epsilon": 20.0}
+    assert "Privacy: no meaningful guarantee for one sample (epsilon 20 and" in clustering_of([record])[0][1]
+    record["values"]["clustering"] = found | {"epsilon": 8.0, "cut": None, "heights": []}  # of several trees
+    assert clustering_of([record]) == ([sent, privacy], [])

@@ -14,6 +14,7 @@ from fedkin.core import FedkinError
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.data.preparing.scaling import Scaling
 from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.studies.attack.attack import _material, _visible, attack
@@ -178,6 +179,14 @@ def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     ):
         attack(tmp_path / "run")
     assert not (tmp_path / "run" / "attack.json").exists()
+
+
+def test_a_run_of_sums_has_no_bits_to_attack(found: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load_found(found)
+    sums = dataclasses.replace(run, result={name: value for name, value in run.result.items() if name != "flip"})
+    monkeypatch.setattr("fedkin.studies.attack.attack.load_found", lambda folder: sums)
+    with pytest.raises(FedkinError, match="whose clients send no bits to attack"):
+        attack(found)
 
 
 def test_a_run_that_is_not_finished_is_refused(found: Path, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """How clusters were found, in sentences and bar charts, from the values of a method's records.
 
 Clusters of clients: ``clustering``, a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a
-probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); and with the greatest
-merge ``heights`` of a dendrogram and its ``cut``, or ``silhouettes`` by number of clusters.
+probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of sums
+with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heights`` of a dendrogram and its ``cut``, or
+``silhouettes`` by number of clusters.
 
 Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each
 and the ``resolution`` chosen; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
@@ -21,6 +22,7 @@ from fedkin.report.numbers import pluralize
 _RULES = {
     "gap": "where the next merge is much lower, and above what chance alone gives",
     "exact": "where clusters explain most variance, compared with what chance alone gives",
+    "sums": "above the height that noise alone gives",
     "bayes": "where a search over some thresholds found the clusters most distinct",
 }
 
@@ -53,7 +55,11 @@ def scales_of(records: Sequence[RecordLine]) -> ScaleTree | None:
 
 def _found(record: RecordLine, found: Mapping[str, Any]) -> str:
     """What clients sent, and the number of clusters found in it."""
-    sent = f"{found['bits']:,} bits each, {_flips(found['flip'])}" if "bits" in found else "one message each"
+    sent = "one message each"
+    if "bits" in found:
+        sent = f"{found['bits']:,} bits each, {_flips(found['flip'])}"
+    elif "numbers" in found:
+        sent = f"{found['numbers']:,} numbers each, sums with noise"
     clusters = pluralize(record["values"]["clusters"], "cluster")
     if found.get("separable", True):
         result = f"{clusters}, by k-means" if found["mode"] == "k-means" else clusters
@@ -74,6 +80,8 @@ def _privacy(found: Mapping[str, Any]) -> str:
     """The privacy guarantee of the messages, in plain words."""
     if "epsilon" not in found:
         return "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    if "delta" in found:
+        return _privacy_of_sums(found)
     flips = [found["flip"]] if isinstance(found["flip"], int | float) else found["flip"]
     if not min(flips):
         who = "Bits" if len(flips) == 1 else "Bits of some clients"
@@ -85,6 +93,18 @@ def _privacy(found: Mapping[str, Any]) -> str:
     else:
         text = f"Privacy: epsilon {bit} for one bit, {whole} for a whole message{weakest}"
     return f"{text}. It covers this message alone, not the models that clients train. See docs/privacy.md."
+
+
+def _privacy_of_sums(found: Mapping[str, Any]) -> str:
+    """The privacy guarantee of messages of sums, which is one for single samples."""
+    budget = f"epsilon {_short(found['epsilon'])} and delta {found['delta']:g}"
+    kept = f"{budget} for one sample" if found["epsilon"] <= MEANINGFUL_EPSILON else (
+        f"no meaningful guarantee for one sample ({budget})"
+    )  # fmt: skip
+    return (
+        f"Privacy: {kept}, not for a client as a whole. It covers these messages alone, not the models that clients "
+        "train. See docs/privacy.md."
+    )
 
 
 def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:

@@ -118,7 +118,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
 
 def _material(folder: Path) -> Material:
     found = load_found(folder)
-    if not found.method.sends_bits:
+    if not found.method.sends_bits or "flip" not in found.result:
         raise FedkinError(
             f"{folder} is a run of '{found.name}', whose clients send no bits to attack; give one of 'embedding'."
         )

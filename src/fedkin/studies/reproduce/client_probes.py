@@ -147,7 +147,7 @@ def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
     """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
     found = load_found(folder)
     population = config.scenario.build(config.data_seed)
-    if not found.method.sends_bits or population.clusters is None:
+    if not found.method.sends_bits or "flip" not in found.result or population.clusters is None:
         raise FedkinError(
             f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
         )

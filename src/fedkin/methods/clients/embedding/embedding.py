@@ -2,6 +2,10 @@
 
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
 probability. The server clusters these messages before any model of a cluster is trained.
+
+With ``message="sums"``, which is not the paper's, it sends sums of its classes' codes with Gaussian noise instead. They
+guarantee (epsilon, delta)-differential privacy for one sample, and their noise is known, so that two clients are enough
+for a cluster; see `known_noise`.
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
+from fedkin.methods.clients.embedding.class_sums import ClassSums, assigned
 from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder, true_bits
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.descent import Descent
@@ -48,12 +53,18 @@ class EmbeddingState(OneShotState):
         Parts of a message: one for each class, or for each prototype.
     template : Tensor
         float32 ``(segments, width)``, what unlabelled clients' prototypes are matched to; empty with labels.
+    centre : Tensor
+        float32 ``(width,)``, of all directions of codes; empty before it is known, and where messages are bits.
+    radius : float
+        Length around the centre that is 1 in class sums.
     """
 
     encoder: dict[str, Any] = field(default_factory=dict)
     vector: Tensor = field(default_factory=lambda: torch.zeros(0))
     segments: int = 0
     template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    centre: Tensor = field(default_factory=lambda: torch.zeros(0))
+    radius: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,10 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_steps : int
         Clients with few samples make more passes, until they have made so many optimiser steps, since an encoder
         that has learnt little separates little. The default is the authors' for MNIST.
+    message : {"bits", "sums"}
+        Flipped bits, as in the paper; or the sum of each class's codes, each of length 1 and clipped about the mean of
+        all, and half of their number, with Gaussian noise. Sums need `epsilon` and labels, are sent once, and find
+        clusters of two clients and clusters with classes of their own.
     form : {"classes", "prototypes"}
         Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
         for which they do not. The server matches these across clients. Without labels the run ends after clustering.
@@ -97,12 +112,15 @@ class EmbeddingMethod(OneShotMethod):
     flip : float
         Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
     epsilon : float or None
-        Budget of a client's whole message instead, from which P follows (`fedkin.privacy.accounting`).
+        Of bits, a budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). Of sums, the
+        budget of each sample, from which the noise follows (`fedkin.privacy.gaussian`); more than 10 is no guarantee.
+    delta : float
+        Of sums, the chance with which `epsilon` may fail, in (0, 1).
     flips : list of float
         Probabilities that clients choose for themselves (section VII), client i the one at i modulo their number. It
         stands for a setting at each client.
     clustering : {"exact", "gap", "bayes"}
-        How the tree of messages is cut, see `fedkin.methods.clients.one_shot.tree_cuts`.
+        How the tree of bits is cut, see `fedkin.methods.clients.one_shot.tree_cuts`. Sums are cut above their noise.
     """
 
     encoder: str | None = None
@@ -112,18 +130,20 @@ class EmbeddingMethod(OneShotMethod):
     pretraining_epochs: Count = 3
     pretraining_steps: Count = 57
     pretraining_learning_rate: Positive = 1e-3
+    message: Literal["bits", "sums"] = "bits"
     form: Literal["classes", "prototypes"] = "classes"
     prototypes: Count = 10
     normalise: Normalise = "segment"
     batch_statistics: bool = False
     flip: Flip = 0.1
     epsilon: Positive | None = None
+    delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
     flips: list[Flip] = field(default_factory=list)
     clustering: Mode = "exact"
 
     sends: ClassVar[str] = (
-        "one message of flipped bits; in pre-training and training the change of its model, the number of its samples "
-        "and its loss"
+        "one message of flipped bits, or of sums with noise; in pre-training and training the change of its model, the "
+        "number of its samples and its loss"
     )
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
     sends_bits = True
@@ -131,6 +151,22 @@ class EmbeddingMethod(OneShotMethod):
     def __post_init__(self) -> None:
         if self.epsilon is not None and self.flips:
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
+        if self.message == "sums":
+            self._check_sums()
+
+    def _check_sums(self) -> None:
+        """Refuse what sums do not go with, rather than ignore it."""
+        if self.epsilon is None:
+            raise FedkinError("message is 'sums', which needs 'epsilon', the budget of each sample; 8, for example.")
+        others = {
+            "form": (self.form, "classes", "a prototype depends on all samples"),
+            "batch_statistics": (self.batch_statistics, False, "a code must depend on its sample alone"),
+            "refresh": (self.refresh, 0, "the budget is spent by the first message"),
+            "clustering": (self.clustering, "exact", "sums are cut above their known noise"),
+        }
+        for name, (value, needed, reason) in others.items():
+            if value != needed:
+                raise FedkinError(f"{name} is {value!r}, but with message = 'sums' it must be {needed!r}: {reason}.")
 
     def init(self, fed: Federation) -> EmbeddingState:
         """Return a classifier if there are labels, the file's encoder or a new one, and no client in a cluster yet."""
@@ -153,11 +189,17 @@ class EmbeddingMethod(OneShotMethod):
         """A round of pre-training while there are any, then as `OneShotMethod.step`."""
         if state.steps < self.pretraining:
             return self._pretrain(fed, state)
+        sums = self._sums(state)
+        if sums is not None and not len(state.centre):
+            return self._with_centre(fed, state, sums)
         after: tuple[EmbeddingState, Record] = super().step(fed, state)
         return after
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
-        """One exchange: the clients' bits (algorithm 1), matched where they are prototypes."""
+        """One exchange: the clients' sums; or their bits (algorithm 1), matched where they are prototypes."""
+        sums = self._sums(state)
+        if sums is not None:
+            return sums.ask(fed, self._how(state), clients)
         bits = state.segments * Encoder.of(state.encoder).width
         how = self._how(state)
         chances = sorted(set(self._flips(bits)))
@@ -177,7 +219,10 @@ class EmbeddingMethod(OneShotMethod):
         return dataclasses.replace(state, template=template), messages
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Algorithm 2, or another way to cut the same tree."""
+        """Algorithm 2, or another way to cut the same tree; of sums, what is above their noise."""
+        sums = self._sums(state)
+        if sums is not None:
+            return sums.clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
         bits = messages.shape[1]
         chances = self._flips(bits)
         same = chances[0] if len(chances) == 1 else None
@@ -195,8 +240,20 @@ class EmbeddingMethod(OneShotMethod):
         }
         return found, values
 
+    def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
+        """As of all methods of this family; by sums, clients join the cluster of the nearest class means."""
+        sums = self._sums(state)
+        if sums is None:
+            return super().placed(fed, state, rows, new)
+        labels = state.labels.clone()
+        labels[rows] = sums.nearest(circles(state.messages, state.labels, len(state.models))[0], new)
+        return labels, []
+
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         """As of all methods of this family, with what an unseen client needs for its message."""
+        sums = self._sums(state)
+        if sums is not None:
+            return super().result(state) | self._how(state) | sums.described() | {"form": self.form}
         bits = state.segments * Encoder.of(state.encoder).width
         more = {"flip": max(self._flips(bits)), "template": state.template}
         return super().result(state) | self._how(state) | more
@@ -204,6 +261,8 @@ class EmbeddingMethod(OneShotMethod):
     @staticmethod
     def assign(result: Mapping[str, Any], newcomer: Client) -> int:
         """Return the cluster of an unseen client, by one message as private as those of the others (section V)."""
+        if result.get("message") == "sums":
+            return assigned(result, newcomer)
         message, _ = message_of(newcomer, result)
         bits = message if result["form"] == "classes" else matched_to(result["template"], message)
         return nearest_cluster(result["centroids"], bits)
@@ -219,12 +278,12 @@ class EmbeddingMethod(OneShotMethod):
         return bool(result["form"] == "classes")
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
-        """Return how messages are made, apart from the flips."""
-        return {
-            "encoder": state.encoder,
-            "vector": state.vector,
+        """Return how messages are made, apart from the flips or the noise."""
+        how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
+        if self.message == "sums":
+            return how | {"centre": state.centre, "radius": state.radius}
+        return how | {
             "form": self.form,
-            "segments": state.segments,
             "normalise": self.normalise,
             "batch_statistics": self.batch_statistics,
         }
@@ -237,10 +296,25 @@ class EmbeddingMethod(OneShotMethod):
         encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
         return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
 
+    def _sums(self, state: EmbeddingState) -> ClassSums | None:
+        """What asks for sums and clusters them; ``None`` where messages are bits."""
+        if self.message == "bits":
+            return None
+        assert self.epsilon is not None
+        return ClassSums(self.epsilon, self.delta, state.segments, Encoder.of(state.encoder).width)
+
+    def _with_centre(self, fed: Federation, state: EmbeddingState, sums: ClassSums) -> tuple[EmbeddingState, Record]:
+        """One exchange: the mean direction of all codes, about which class sums are clipped."""
+        centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
+        if not answered:
+            return self._again(fed, state)
+        record = dataclasses.replace(round_record(fed, {}, state.labels, phase="centre"), answered=answered)
+        return state.next(centre=centre, radius=radius), record
+
     @property
     def rounds_before_training(self) -> int:
-        """Rounds of pre-training, and the one of messages."""
-        return self.pretraining + 1
+        """Rounds of pre-training, the one of messages, and one for the centre of sums."""
+        return self.pretraining + 1 + (self.message == "sums")
 
     @property
     def pretraining(self) -> int:

@@ -1,0 +1,138 @@
+"""What the server does with class sums: the budget of two releases, the centre of all directions, the clusters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, Payload
+from fedkin.core.replies import reals
+from fedkin.methods.clients.embedding.class_sums_tasks import (
+    COUNTED,
+    SENSITIVITY,
+    class_sums_of,
+    send_class_sums,
+    send_code_total,
+)
+from fedkin.methods.clients.embedding.known_noise import ClassMeans, cluster_class_means, nearest_by_class_means
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+from fedkin.privacy.gaussian import gaussian_mu
+
+_CENTRE_FRACTION = 0.05
+"""Of the squared budget, for the sum over all samples of all clients, which needs little."""
+_RADIUS = 0.8
+"""Of the root mean square distance of directions from their centre, beyond which they are clipped."""
+_SMALLEST = 0.01
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Messages of class sums, within a budget of each sample.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        What both releases of a client cost one of its samples.
+    segments : int
+        Classes.
+    width : int
+        Numbers of a code.
+    """
+
+    epsilon: float
+    delta: float
+    segments: int
+    width: int
+
+    @property
+    def budget(self) -> float:
+        """The same as mu of Gaussian differential privacy."""
+        return gaussian_mu(self.epsilon, self.delta)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on every number of the class sums."""
+        return SENSITIVITY / (self.budget * math.sqrt(1 - _CENTRE_FRACTION))
+
+    def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, list[int]]:
+        """Ask all clients for the sum of their directions.
+
+        Returns
+        -------
+        centre : Tensor
+            float32 ``(width,)``, the mean of all; empty if nobody replied.
+        radius : float
+            The length that directions are clipped to about it, in (0, 1].
+        answered : list of int
+        """
+        deviation = SENSITIVITY / (self.budget * math.sqrt(_CENTRE_FRACTION))
+        asked = how | {"deviation": deviation, "budget": self.budget}
+        replies = fed.ask(send_code_total, dict.fromkeys(fed.present, asked), {"total": reals(self.width + 1)})
+        sent = {client: reply["total"].double() for client, reply in replies.items() if reply}
+        if not sent:
+            self._check_budgets(fed)
+            return torch.zeros(0), 1.0, []
+        total = torch.stack(list(sent.values())).sum(0)
+        centre = total[:-1] / (total[-1] / COUNTED).clamp_min(1.0)
+        centre = centre / centre.norm().clamp_min(1.0)  # as the mean of vectors of length 1
+        radius = _RADIUS * math.sqrt(max(_SMALLEST, 1 - float(centre.square().sum())))
+        return centre.float(), radius, sorted(sent)
+
+    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
+        """Ask clients for their sums ``(segments * (width + 1),)``; those whose budgets do not suffice send none."""
+        asked = how | {"deviation": self.deviation, "budget": self.budget}
+        expected = {"sums": reals(self.segments, self.width + 1)}
+        replies = fed.ask(send_class_sums, dict.fromkeys(clients, asked), expected)
+        sent = {client: reply["sums"].flatten() for client, reply in replies.items() if reply}
+        if not sent:
+            self._check_budgets(fed)
+        return sent
+
+    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
+        """Return clusters of messages ``(m, segments * (width + 1))``, and plain values for the record."""
+        found = cluster_class_means(ClassMeans.of(messages, self.segments, self.deviation), min_size, rng)
+        return found, {
+            "mode": "sums",
+            "separable": found.separable,
+            "cut": found.cut,
+            "heights": found.heights,
+            "noise": found.noise,
+            "numbers": messages.shape[1],
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+        }
+
+    def nearest(self, centroids: Tensor, messages: Tensor) -> Tensor:
+        """Return the clusters that messages ``(m, d)`` belong to, int64 ``(m,)``, given their mean ones ``(K, d)``."""
+        found = [nearest_by_class_means(centroids, one, self.segments, self.deviation) for one in messages]
+        return torch.tensor(found, dtype=torch.int64)
+
+    def described(self) -> dict[str, Any]:
+        """Return what an unseen client needs to know of the noise."""
+        return {"message": "sums", "deviation": self.deviation, "budget": self.budget}
+
+    def _check_budgets(self, fed: Federation) -> None:
+        if not fed.missing:
+            raise FedkinError(
+                f"All clients have less left of their own budgets than method.epsilon = {self.epsilon:g}, so nothing "
+                "leaves them."
+            )
+
+
+def assigned(result: Mapping[str, Any], newcomer: Client) -> int:
+    """Return the cluster of an unseen client, given the result of a run with sums.
+
+    Raises
+    ------
+    FedkinError
+        If its own budget does not allow it the message.
+    """
+    sums = class_sums_of(newcomer, result)
+    if sums is None:
+        raise FedkinError("The client's own budget is smaller than that of the run, so nothing leaves it.")
+    return nearest_by_class_means(result["centroids"], sums.flatten(), result["segments"], result["deviation"])

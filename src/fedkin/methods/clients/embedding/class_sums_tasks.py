@@ -1,0 +1,86 @@
+"""Tasks of clients that describe their data by class sums with Gaussian noise, in place of flipped bits.
+
+Of a sample only the direction of its code counts, a vector of length 1. What leaves a client are sums over samples,
+which one sample changes by at most a known length, with noise that an account covers; see `fedkin.privacy.releases`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fedkin.core import Client, Payload, task
+from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
+from fedkin.methods.clients.client_tasks import labels_of
+from fedkin.nn.encoder import Encoder
+from fedkin.nn.network_forms import ENCODER
+from fedkin.privacy.releases import clipped, released
+
+COUNTED = 0.5
+"""What a sample adds to its count, beside the vector of length 1 that it adds to its sum; counts get less noise than
+sums need, since whoever has few samples of a class has a bad sum of it anyway."""
+SENSITIVITY = math.hypot(1.0, COUNTED)
+
+_SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation": positive, "budget": positive}
+
+
+@task(takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True)
+def send_code_total(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the sum of directions of a client's codes, and half the number of its samples, with noise: ``(width + 1,)``.
+
+    The reply is empty if the client's budget does not suffice.
+    """
+    replies: list[Payload] = []
+    for client, payload in zip(clients, payloads, strict=True):
+        rows = _counted(directions(client.x, payload))
+        found = released(client, [rows.sum(0)], SENSITIVITY, payload)
+        replies.append({} if found is None else {"total": found[0].float()})
+    return replies
+
+
+@task(
+    takes={**_SHARED, "centre": reals(None), "radius": positive, "segments": counts_to(MAX_CLASSES)},
+    holds={"sums": reals(None, None)},
+    may_be_empty=True,
+)
+def send_class_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Send the sum and half the number of a client's samples by class, with noise: ``(classes, width + 1)``.
+
+    The reply is empty if the client's budget does not suffice.
+    """
+    found = [class_sums_of(client, payload) for client, payload in zip(clients, payloads, strict=True)]
+    return [{} if sums is None else {"sums": sums} for sums in found]
+
+
+def class_sums_of(client: Client, how: Mapping[str, Any]) -> Tensor | None:
+    """Return a client's noisy sums, float32 ``(segments, width + 1)``; ``None`` if its budget does not suffice.
+
+    Parameters
+    ----------
+    client : Client
+        With labels; classes beyond the segments are left out.
+    how : mapping
+        ``encoder`` and ``vector``; ``centre`` ``(width,)`` of all directions and ``radius``, the length around it that
+        is 1 in these sums; ``segments``; ``deviation`` of the noise, and the ``budget`` of the run.
+    """
+    y = labels_of(client)
+    rows = _counted(clipped((directions(client.x, how) - how["centre"].double()) / how["radius"]))
+    known = y < how["segments"]
+    sums = torch.zeros(how["segments"], rows.shape[1], dtype=torch.float64).index_add_(0, y[known], rows[known])
+    found = released(client, [sums], SENSITIVITY, how)
+    return None if found is None else found[0].float()
+
+
+def directions(x: Tensor, how: Mapping[str, Any]) -> Tensor:
+    """Codes of samples, each of length 1: float64 ``(n, width)``; zeros where a code has no direction."""
+    codes = Encoder.of(how["encoder"]).codes(how["vector"], x).double().nan_to_num(0.0, 0.0, 0.0)
+    return normalize(codes, dim=1)
+
+
+def _counted(rows: Tensor) -> Tensor:
+    return torch.cat([rows, rows.new_full((len(rows), 1), COUNTED)], 1)

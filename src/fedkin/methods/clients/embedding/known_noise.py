@@ -1,0 +1,222 @@
+"""Clusters of clients by class means whose noise is known.
+
+Where the noise of a message is known, two clients are enough for a cluster: they are alike if they differ by no more
+than their noise. A rule that estimates the noise from what is left inside clusters needs clusters of several clients.
+
+Clients are first divided by their classes: two differ if more classes belong to one of them alone than to both. Inside
+of each part, a Ward tree of the class means is cut at the height that the tree would have if there were nothing but
+noise. That of a mean has two parts: the noise that was added, and the sampling of the client's data, which is known
+since vectors have a length of at most 1. Clients of one cluster also differ otherwise, so sampling counts 1.8 times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from torch import Tensor
+
+from fedkin.clustering.nearest_means import joined, refined
+from fedkin.clustering.ward import Floats, Integers, top_height, ward_tree
+from fedkin.core import FedkinError
+from fedkin.core.seeds import draw_seed
+from fedkin.methods.clients.client_method import renumbered
+from fedkin.methods.clients.embedding.class_sums_tasks import COUNTED
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+
+MAX_CLIENTS = 5_000
+"""Beyond, the tables of pairs of clients take too much memory."""
+
+_PRESENT, _CLEARLY, _SHOWN = 2.0, 4.0, 6.0
+"""In standard deviations of a count: above the first a class is taken to be present; above the second it surely is; a
+client that lacks it differs by that if in the other's proportion it would have more than the third."""
+_DIFFERENT = 0.5  # of the classes of two clients, above which they have to be in common
+_OWN = 0.8  # so many times more than its own counts the variance of sampling
+_DRAWS, _MARGIN = 20, 1.02  # trees of noise alone, and what their greatest height is multiplied by
+_MAX_REPORTED = 40
+
+
+@dataclass(frozen=True)
+class ClassMeans:
+    """What noisy sums say of each class of each client.
+
+    Attributes
+    ----------
+    means : float64 (n, classes, width)
+        Zero where the class is not present.
+    variances : float64 (n, classes)
+        Of each number of a mean.
+    counts : float64 (n, classes)
+        With noise.
+    noise : float
+        Standard deviation of a count.
+    """
+
+    means: Floats
+    variances: Floats
+    counts: Floats
+    noise: float
+
+    @classmethod
+    def of(cls, messages: Tensor, segments: int, deviation: float) -> ClassMeans:
+        """Read messages ``(n, segments * (width + 1))`` with noise of this standard deviation."""
+        parts = messages.detach().cpu().double().numpy().reshape(len(messages), segments, -1)
+        sums, counts, noise = parts[..., :-1], parts[..., -1] / COUNTED, deviation / COUNTED
+        present = counts > _above(_PRESENT * noise)
+        divisor = np.where(present, counts, 1.0)
+        means = np.where(present[..., None], sums / divisor[..., None], 0.0)
+        added = deviation**2 / divisor**2
+        width = sums.shape[-1]
+        spread = np.clip(1 - (means**2).sum(-1) + width * added, 0.0, 1.0)
+        return cls(means, added + (1 + _OWN) * spread / (width * divisor), counts, noise)
+
+    @property
+    def present(self) -> np.ndarray:
+        """Whether a client has a class: bool ``(n, classes)``."""
+        return self.counts > _above(_PRESENT * self.noise)
+
+    def of_clients(self, rows: np.ndarray) -> ClassMeans:
+        """The same of some clients."""
+        return ClassMeans(self.means[rows], self.variances[rows], self.counts[rows], self.noise)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Labels of the clients with about the same classes, and the tree they were read off."""
+
+    labels: Integers
+    heights: list[float] = field(default_factory=list)
+    cut: float | None = None
+    level: float | None = None
+
+
+def cluster_class_means(found: ClassMeans, min_size: int, rng: torch.Generator) -> Clustering:
+    """Cluster clients by their classes and by the means of the classes they have in common.
+
+    Parameters
+    ----------
+    found : ClassMeans
+    min_size : int
+        Minimum number of clients in a cluster, at least 1.
+    rng : torch.Generator
+        For the noise that heights are compared with.
+
+    Returns
+    -------
+    Clustering
+        With the heights, the cut and the noise level of the tree if all clients have about the same classes; otherwise
+        there is more than one tree, and none is reported.
+
+    Raises
+    ------
+    FedkinError
+        If there are more than 5,000 clients.
+    """
+    n = len(found.counts)
+    if n > MAX_CLIENTS:
+        raise FedkinError(f"There are {n:,} messages of sums to cluster; at most {MAX_CLIENTS:,} can be.")
+    draws = np.random.default_rng(draw_seed(rng))
+    parts = _by_classes(found, min_size)
+    labels, clusters, trees = np.zeros(n, dtype=np.int64), 0, []
+    for part in range(int(parts.max()) + 1):
+        rows = np.flatnonzero(parts == part)
+        trees.append(_by_means(found.of_clients(rows), min_size, draws))
+        labels[rows] = trees[-1].labels + clusters
+        clusters = int(labels[rows].max()) + 1
+    numbers = torch.tensor(renumbered(labels.tolist()))
+    if len(trees) > 1:
+        return Clustering(numbers, True, None, [])
+    return Clustering(numbers, clusters > 1, trees[0].cut, trees[0].heights, trees[0].level)
+
+
+def nearest_by_class_means(centroids: Tensor, message: Tensor, segments: int, deviation: float) -> int:
+    """Return the cluster that a message belongs to.
+
+    Of the clusters that have at least half as many classes in common with it as any, in proportion to those of either,
+    it is the one whose means of these classes are nearest.
+
+    Parameters
+    ----------
+    centroids : Tensor (K, segments * (width + 1))
+        Mean messages of the clusters.
+    message : Tensor (segments * (width + 1),)
+    segments : int
+    deviation : float
+        Of the noise of one message.
+    """
+    own, clusters = (ClassMeans.of(one, segments, deviation) for one in (message[None], centroids))
+    common = own.present & clusters.present
+    overlap = common.sum(1) / np.maximum((own.present | clusters.present).sum(1), 1)
+    squares = ((own.means - clusters.means) ** 2).sum(-1) / np.maximum(own.variances, 1e-12)
+    distance = (squares * common).sum(1) / np.maximum(common.sum(1), 1)
+    distance[(overlap < overlap.max() / 2) | ~common.any(1)] = np.inf
+    return int(distance.argmin())
+
+
+def _above(count: float) -> float:
+    """A count that noise does not reach; without noise, what rounds to none."""
+    return max(count, 0.5)
+
+
+def _by_classes(found: ClassMeans, min_size: int) -> Integers:
+    """Parts of clients that have more classes in common than not, on average: 0..p-1 ``(n,)``."""
+    n = len(found.counts)
+    labels = np.zeros(n, dtype=np.int64)
+    if n < 2 * min_size:
+        return labels
+    alike = _alike(found)
+    pairs = np.triu_indices(n, 1)
+    labels = fcluster(linkage(1 - alike[pairs], "average"), (1 - 1e-9) * _DIFFERENT, "distance").astype(np.int64) - 1
+    while True:
+        kinds, sizes = np.unique(labels, return_counts=True)
+        if len(kinds) == 1 or sizes.min() >= min_size:
+            return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        least = labels == kinds[sizes.argmin()]
+        others = [kind for kind in kinds if kind != kinds[sizes.argmin()]]
+        labels[least] = max(others, key=lambda kind: float(alike[np.ix_(least, labels == kind)].mean()))
+
+
+def _alike(found: ClassMeans) -> Floats:
+    """Which part of the classes of two clients both have, ``(n, n)``; 1 where noise hides all."""
+    totals = np.maximum(found.counts.sum(1), 1.0)
+    both, one = np.zeros((2, len(totals), len(totals)))
+    for counts, present in zip(found.counts.T, found.present.T, strict=True):
+        expected = (counts / totals)[:, None] * totals[None]  # in the other's data
+        lacks = (counts > _above(_CLEARLY * found.noise))[:, None] & ~present[None]
+        lacks &= expected > _above(_SHOWN * found.noise)
+        both += present[:, None] & present[None]
+        one += lacks | lacks.T
+    return np.where(both + one > 0, both / np.maximum(both + one, 1), 1.0)
+
+
+def _by_means(found: ClassMeans, min_size: int, draws: np.random.Generator) -> _Part:
+    """Clusters of clients with about the same classes, by a tree that is cut above the noise."""
+    n = len(found.means)
+    if n < max(2, 2 * min_size):
+        return _Part(np.zeros(n, dtype=np.int64))
+    points, deviations = _points(found)
+    tree = ward_tree(points)
+    noise = (draws.standard_normal(points.shape) * deviations for _ in range(_DRAWS))
+    level = max(_MARGIN * max(top_height(one) for one in noise), 1e-6 * float(tree.heights[-1]))
+    splits = tree.splits(min_size)
+    above = splits[tree.heights[splits] > level]
+    heights = [float(height) for height in tree.heights[::-1][:_MAX_REPORTED]]
+    if not len(above):
+        return _Part(np.zeros(n, dtype=np.int64), heights, None, level)
+    labels = refined(points, joined(points, tree.divided(above, min_size)), min_size)
+    return _Part(labels, heights, (float(tree.heights[above[-1]]) + level) / 2, level)
+
+
+def _points(found: ClassMeans) -> tuple[Floats, Floats]:
+    """Means about those of all clients, and standard deviations of their noise: ``(n, classes * width)`` each.
+
+    A class that a client lacks says nothing: it has the mean of all, without noise.
+    """
+    n, _, width = found.means.shape
+    weights = np.where(found.present, 1 / np.maximum(found.variances, 1e-12), 0.0)
+    centre = np.einsum("nc,ncw->cw", weights, found.means) / np.maximum(weights.sum(0), 1e-12)[:, None]
+    points = np.where(found.present[..., None], found.means - centre, 0.0)
+    deviations = np.repeat(np.sqrt(np.where(found.present, found.variances, 0.0)), width, axis=1)
+    return points.reshape(n, -1), deviations

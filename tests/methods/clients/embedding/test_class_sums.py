@@ -1,0 +1,200 @@
+"""Clients that send class sums with noise: what one sample can change, whose budget holds, what is found."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import pictures
+import planted
+from fedkin.core import Client, FedkinError
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.clients.embedding.class_sums import ClassSums
+from fedkin.methods.clients.embedding.class_sums_tasks import (
+    COUNTED,
+    SENSITIVITY,
+    class_sums_of,
+    send_class_sums,
+    send_code_total,
+)
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
+from fedkin.nn.encoder import Encoder
+from fedkin.privacy.gaussian import gaussian_delta, gaussian_mu
+from fedkin.privacy.releases import SPENT
+
+SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
+ENCODER = Encoder.of(SPEC)
+VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
+CENTRE = torch.full((ENCODER.width,), 0.1)
+FREE: dict[str, Any] = {"encoder": SPEC, "vector": VECTOR, "deviation": 0.0, "budget": math.inf}
+HOW = FREE | {"centre": CENTRE, "radius": 0.5, "segments": pictures.CLASSES}
+SETTINGS = pictures.TRAINING | {"rounds": 2, "pretraining_rounds": 0, "message": "sums", "epsilon": 8.0}
+PAIRS = [0, 1, 2, 0, 1, 2]
+
+
+def people(turns: list[int] = PAIRS, samples: int = 300) -> list[Client]:
+    return [pictures.client(number, turn, samples) for number, turn in enumerate(turns)]
+
+
+def without(client: Client, row: int) -> Client:
+    rows = torch.arange(len(client)) != row
+    return Client(client.id, client.x[rows], client.y[rows])
+
+
+def sums(client: Client, **changed: Any) -> Tensor:
+    found = class_sums_of(client, HOW | changed)
+    assert found is not None
+    return found
+
+
+def test_sums_of_a_class_are_of_its_clipped_directions_and_their_number():
+    client = pictures.client(0)
+    found = sums(client)
+    codes = ENCODER.codes(VECTOR, client.x).double()
+    for label in range(pictures.CLASSES):
+        expected = torch.zeros(ENCODER.width, dtype=torch.float64)
+        for code in codes[client.y == label]:
+            shift = (code / code.norm() - CENTRE) / 0.5
+            expected += shift / max(1.0, float(shift.norm()))
+        assert torch.allclose(found[label, :-1].double(), expected, atol=1e-5)
+        assert float(found[label, -1]) == COUNTED * int((client.y == label).sum())
+
+
+@pytest.mark.parametrize("changed", [{}, {"radius": 1e-20}, {"centre": torch.full((ENCODER.width,), 1e30)}])
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e30, math.nan])
+def test_whatever_a_server_asks_for_one_sample_changes_no_more_than_the_noise_is_made_for(
+    changed: dict[str, Any], size: float
+):
+    client = pictures.client(0)
+    client.x[7] *= size
+    difference = sums(client, **changed) - sums(without(client, 7), **changed)
+    assert float(difference.norm()) <= SENSITIVITY * (1 + 1e-4)
+    (all_of_them,) = send_code_total.run([client], [FREE])
+    (others,) = send_code_total.run([without(client, 7)], [FREE])
+    assert float((all_of_them["total"] - others["total"]).norm()) <= SENSITIVITY * (1 + 1e-4)
+
+
+def test_both_releases_together_spend_the_budget_and_no_other_is_granted():
+    epsilon, delta = 2.0, 1e-4
+    asked = ClassSums(epsilon, delta, pictures.CLASSES, ENCODER.width)
+    client = pictures.client(0)
+    fed = LocalFederation([client], workers=1)
+    how = {"encoder": SPEC, "vector": VECTOR}
+    centre, radius, answered = asked.centre(fed, how)
+    assert answered == [0]
+    more = {"centre": centre, "radius": radius, "segments": pictures.CLASSES}
+    assert list(asked.ask(fed, how | more, [0])) == [0]
+    spent = math.sqrt(float(fed.clients[0].state[SPENT].sum()))
+    assert spent == pytest.approx(gaussian_mu(epsilon, delta))
+    assert gaussian_delta(epsilon, spent) == pytest.approx(delta, rel=1e-3)
+    with pytest.raises(FedkinError, match=r"less left of their own budgets than method\.epsilon = 2"):
+        asked.ask(fed, how | more, [0])
+
+
+def test_the_noise_has_the_deviation_that_the_server_takes_off():
+    asked = ClassSums(4.0, 1e-5, pictures.CLASSES, ENCODER.width)
+    client, limits = pictures.client(0), {"deviation": asked.deviation, "budget": asked.budget}
+    sent = [
+        sums(Client(0, client.x, client.y, noise=torch.Generator().manual_seed(seed)), **limits) for seed in range(50)
+    ]
+    noise = torch.stack(sent) - sums(client)
+    assert float(noise.std()) == pytest.approx(asked.deviation, rel=0.05)
+    assert float(noise.mean()) == pytest.approx(0.0, abs=5 * asked.deviation / math.sqrt(noise.numel()))
+
+
+def test_who_asks_again_gets_the_same_noise_and_it_costs_nothing():
+    client, limits = pictures.client(0), {"deviation": 2.0, "budget": 1.0}
+    assert torch.equal(sums(client, **limits), sums(client, **limits))
+    assert client.state[SPENT].tolist() == pytest.approx([(SENSITIVITY / 2.0) ** 2])
+    client.x = client.x + 1.0
+    assert class_sums_of(client, HOW | limits | {"deviation": 1.2}) is None
+
+
+def test_two_clients_are_enough_for_a_cluster():
+    done = planted.run(EmbeddingMethod(**SETTINGS), people(), seed=1)
+    assert planted.same_partition(done.labels, PAIRS)
+    assert [values["phase"] for values in done.values] == ["centre", "embedding", "training", "training"]
+    assert done.exchanges == [1, 1, 1, 1]
+    found = done.values[1]["clustering"]
+    assert (found["mode"], found["epsilon"], found["delta"]) == ("sums", 8.0, 1e-5)
+    assert found["heights"][1] > found["cut"] > found["noise"]
+    assert done.result["n_clusters"] == 3
+    assert "flip" not in done.result  # so that an attack on bits refuses it
+
+
+def test_clients_that_are_all_alike_are_one_cluster():
+    done = planted.run(EmbeddingMethod(**SETTINGS), people([0] * 6))
+    assert done.labels == [0] * 6
+    assert done.values[1]["clustering"]["separable"] is False
+
+
+def test_clusters_with_classes_of_their_own_are_found():
+    held = [[0, 1], [0, 1], [2, 3, 4], [2, 3, 4]]
+    own = [pictures.client(number, samples=200, classes=classes) for number, classes in enumerate(held)]
+    done = planted.run(EmbeddingMethod(**SETTINGS), own)
+    assert done.labels == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("classes", [range(pictures.CLASSES), [1, 3, 4]])
+def test_an_unseen_client_joins_its_cluster_within_the_budget(classes):
+    done = planted.run(EmbeddingMethod(**SETTINGS), people(), seed=1)
+    for turn in range(3):
+        new = pictures.client(70 + turn, turn, 300, classes)
+        own = Client(0, new.x, new.y, rng=torch.Generator().manual_seed(turn))
+        assert EmbeddingMethod.assign(done.result, own) == done.labels[PAIRS.index(turn)]
+    poor = Client(0, new.x, new.y, reserve=lambda mu: False)
+    with pytest.raises(FedkinError, match="own budget is smaller than that of the run"):
+        EmbeddingMethod.assign(done.result, poor)
+
+
+def test_clients_that_reply_late_join_by_their_sums():
+    everybody = people([*PAIRS, 1])
+    fed = LocalFederation(everybody, workers=1, seed=1)
+    method = EmbeddingMethod(**SETTINGS)
+    state = method.init(fed)
+    fed.failures = {(fed.exchange + at, 6) for at in (1, 2)}
+    for _ in range(2):
+        state, record = method.step(fed, state)
+        assert 6 in record.missing
+    assert int(state.labels[6]) == -1
+    state, _ = method.step(fed, state)
+    assert int(state.labels[6]) == int(state.labels[1])
+
+
+def test_a_client_without_the_budget_is_left_out_and_if_all_are_the_run_ends():
+    everybody = people()
+    everybody[3].reserve = lambda mu: False
+    fed = LocalFederation(everybody, workers=1)
+    fed.clients[3].reserve = lambda mu: False
+    method = EmbeddingMethod(**SETTINGS)
+    state, record = method.step(fed, method.init(fed))
+    assert record.answered == [0, 1, 2, 4, 5]
+    for client in fed.clients.values():
+        client.reserve = lambda mu: False
+    with pytest.raises(FedkinError, match="less left of their own budgets"):
+        method.step(fed, state)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"epsilon": None}, "message is 'sums', which needs 'epsilon'"),
+        ({"form": "prototypes"}, "form is 'prototypes', but with message = 'sums' it must be 'classes'"),
+        ({"batch_statistics": True}, "batch_statistics is True"),
+        ({"refresh": 2}, "refresh is 2, .*: the budget is spent by the first message"),
+        ({"clustering": "bayes"}, "clustering is 'bayes'"),
+    ],
+)
+def test_what_sums_do_not_go_with_is_refused(changed, sentence):
+    with pytest.raises(FedkinError, match=sentence):
+        EmbeddingMethod(**(SETTINGS | changed))
+
+
+def test_a_server_asks_for_classes_that_a_client_has_not_and_leaves_out_others():
+    client = pictures.client(0)
+    assert not bool(sums(client, segments=9)[pictures.CLASSES :].any())
+    assert torch.equal(sums(client, segments=2), sums(client)[:2])
+    (reply,) = send_class_sums.run([Client(0, client.x, client.y, reserve=lambda mu: False)], [HOW | {"budget": 1.0}])
+    assert reply == {}
