@@ -3,6 +3,7 @@
 ``python benchmarks/embedding_messages.py run OUT.jsonl --data mnist --encoder fashion.safetensors`` clusters clients of
 every scenario with every way and seed, and appends one line each; what is there already is not run again. ``show
 OUT.jsonl`` prints mean ARI, its standard deviation over seeds, and the numbers of clusters found, as Markdown.
+``pretrain ENCODER --data fashion-mnist --width 10`` trains an encoder of another width.
 
 Scenarios are ``KIND-CLIENTS-SAMPLES``, such as ``rotation-8-300``. Ways:
 
@@ -19,14 +20,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fedkin.clustering.metrics import adjusted_rand
@@ -44,10 +45,13 @@ from fedkin.methods.clients.embedding.embedding_tasks import true_bits
 from fedkin.methods.clients.embedding.known_noise import ClassMeans
 from fedkin.nn import encoder as encoders
 from fedkin.nn.encoder import Encoder
+from fedkin.nn.layers import linear_layers
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.privacy.randomised_response import flipped
+from fedkin.studies.pretrain import pretrain
 
 FLIP, DELTA = 0.1, 1e-5
+_USUAL = 20
 KINDS: dict[str, dict[str, Any]] = {
     "rotation": {"of": Rotation},
     "skewed-rotation": {"of": Rotation, "alpha": 0.5},
@@ -69,11 +73,12 @@ WAYS = ["bayes", "gap", "exact", "halves", "sums-2", "sums-4", "sums-8", "sums-2
 def main() -> None:
     """Run or show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("what", choices=["run", "show", "pretrain"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", nargs="+", default=["digits"])
     parser.add_argument("--encoder", help="file; without one, the clients train it")
-    parser.add_argument("--width", type=int, default=20, help="numbers of a code of the encoder")
+    parser.add_argument("--width", type=int, default=_USUAL, help="numbers of a code of the encoder")
+    parser.add_argument("--epochs", type=int, default=3, help="of training an encoder")
     parser.add_argument("--scenarios", nargs="+", default=SCENARIOS)
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
@@ -81,7 +86,9 @@ def main() -> None:
     if options.what == "show":
         print(table(lines_of(options.file)))
         return
-    encoders._DENSE_WIDTHS = (50, options.width)
+    if options.what == "pretrain":
+        pretrain(options.data[0], options.file, name=autoencoder(options.width), epochs=options.epochs)
+        return
     for data in options.data:
         run(options, data)
 
@@ -100,7 +107,7 @@ def run(options: argparse.Namespace, data: str) -> None:
             population = scenario(name).partition(labelled, seed) if missing else None
             for key in missing:
                 assert population is not None
-                labels = clusters_by(key["way"], population, options.encoder, seed)
+                labels = clusters_by(key["way"], population, seed, options.encoder, options.width)
                 assert population.clusters is not None
                 score = adjusted_rand(population.clusters.numpy(), labels)
                 with options.file.open("a") as file:
@@ -115,13 +122,28 @@ def scenario(name: str) -> PartitionScenario:
     return made
 
 
-def clusters_by(way: str, population: Population, encoder: str | None, seed: int) -> np.ndarray:
+def autoencoder(width: int) -> str:
+    """The name of the autoencoder with codes of so many numbers, which becomes known here."""
+    if width == _USUAL:
+        return "auto"
+
+    def dense(shape: Sequence[int], output: encoders.Output = "sigmoid") -> encoders.Autoencoding:
+        features = math.prod(shape)
+        down, up = linear_layers((features, 50, width)), linear_layers((width, 50, features))
+        last = [*up, *encoders.last_layers(output), nn.Unflatten(1, tuple(shape))]
+        return encoders.Autoencoding(nn.Sequential(nn.Flatten(), *down), nn.Sequential(*last))
+
+    encoders._FACTORIES[f"dense-{width}"] = dense
+    return f"dense-{width}"
+
+
+def clusters_by(way: str, population: Population, seed: int, encoder: str | None, width: int) -> np.ndarray:
     """Clusters of the clients ``(n,)``."""
     kind, _, epsilon = way.partition("-")
     settings: dict[str, Any] = {"clustering": kind, "flip": FLIP} if kind in ("exact", "gap", "bayes") else {}
     if kind in ("sums", "client"):
         settings = {"message": "sums", "epsilon": float(epsilon), "delta": DELTA}
-    method = EmbeddingMethod(encoder=encoder, **settings)
+    method = EmbeddingMethod(encoder=encoder, autoencoder=autoencoder(width), **settings)
     fed = LocalFederation(population.clients, seed)
     with one_thread():
         state = method.init(fed)
