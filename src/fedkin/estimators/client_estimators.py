@@ -30,6 +30,7 @@ from fedkin.methods.clients import (
     sattler,
 )
 from fedkin.methods.clients.embedding import embedding
+from fedkin.methods.clients.embedding.embedding_state import EmbeddingState
 from fedkin.methods.clients.feddrift import feddrift
 from fedkin.nn.encoder import Encoder
 
@@ -95,7 +96,7 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
 
     def _remember_more(self, outcome: FitOutcome) -> None:
         found = next(entry["clustering"] for entry in outcome.history if "clustering" in entry)
-        self.embeddings_ = cast(embedding.EmbeddingState, outcome.state).messages.numpy().copy()
+        self.embeddings_ = cast(EmbeddingState, outcome.state).messages.numpy().copy()
         self.epsilon_ = float(found["epsilon"])
         self.separable_ = bool(found["separable"])
 

@@ -30,7 +30,7 @@ VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
 CENTRE = torch.full((ENCODER.width,), 0.1)
 FREE: dict[str, Any] = {"encoder": SPEC, "vector": VECTOR, "deviation": 0.0, "budget": math.inf}
 HOW = FREE | {"centre": CENTRE, "radius": 0.5, "segments": pictures.CLASSES}
-SETTINGS = pictures.TRAINING | {"rounds": 2, "pretraining_rounds": 0, "message": "sums", "epsilon": 8.0}
+SETTINGS = pictures.TRAINING | {"rounds": 2, "pretraining_rounds": 0, "message": "sums"}
 PAIRS = [0, 1, 2, 0, 1, 2]
 
 
@@ -180,7 +180,7 @@ def test_a_client_without_the_budget_is_left_out_and_if_all_are_the_run_ends():
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"epsilon": None}, "message is 'sums', which needs 'epsilon'"),
+        ({"flips": [0.1], "epsilon": None}, "flips is .*: sums have noise in place of flips"),
         ({"form": "prototypes"}, "form is 'prototypes', but with message = 'sums' it must be 'classes'"),
         ({"batch_statistics": True}, "batch_statistics is True"),
         ({"refresh": 2}, "refresh is 2, .*: the budget is spent by the first message"),

@@ -23,11 +23,38 @@ from fedkin.methods.clients.embedding.known_noise import ClassMeans, cluster_cla
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.privacy.gaussian import gaussian_mu
 
+EPSILON = 8.0
+"""Budget of a sample by default."""
+
 _CENTRE_FRACTION = 0.05
 """Of the squared budget, for the sum over all samples of all clients, which needs little."""
 _RADIUS = 0.8
 """Of the root mean square distance of directions from their centre, beyond which they are clipped."""
 _SMALLEST = 0.01
+
+
+_NEEDED = {
+    "form": ("classes", "a prototype depends on all samples"),
+    "batch_statistics": (False, "a code must depend on its sample alone"),
+    "refresh": (0, "the budget is spent by the first message"),
+    "flips": ([], "sums have noise in place of flips"),
+    "clustering": ("exact", "sums are cut above their known noise"),
+}
+"""What settings of the method sums go with, and why."""
+
+
+def check_settings(method: Any) -> None:
+    """Refuse settings of the method that sums do not go with, rather than ignore them.
+
+    Raises
+    ------
+    FedkinError
+        If there are any.
+    """
+    for name, (needed, reason) in _NEEDED.items():
+        value = getattr(method, name)
+        if value != needed:
+            raise FedkinError(f"{name} is {value!r}, but with message = 'sums' it must be {needed!r}: {reason}.")
 
 
 @dataclass(frozen=True)

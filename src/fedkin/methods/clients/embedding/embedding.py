@@ -23,48 +23,21 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.core.method import Count, Positive
 from fedkin.methods.clients.client_method import ClientMethodState, PositiveFraction
-from fedkin.methods.clients.embedding.class_sums import ClassSums, assigned
-from fedkin.methods.clients.embedding.embedding_tasks import embed, extent, message_of, train_encoder, true_bits
+from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
+from fedkin.methods.clients.embedding.embedding_state import EmbeddingState
+from fedkin.methods.clients.embedding.embedding_tasks import embed, message_of, new_encoder, train_encoder, true_bits
 from fedkin.methods.clients.embedding.prototype_matching import matched, matched_to
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, circles, nearest_cluster
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, circles, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.methods.clients.round_record import UNKNOWN, round_record
 from fedkin.nn.descent import Descent
-from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
+from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.randomised_response import Normalise, unpacked
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
 _PRETRAINING = 10
-
-
-@dataclass(frozen=True)
-class EmbeddingState(OneShotState):
-    """State with the encoder.
-
-    Attributes
-    ----------
-    encoder : dict
-        Plain values that `Encoder.of` makes it from.
-    vector : Tensor
-        Its model ``(size,)``.
-    segments : int
-        Parts of a message: one for each class, or for each prototype.
-    template : Tensor
-        float32 ``(segments, width)``, what unlabelled clients' prototypes are matched to; empty with labels.
-    centre : Tensor
-        float32 ``(width,)``, of all directions of codes; empty before it is known, and where messages are bits.
-    radius : float
-        Length around the centre that is 1 in class sums.
-    """
-
-    encoder: dict[str, Any] = field(default_factory=dict)
-    vector: Tensor = field(default_factory=lambda: torch.zeros(0))
-    segments: int = 0
-    template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    centre: Tensor = field(default_factory=lambda: torch.zeros(0))
-    radius: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +69,8 @@ class EmbeddingMethod(OneShotMethod):
         that has learnt little separates little. The default is the authors' for MNIST.
     message : {"bits", "sums"}
         Flipped bits, as in the paper; or the sum of each class's codes, each of length 1 and clipped about the mean of
-        all, and half of their number, with Gaussian noise. Sums need `epsilon` and labels, are sent once, and find
-        clusters of two clients and clusters with classes of their own.
+        all, and half of their number, with Gaussian noise. Sums need labels, are sent once, and find clusters of two
+        clients and clusters with classes of their own.
     form : {"classes", "prototypes"}
         Mean codes of the classes, for which clients need labels; or centres of `prototypes` clusters of their codes,
         for which they do not. The server matches these across clients. Without labels the run ends after clustering.
@@ -113,7 +86,8 @@ class EmbeddingMethod(OneShotMethod):
         Probability P in [0, 0.5] with which each bit is flipped (eq. 1).
     epsilon : float or None
         Of bits, a budget of a client's whole message, from which P follows (`fedkin.privacy.accounting`). Of sums, the
-        budget of each sample, from which the noise follows (`fedkin.privacy.gaussian`); more than 10 is no guarantee.
+        budget of each sample, by default 8, from which the noise follows (`fedkin.privacy.gaussian`); more than 10 is
+        no guarantee.
     delta : float
         Of sums, the chance with which `epsilon` may fail, in (0, 1).
     flips : list of float
@@ -152,26 +126,12 @@ class EmbeddingMethod(OneShotMethod):
         if self.epsilon is not None and self.flips:
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
         if self.message == "sums":
-            self._check_sums()
-
-    def _check_sums(self) -> None:
-        """Refuse what sums do not go with, rather than ignore it."""
-        if self.epsilon is None:
-            raise FedkinError("message is 'sums', which needs 'epsilon', the budget of each sample; 8, for example.")
-        others = {
-            "form": (self.form, "classes", "a prototype depends on all samples"),
-            "batch_statistics": (self.batch_statistics, False, "a code must depend on its sample alone"),
-            "refresh": (self.refresh, 0, "the budget is spent by the first message"),
-            "clustering": (self.clustering, "exact", "sums are cut above their known noise"),
-        }
-        for name, (value, needed, reason) in others.items():
-            if value != needed:
-                raise FedkinError(f"{name} is {value!r}, but with message = 'sums' it must be {needed!r}: {reason}.")
+            check_settings(self)
 
     def init(self, fed: Federation) -> EmbeddingState:
         """Return a classifier if there are labels, the file's encoder or a new one, and no client in a cluster yet."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
-        made = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
+        made = Pretrained.load(Path(self.encoder)) if self.encoder else new_encoder(fed, shape, self.autoencoder)
         encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
         state = EmbeddingState(
             models=torch.zeros(1, 0),
@@ -288,20 +248,16 @@ class EmbeddingMethod(OneShotMethod):
             "batch_statistics": self.batch_statistics,
         }
 
-    def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
-        """Return an untrained encoder for the clients' data."""
-        replies = fed.ask_until_all_reply(extent, {}).values()
-        in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
-        name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
-        encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
-        return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
-
     def _sums(self, state: EmbeddingState) -> ClassSums | None:
         """What asks for sums and clusters them; ``None`` where messages are bits."""
         if self.message == "bits":
             return None
-        assert self.epsilon is not None
-        return ClassSums(self.epsilon, self.delta, state.segments, Encoder.of(state.encoder).width)
+        return ClassSums(
+            EPSILON if self.epsilon is None else self.epsilon,
+            self.delta,
+            state.segments,
+            Encoder.of(state.encoder).width,
+        )
 
     def _with_centre(self, fed: Federation, state: EmbeddingState, sums: ClassSums) -> tuple[EmbeddingState, Record]:
         """One exchange: the mean direction of all codes, about which class sums are clipped."""

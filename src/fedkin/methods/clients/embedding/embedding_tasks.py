@@ -12,14 +12,14 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core import Client, Payload, task
+from fedkin.core import Client, Federation, Payload, task
 from fedkin.core.client import LASTING
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, octets, one_of, updates, within
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_tasks import filling_of, means_by_class
 from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.descent import Descent
-from fedkin.nn.encoder import Encoder
+from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 from fedkin.nn.network_forms import DESCENT, ENCODER, MANY
 from fedkin.privacy.randomised_response import binary, memorised, packed
 
@@ -32,6 +32,15 @@ seed of its clusters, which in another order would give other answers for the sa
 def extent(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the lowest and the highest value of a client's samples."""
     return [{"least": float(client.x.min()), "greatest": float(client.x.max())} for client in clients]
+
+
+def new_encoder(fed: Federation, shape: tuple[int, ...], name: str) -> Pretrained:
+    """Return an untrained encoder for the clients' data, of the architecture `name` or of the one that suits them."""
+    replies = fed.ask_until_all_reply(extent, {}).values()
+    in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
+    known = choose_autoencoder(shape) if name == "auto" else name
+    encoder = Encoder.of({"name": known, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
+    return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
 
 
 @task(
