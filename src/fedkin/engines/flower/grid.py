@@ -16,7 +16,7 @@ from fedkin.core.trees import owned, to_bytes
 from fedkin.engines.flower.member import NOWHERE
 from fedkin.engines.flower.roster import Roster
 from fedkin.engines.flower.transport import poll, push
-from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, read
+from fedkin.engines.flower.wire import KEEP, TASK, TYPE, content, in_one_line, read
 from fedkin.engines.site_memory import WatchedSites
 from fedkin.engines.site_request import Request
 
@@ -235,15 +235,10 @@ class FlowerFederation(Federation):
             return f"Flower could not reach it (code {reply.error.code})"
         try:
             found = read(reply.content)
-            if reason := _in_one_line(found.text("refusal")):
+            if reason := in_one_line(found.text("refusal"), _SENTENCE):
                 return Refusal(reason) if found.facts.get("final") == 1 else reason
             spent = found.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
             return found.tree()
         except FedkinError as error:
             return f"its reply was refused: {error}"
-
-
-def _in_one_line(text: str) -> str:
-    """A site's sentence as it may be printed and recorded: not long, and without what a terminal obeys."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_SENTENCE]).strip()

@@ -9,7 +9,7 @@ from flwr.app import Message
 from fedkin.core import FedkinError
 from fedkin.core.errors import listing
 from fedkin.core.replies import is_name, is_text
-from fedkin.engines.flower.wire import read
+from fedkin.engines.flower.wire import in_one_line, read
 
 NOWHERE = 0
 """Node of a site that took part and has not come back."""
@@ -86,7 +86,7 @@ def introduced(reply: Message, node: int, key: str) -> Member:
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
     found = read(reply.content)
     if refusal := found.text("refusal"):
-        raise FedkinError(f"Node {node}: {''.join(c if c.isprintable() else ' ' for c in refusal[:_LONGEST])}")
+        raise FedkinError(f"Node {node}: {in_one_line(refusal, _LONGEST)}")
     try:
         one = Member(**found.tree())
     except TypeError:

@@ -82,3 +82,8 @@ def read(records: RecordDict) -> Content:
     if len(arrays) != 1 or one is None or one.stype != _STYPE:
         raise FedkinError("Its payload is not safetensors, and nothing else is ever opened.")
     return Content(dict(facts), one.data)  # type: ignore[arg-type]
+
+
+def in_one_line(text: str, most: int) -> str:
+    """A site's sentence as it may be printed and recorded: of `most` letters, and without what a terminal obeys."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:most]).strip()
