@@ -60,6 +60,11 @@ class Candidate:
     number: int | None = None
 
     @property
+    def name(self) -> str:
+        """The method, and the number of clusters it is given."""
+        return self.method if self.number is None else f"{self.method}, {self.number} clusters"
+
+    @property
     def folder(self) -> str:
         """The name of the folder of its runs."""
         name = registry.file_name(self.method)

@@ -218,7 +218,7 @@ def _comparison(schedule: Schedule, options: Options, config: Config, notes: tup
         warnings=warnings,
         confident=chance is None or chance.passed,
         chance_p=None if chance is None else chance.p,
-        as_good=tuple(_called(each) for each in choice.undecided) if choice else (),
+        as_good=tuple(each.name for each in choice.undecided) if choice else (),
         notes=notes,
     )
 
@@ -235,10 +235,6 @@ def _warnings(
     sentences = [comparison_words.one_column(column)] if column is not None else []
     sentences += [] if chance.passed else [comparison_words.by_chance(chance)]
     return tuple(sentences), chance
-
-
-def _called(candidate: Candidate) -> str:
-    return candidate.method if candidate.number is None else f"{candidate.method}, {candidate.number} clusters"
 
 
 def _rank(line: ComparisonRow, question: Question, options: Options) -> tuple[bool, float]:

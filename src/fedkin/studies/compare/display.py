@@ -32,10 +32,7 @@ def shown(job: CandidateRun, ended: int, foreseen: int, left: float) -> Iterator
     if not sys.stderr.isatty():
         yield Progress()
         return
-    number = "" if job.candidate.number is None else f", {job.candidate.number} clusters"
-    title = (
-        f"Run {ended + 1} of about {foreseen} · {seconds(left)} left · {job.candidate.method}{number}, seed {job.seed}"
-    )
+    title = f"Run {ended + 1} of about {foreseen} · {seconds(left)} left · {job.candidate.name}, seed {job.seed}"
     with OneOfMany(title) as bar:
         yield bar
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import numpy as np
@@ -11,11 +10,6 @@ REFERENCE = 100.0
 """GFLOP/s of one core at single-precision matrix products where the entries' `core_seconds` were measured."""
 
 _SIDE, _REPEATS = 768, 20
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def speed() -> float:

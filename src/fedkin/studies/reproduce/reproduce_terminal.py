@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
+from fedkin.engines.local import cores
 from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.studies.reproduce.command import Watcher, check_lines, failures_error, plans_of, reproduce, write_tables
 from fedkin.studies.reproduce.entry import ScaleName, load_entry, names_of_entries
 from fedkin.studies.reproduce.entry import folder_of_entries as root
 from fedkin.studies.reproduce.entry_table import EntryTable
-from fedkin.studies.reproduce.estimate import cores, duration_text, speed
+from fedkin.studies.reproduce.estimate import duration_text, speed
 from fedkin.studies.reproduce.plan import Plan
 from fedkin.studies.reproduce.reproduce_words import SUMMARY_HEADS, markdown, summary, summary_rows, text_parts
 
