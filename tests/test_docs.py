@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -237,6 +238,15 @@ def test_no_page_names_an_option_of_a_section_that_is_not_there(section: type[Ba
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)
 def test_experiments_are_understood(file: Path) -> None:
     assert load_config(file).method_name in registry.METHODS
+
+
+def test_terms_of_the_glossary_stand_once_and_where_it_says() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\|$", page, re.MULTILINE)
+    assert [term for term, times in Counter(term for term, _ in rows if term != "term").items() if times > 1] == []
+    places = [place for _, cell in rows for place in re.findall(r"`([\w/.]+/[\w/.]*)`", cell)]
+    assert len(places) > 40
+    assert [place for place in places if not (ROOT / "src" / "fedkin" / place).exists()] == []
 
 
 def test_the_rooms_of_the_architecture_page_are_the_packages() -> None:
