@@ -29,6 +29,15 @@ def test_embedding_finds_planted_clusters(form):
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
 
 
+def test_embedding_by_sums_finds_clusters_of_two_nodes():
+    pairs = [0, 1, 2, 0, 1, 2]
+    where = grid([pictures.client(number, turn, samples=100) for number, turn in enumerate(pairs)])
+    result = start(flower.EmbeddingStrategy(message="sums", pretraining_rounds=0), where, rounds=1)
+    assert planted.same_partition(list(result.clusters.values()), pairs)
+    assert [entry["phase"] for entry in result.records] == ["centre", "embedding", "training"]
+    assert [entry["round"] for entry in result.records] == [0, 0, 1]
+
+
 def test_ladd_finds_planted_clusters():
     styles = [0, 1, 0, 1, 1, 0, 0, 1]
     stripes = torch.cos(torch.arange(8) * torch.pi / 4).expand(8, 8)
