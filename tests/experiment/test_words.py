@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from fedkin.experiment.words import (
     MEASURES,
-    format_bytes,
     formed,
     join_words,
     measures,
@@ -59,22 +58,6 @@ def test_a_metric_wins_over_a_value_of_its_name() -> None:
 def test_what_measures_refer_to_exists() -> None:
     for measure in MEASURES.values():
         assert {measure.total, measure.beside} <= {"", *MEASURES}
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (999.6, "1 kB"),
-        (123_456, "123 kB"),
-        (208_600_000, "209 MB"),
-        (999_999_999, "1 GB"),
-        (5e15, "5 PB"),
-    ],
-)
-def test_bytes_have_three_digits(count: float, text: str) -> None:
-    assert format_bytes(count) == text
 
 
 def line(step: int, **changes: dict) -> dict:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.report.numbers import nice_ticks, plain, pluralize, shown, tick_labels
+from fedkin.report.numbers import format_bytes, nice_ticks, plain, pluralize, shown, tick_labels
 from fedkin.report.timeline import Unit
 
 
@@ -55,3 +55,19 @@ def test_counts_have_their_noun() -> None:
         "2,000 clusters",
         "0 communities",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (123_456, "123 kB"),
+        (208_600_000, "209 MB"),
+        (999_999_999, "1 GB"),
+        (5e15, "5 PB"),
+    ],
+)
+def test_bytes_have_three_digits(count: float, text: str) -> None:
+    assert format_bytes(count) == text

@@ -23,8 +23,8 @@ from fedkin.experiment.run_folder import (
     read_timing,
     run_config,
 )
-from fedkin.experiment.words import format_bytes, join_words
-from fedkin.report.numbers import pluralize
+from fedkin.experiment.words import join_words
+from fedkin.report.numbers import format_bytes, pluralize
 
 Way = Literal["exact", "retrained"]
 """How a client is left out: from what the others have sent, or by a run without it."""

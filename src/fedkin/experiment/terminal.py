@@ -15,7 +15,6 @@ from fedkin.experiment.run_loop import RunOutcome
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.experiment.words import (
     Measure,
-    format_bytes,
     formed,
     measures,
     phased,
@@ -25,7 +24,7 @@ from fedkin.experiment.words import (
     warnings_of,
     written,
 )
-from fedkin.report.numbers import pluralize
+from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_SENTENCES = 12
 

@@ -248,15 +248,6 @@ def formed(records: Sequence[RecordLine]) -> int | None:
     return None
 
 
-def format_bytes(count: float) -> str:
-    """A number of bytes with three significant digits and its unit."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} PB"
-
-
 def join_words(names: Sequence[str], most: int | None = None) -> str:
     """Names in a sentence: "a", "a and b", "a, b and c"; beyond `most`, "a, b and 3 more"."""
     if most is not None and len(names) > most:

@@ -38,6 +38,15 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
+def format_bytes(count: float) -> str:
+    """A number of bytes with three significant digits and its unit."""
+    for unit in _BYTES[:-1]:
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} {_BYTES[-1]}"
+
+
 def plain(value: float | None) -> str:
     """`value` for copying: digits only, an empty cell where there is none."""
     number = finite(value)

@@ -25,7 +25,6 @@ from fedkin.experiment.views.sample_views import cluster_pictures, cluster_profi
 from fedkin.experiment.words import (
     MEASURES,
     Measure,
-    format_bytes,
     formed,
     join_words,
     measures,
@@ -40,7 +39,7 @@ from fedkin.experiment.words import (
     written,
 )
 from fedkin.report import Curve, RunView
-from fedkin.report.numbers import pluralize
+from fedkin.report.numbers import format_bytes, pluralize
 
 _MAX_NAMES = 12
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.experiment.terminal_tables import sentence_text, table_text
-from fedkin.experiment.words import format_bytes
 from fedkin.report import PagePart, PageView, ResultTable, TableCell
+from fedkin.report.numbers import format_bytes
 from fedkin.studies.benchmark.cell_results import CellResult, scores
 from fedkin.studies.benchmark.cells import Conditions, Family, about
 from fedkin.studies.benchmark.ranks import Ranking, best_of, ranked

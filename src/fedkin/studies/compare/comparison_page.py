@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fedkin.experiment.run_folder import REPORT
-from fedkin.experiment.words import format_bytes
 from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.numbers import format_bytes
 from fedkin.studies.compare.better_than_chance import TIMES
 from fedkin.studies.compare.candidates import method_named
 from fedkin.studies.compare.comparison import Comparison, ComparisonRow
