@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.methods.samples.fedcref import held_out_rule
+from fedkin.methods.samples.fedcref.scored_linkage import match_scored
 
 LocalCluster = list[int]
 """A local cluster: ``[client, local cluster]``."""
@@ -63,6 +64,32 @@ def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float
     return _components(nodes, near & near.T)
 
 
+def by_scored_pairs(
+    nodes: list[LocalCluster], pairs: Tensor, statistics: Tensor, cut: float | None, threshold: float | None = None
+) -> AssociationGraph:
+    """The same where only some pairs were scored, which alone can be associated.
+
+    Parameters
+    ----------
+    nodes : list of [client, local cluster]
+    pairs : Tensor
+        int64 ``(p, 2)``, positions in `nodes`, the lower one first.
+    statistics : Tensor
+        float32 ``(p, 2)``, in both directions.
+    cut : float, optional
+        Of the held-out rule, see `match_scored`.
+    threshold : float, optional
+        For the paper's rule instead.
+    """
+    clients = [client for client, _ in nodes]
+    if threshold is not None:
+        near = pairs[(statistics <= threshold).all(dim=1)]
+        return _joined(nodes, [edge for edge in near.tolist() if clients[edge[0]] != clients[edge[1]]])
+    clusters, cut = match_scored(pairs.numpy(), statistics.double().mean(1).numpy(), clients, cut)
+    community = {a: number for number, members in enumerate(clusters) for a in members}
+    return _graph(nodes, clusters, [[a, b] for a, b in pairs.tolist() if community[a] == community[b]], cut)
+
+
 def by_class(nodes: list[LocalCluster], classes: Sequence[int]) -> AssociationGraph:
     """The upper bound: local clusters with the same true class, known from an oracle, are associated."""
     return _components(nodes, np.equal.outer(classes, classes))
@@ -73,23 +100,36 @@ def known_statistics(
 ) -> Tensor:
     """Last iteration's `statistics` of pairs of clients that have not trained since; NaN elsewhere."""
     known = torch.full((len(nodes), len(nodes)), torch.nan)
+    new, old = kept_positions(before, nodes, trained)
+    if new:
+        known[np.ix_(new, new)] = statistics[np.ix_(old, old)]
+    return known
+
+
+def kept_positions(
+    before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]
+) -> tuple[list[int], list[int]]:
+    """Local clusters of clients that have not trained since: their positions among `nodes`, and among those `before`."""
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(before)}
     kept = [
         (a, position[client, q])
         for a, (client, q) in enumerate(nodes)
         if client not in trained and (client, q) in position
     ]
-    if kept:
-        new, old = (list(side) for side in zip(*kept, strict=True))
-        known[np.ix_(new, new)] = statistics[np.ix_(old, old)]
-    return known
+    return [a for a, _ in kept], [a for _, a in kept]
 
 
 def _components(nodes: list[LocalCluster], linked: NDArray[np.bool_]) -> AssociationGraph:
     clients = [client for client, _ in nodes]
-    network = networkx.from_numpy_array(linked & ~np.equal.outer(clients, clients))
+    return _joined(nodes, np.argwhere(np.triu(linked & ~np.equal.outer(clients, clients))).tolist())
+
+
+def _joined(nodes: list[LocalCluster], edges: list[list[int]]) -> AssociationGraph:
+    """The connected components of `edges`."""
+    network = networkx.Graph(edges)
+    network.add_nodes_from(range(len(nodes)))
     clusters = sorted((sorted(part) for part in networkx.connected_components(network)), key=lambda p: (-len(p), p))
-    return _graph(nodes, clusters, sorted([min(edge), max(edge)] for edge in network.edges))
+    return _graph(nodes, clusters, sorted(edges))
 
 
 def _graph(

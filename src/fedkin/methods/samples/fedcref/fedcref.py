@@ -31,8 +31,8 @@ from torch import Tensor
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Oracle
-from fedkin.core.replies import Expected, below, is_list, reals, updates, whole
-from fedkin.methods.samples.fedcref import association, communities, fedcref_state, fedcref_tasks
+from fedkin.core.replies import Expected, below, features, is_list, reals, updates, whole
+from fedkin.methods.samples.fedcref import association, candidates, communities, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
@@ -63,12 +63,12 @@ class FedCRefMethod(FedCRefParameters):
     def init(self, fed: Federation) -> FedCRefState:
         """Line 3: every client finds its first local clusters."""
         facts = describe_clients(fed)
-        features = math.prod(facts.shape)
+        width = math.prod(facts.shape)
         if "kin-graph" in (self.initial, self.associations):
             cluster_first(fed, KinGraphMethod())
         started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options()))
         return FedCRefState(
-            widths=[features, *self.hidden] if self.hidden else list(widths_for(features)),
+            widths=[width, *self.hidden] if self.hidden else list(widths_for(width)),
             output="sigmoid" if facts.unit else "linear",
             history=[[sum(reply["clusters"] for reply in started.values()), 0]],
         )
@@ -76,8 +76,8 @@ class FedCRefMethod(FedCRefParameters):
     def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
         """Lines 7-32: one iteration."""
         lost: dict[int, str] = {}
-        models, samples, trained = self._train_clusters(fed, state, lost)
-        graph, statistics = self._associate(fed, state, models, trained, lost)
+        models, samples, profiles, trained = self._train_clusters(fed, state, lost)
+        graph, scores = self._associate(fed, state, models, profiles, trained, lost)
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in trained)})
         community_models = communities.train_communities(self, fed, state, graph, frozen, lost)
         active = [i for i in trained if i not in frozen]
@@ -97,10 +97,11 @@ class FedCRefMethod(FedCRefParameters):
         state = state.next(
             models={str(i): models[i] for i in stable},
             samples={str(i): samples[i] for i in stable},
+            profiles={str(i): profiles[i] for i in stable if i in profiles},
             stable=stable,
             frozen=frozen,
             **vars(graph),
-            statistics=statistics,
+            **scores,
             community_models=community_models,
             clusters={str(i): own for i, own in clusters.items()},
             cluster_models=cluster_models,
@@ -142,37 +143,45 @@ class FedCRefMethod(FedCRefParameters):
 
     def _train_clusters(
         self, fed: Federation, state: FedCRefState, lost: dict[int, str]
-    ) -> tuple[dict[int, Tensor], dict[int, Tensor], set[int]]:
-        """Lines 7-9: active clients train models; returns all models, sizes, and clients that trained."""
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor], dict[int, Tensor], set[int]]:
+        """Lines 7-9: active clients train models; returns all models, sizes, profiles, and clients that trained."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
+        with_profiles = self.candidates != "all" and self.associations in ("held-out", "paper")
         payload = {**self.start_options(), **spec, "training": asdict(training), "replicas": replicas}
+        payload["profiles"] = with_profiles
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
-        expected: Expected = {"models": updates("clusters", replicas, state.model.size), "samples": whole("clusters")}
+        expected: Expected = {
+            "models": updates("clusters", replicas, state.model.size),
+            "samples": whole("clusters"),
+            **({"profiles": features("clusters", 2 * state.widths[0])} if with_profiles else {}),
+        }
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
         lost.update(fed.missing)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
-        return models, samples, set(replies)
+        profiles = {int(i): known for i, known in state.profiles.items()}
+        profiles |= {i: r["profiles"] for i, r in replies.items() if with_profiles}
+        return models, samples, profiles, set(replies)
 
     def _associate(
         self,
         fed: Federation,
         state: FedCRefState,
         models: dict[int, Tensor],
+        profiles: dict[int, Tensor],
         trained: set[int],
         lost: dict[int, str],
-    ) -> tuple[AssociationGraph, Tensor]:
-        """Lines 10-21: exchange and score models, and associate local clusters."""
+    ) -> tuple[AssociationGraph, dict[str, Tensor]]:
+        """Lines 10-21: exchange and score models, and associate local clusters; returns the state's scores, too."""
         nodes = [[client, local_cluster] for client in sorted(models) for local_cluster in range(len(models[client]))]
-        statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         if self.associations == "perfect":
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
             return association.by_class(
                 nodes, [self.oracle(client)[local_cluster] for client, local_cluster in nodes]
-            ), statistics
+            ), {}
         if self.associations == "kin-graph":
             tallies = fed.ask(
                 fedcref_tasks.tally, {i: {} for i in models}, lambda i: {"clusters": whole(len(models[i]))}
@@ -182,12 +191,38 @@ class FedCRefMethod(FedCRefParameters):
                 int(tallies[client]["clusters"][local_cluster]) if client in tallies else -1 - a  # unknown: unmatched
                 for a, (client, local_cluster) in enumerate(nodes)
             ]
-            return association.by_class(nodes, clusters), statistics
+            return association.by_class(nodes, clusters), {}
+        if self.candidates == "all":
+            return self._compare_all(fed, state, models, nodes, trained, lost)
+        flat = torch.cat([torch.zeros(0, 2 * state.widths[0]), *(profiles[client] for client in sorted(models))])
+        wanted = candidates.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
+        known = candidates.PairScores(state.pairs, state.pair_statistics).known(state.nodes, nodes, trained)
+        scores = candidates.score_candidates(
+            fed, fedcref_tasks.score, self._rule(state), wanted, nodes, models, known, lost
+        )
+        threshold = self.threshold if self.associations == "paper" else None
+        graph = association.by_scored_pairs(nodes, *scores.both_ways(len(nodes)), self.cut, threshold)
+        return graph, {"pairs": scores.pairs, "pair_statistics": scores.statistics}
+
+    def _rule(self, state: FedCRefState) -> Payload:
+        return {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
+
+    def _compare_all(
+        self,
+        fed: Federation,
+        state: FedCRefState,
+        models: dict[int, Tensor],
+        nodes: list[LocalCluster],
+        trained: set[int],
+        lost: dict[int, str],
+    ) -> tuple[AssociationGraph, dict[str, Tensor]]:
+        """Send all models to all clients, as far as they have not scored them."""
+        statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
         everyone = list(range(len(nodes)))
         new = [a for a in everyone if nodes[a][0] in trained]
         if new:
             stack = torch.cat([models[client] for client in sorted(models)])
-            rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
+            rule = self._rule(state)
             to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
             asked = {i: to_trained if i in trained else to_frozen for i in models}
             scored = {i: len(everyone if i in trained else new) for i in models}
@@ -197,8 +232,8 @@ class FedCRefMethod(FedCRefParameters):
                 statistics[np.ix_(rows, everyone if i in trained else new)] = reply["statistics"]
             lost.update(fed.missing)
         if self.associations == "held-out":
-            return association.by_held_out_rule(nodes, statistics, self.cut), statistics
-        return association.by_threshold(nodes, statistics, self.threshold), statistics
+            return association.by_held_out_rule(nodes, statistics, self.cut), {"statistics": statistics}
+        return association.by_threshold(nodes, statistics, self.threshold), {"statistics": statistics}
 
     def _refine(
         self,

@@ -53,6 +53,11 @@ class FedCRefParameters(SampleMethod):
     associations : {"held-out", "paper", "kin-graph", "perfect"}
         The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
         there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
+    candidates : int or "all"
+        With how many local clusters of other clients each is compared by "held-out" and "paper": all, or so many whose
+        features are nearest by mean and standard deviation, and those at 2, 4, 8, ... times this rank. With a number,
+        clients also send these means and deviations, and models and time grow nearly with the number of clients instead
+        of its square.
     cut : float, optional
         For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float
@@ -94,6 +99,7 @@ class FedCRefParameters(SampleMethod):
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
+    candidates: Count | Literal["all"] = "all"
     cut: Fraction | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2

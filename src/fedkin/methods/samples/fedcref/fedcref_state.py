@@ -24,12 +24,16 @@ class FedCRefState(State):
         Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
         Sizes of their local clusters, int64 ``(local clusters,)``.
+    profiles : dict of str to Tensor
+        Their profiles, if there are `candidates`, see `candidates.profiles_of`.
     stable, frozen : list of int
         Clients whose last refinement changed little; those of them that have retrained since and stopped.
     nodes, edges, communities, unmatched, cut
         The last association graph, see `association.AssociationGraph`.
     statistics : Tensor, (nodes, nodes)
         The rule's statistic of the row's samples with the column's model; NaN if not scored.
+    pairs, pair_statistics : Tensor
+        Instead of `statistics`, if there are `candidates`, see `candidates.PairScores`.
     community_models : Tensor, (communities, size)
     clusters : dict of str to list of int
         Cluster of each current local cluster of a client.
@@ -42,6 +46,7 @@ class FedCRefState(State):
     output: str = "sigmoid"
     models: dict[str, Tensor] = field(default_factory=dict)
     samples: dict[str, Tensor] = field(default_factory=dict)
+    profiles: dict[str, Tensor] = field(default_factory=dict)
     stable: list[int] = field(default_factory=list)
     frozen: list[int] = field(default_factory=list)
     nodes: list[LocalCluster] = field(default_factory=list)
@@ -50,6 +55,8 @@ class FedCRefState(State):
     unmatched: list[int] = field(default_factory=list)
     cut: float | None = None
     statistics: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
+    pair_statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
     community_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     clusters: dict[str, list[int]] = field(default_factory=dict)
     cluster_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))

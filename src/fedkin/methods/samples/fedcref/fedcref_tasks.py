@@ -24,6 +24,7 @@ from fedkin.core.replies import (
     Nullable,
     count_or,
     counts_to,
+    features,
     is_count,
     is_flag,
     is_list,
@@ -37,6 +38,7 @@ from fedkin.core.replies import (
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import held_out_rule
 from fedkin.methods.samples.fedcref.association import percentile_difference
+from fedkin.methods.samples.fedcref.candidates import profiles_of
 from fedkin.methods.samples.fedcref.refinement import cluster_refine
 from fedkin.methods.samples.first_clusters import initial_labels
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
@@ -60,13 +62,15 @@ def start(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payloa
 
 
 @task(
-    takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": counts_to(2)},
+    takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": counts_to(2), "profiles": is_flag},
     holds={"models": updates("clusters", None, None), "samples": whole("clusters")},
+    may_hold={"profiles": features("clusters", None)},
 )
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train a model per local cluster, or per half of it, all of them as one stack.
 
-    They start afresh, or from the models that the client selected in its last refinement, its ``start``.
+    They start afresh, or from the models that the client selected in its last refinement, its ``start``. The reply has
+    the clusters' `profiles_of` them where the server wants these.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data: list[Tensor] = []
@@ -90,7 +94,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
     stack, _ = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]))
     for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
-    return [{"models": client.state["models"], "samples": client.state["labels"].bincount()} for client in clients]
+    return [_trained(client, payload["profiles"]) for client, payload in zip(clients, payloads, strict=True)]
 
 
 @task(
@@ -196,6 +200,12 @@ def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
         0, position[:, None].expand_as(errors), errors.float(), "amin"
     )
     return distance_margin(lowest.T, torch.searchsorted(known, found))
+
+
+def _trained(client: Client, with_profiles: bool) -> Payload:
+    labels = client.state["labels"]
+    reply = {"models": client.state["models"], "samples": labels.bincount()}
+    return reply | {"profiles": profiles_of(client.x.flatten(1), labels)} if with_profiles else reply
 
 
 def _begin(client: Client, payload: Payload) -> None:

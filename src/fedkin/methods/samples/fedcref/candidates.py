@@ -1,0 +1,199 @@
+"""Candidates: which local clusters of different clients are compared, so that not every model goes to every client.
+
+A client describes each of its local clusters by the mean and the standard deviation of every feature, its *profile*. A
+local cluster is compared with those of other clients whose profiles are nearest, and with those at doubling ranks: the
+nearest mostly hold what it holds, and the others connect what nearest ones alone leave apart, and show what differs. So
+the comparisons of a local cluster grow with the logarithm of their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core import Federation, Payload, Task
+from fedkin.core.replies import reals
+from fedkin.methods.samples.fedcref.association import LocalCluster, kept_positions
+
+UNDER_WAY = 2**28
+"""Bytes of models that are sent in one exchange, at most, unless a single client's are more."""
+
+_ROWS = 256  # local clusters whose distances to all others are in memory at once
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Statistics of some pairs of local clusters.
+
+    Attributes
+    ----------
+    pairs : Tensor
+        int64 ``(e, 2)``: the local cluster of the samples and that of the model, as positions among the nodes. No pair
+        occurs twice.
+    statistics : Tensor
+        float32 ``(e,)``.
+    """
+
+    pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
+    statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def both_ways(self, count: int) -> tuple[Tensor, Tensor]:
+        """Pairs that were scored in both directions.
+
+        Parameters
+        ----------
+        count : int
+            Number of local clusters.
+
+        Returns
+        -------
+        pairs : Tensor
+            int64 ``(p, 2)``, the lower position first, in order.
+        statistics : Tensor
+            float32 ``(p, 2)``, of the lower one's samples first.
+        """
+        first, second = self.pairs.unbind(1)
+        forth, order = (first * count + second).sort()
+        back = (second * count + first)[order]
+        at = torch.searchsorted(forth, back).clamp_max(max(0, len(forth) - 1))
+        both = (forth[at] == back) & (first < second)[order]
+        own = self.statistics[order]
+        return self.pairs[order][both], torch.stack([own, own[at]], dim=1)[both]
+
+    def known(self, before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]) -> PairScores:
+        """Those of clients that have not trained since, by positions among today's `nodes`."""
+        new, old = kept_positions(before, nodes, trained)
+        now = torch.full((len(before),), -1)
+        now[old] = torch.tensor(new, dtype=torch.int64)
+        pairs = now[self.pairs]
+        kept = (pairs >= 0).all(dim=1)
+        return PairScores(pairs[kept], self.statistics[kept])
+
+    def and_then(self, pairs: Tensor, statistics: Tensor, count: int) -> PairScores:
+        """These and new ones, which count where both have a pair; of `count` local clusters."""
+        pairs, statistics = torch.cat([pairs, self.pairs]), torch.cat([statistics, self.statistics])
+        first = np.unique((pairs[:, 0] * count + pairs[:, 1]).numpy(), return_index=True)[1]
+        return PairScores(pairs[first], statistics[first])
+
+
+def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
+    """Mean and standard deviation of each feature of ``(n, features)`` by cluster: ``(clusters, 2 * features)``."""
+    parts = [x[labels == cluster] for cluster in range(int(labels.max()) + 1)]
+    return torch.stack([torch.cat([part.mean(0), part.std(0, correction=0)]) for part in parts])
+
+
+def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Tensor:
+    """Pairs of local clusters that are compared.
+
+    Parameters
+    ----------
+    profiles : Tensor
+        ``(m, width)``, in the order of nodes.
+    clients : sequence of m ints
+        The client of each local cluster.
+    count : int
+        Each is compared with so many nearest ones of other clients, and with those at 2, 4, 8, ... times this rank.
+
+    Returns
+    -------
+    Tensor
+        int64 ``(p, 2)``, the lower position first, in order.
+    """
+    points, owners = profiles.double(), torch.tensor(clients)
+    pairs = [torch.zeros(0, 2, dtype=torch.int64)]
+    for start in range(0, len(points), _ROWS):
+        rows = torch.arange(start, min(start + _ROWS, len(points)))
+        own = owners[rows, None] == owners
+        order = torch.cdist(points[rows], points).masked_fill_(own, torch.inf).argsort(dim=1, stable=True)
+        ranks = _ranks(count, len(points))
+        foreign = torch.tensor(ranks) < (~own).sum(1, keepdim=True)
+        pairs.append(torch.stack([rows[:, None].expand_as(foreign), order[:, ranks]], dim=2)[foreign])
+    return torch.cat(pairs).sort(dim=1).values.unique(dim=0)
+
+
+def score_candidates(
+    fed: Federation,
+    task: Task,
+    rule: Payload,
+    candidates: Tensor,
+    nodes: list[LocalCluster],
+    models: Mapping[int, Tensor],
+    known: PairScores,
+    lost: dict[int, str],
+) -> PairScores:
+    """Send every client the models of its local clusters' candidates, as far as their scores are not `known`.
+
+    A client's scores of all its own local clusters with these models are kept. It asks some clients at a time, so that
+    few models are under way.
+
+    Parameters
+    ----------
+    fed : Federation
+    task : Task
+        Takes `rule` and ``models`` ``(c, replicas, size)``; answers ``statistics`` ``(own local clusters, c)``.
+    rule : dict
+    candidates : Tensor
+        int64 ``(p, 2)``, see `candidate_pairs`.
+    nodes : list of [client, local cluster]
+    models : mapping of int to Tensor
+        By client, ``(local clusters, replicas, size)``.
+    known : PairScores
+    lost : dict of int to str
+        Gets the clients that gave no usable reply, and why.
+    """
+    position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(nodes)}
+    wanted = _wanted(candidates, nodes, known)
+    pairs, statistics = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0)]
+    for some in _batches(wanted, models):
+        payloads = {i: {**rule, "models": torch.stack([_model_of(nodes[b], models) for b in wanted[i]])} for i in some}
+        replies = fed.ask(task, payloads, lambda i: {"statistics": reals(len(models[i]), len(wanted[i]))})
+        lost.update(fed.missing)
+        for i, reply in replies.items():
+            own = torch.tensor([position[i, local_cluster] for local_cluster in range(len(models[i]))])
+            pairs.append(torch.cartesian_prod(own, torch.tensor(wanted[i])).reshape(-1, 2))
+            statistics.append(reply["statistics"].flatten())
+    return known.and_then(torch.cat(pairs), torch.cat(statistics), len(nodes))
+
+
+def _ranks(count: int, total: int) -> list[int]:
+    """Ranks from 0: the first `count`, and the last of 2, 4, 8, ... times as many, below `total`."""
+    ranks, rank = list(range(min(count, total))), 2 * count
+    while rank <= total:
+        ranks.append(rank - 1)
+        rank *= 2
+    return ranks
+
+
+def _wanted(candidates: Tensor, nodes: list[LocalCluster], known: PairScores) -> dict[int, list[int]]:
+    """By client, the nodes whose models it has to score."""
+    scored = set(map(tuple, known.pairs.tolist()))
+    wanted: dict[int, set[int]] = {}
+    for a, b in candidates.tolist():
+        for samples, model in ((a, b), (b, a)):
+            if (samples, model) not in scored:
+                wanted.setdefault(nodes[samples][0], set()).add(model)
+    return {client: sorted(wanted[client]) for client in sorted(wanted)}
+
+
+def _batches(wanted: Mapping[int, list[int]], models: Mapping[int, Tensor]) -> Iterator[list[int]]:
+    """Clients, as many at a time as get at most `UNDER_WAY` bytes together."""
+    some: list[int] = []
+    total = 0
+    for client, chosen in wanted.items():
+        size = len(chosen) * models[client][0].nbytes
+        if some and total + size > UNDER_WAY:
+            yield some
+            some, total = [], 0
+        some.append(client)
+        total += size
+    if some:
+        yield some
+
+
+def _model_of(node: LocalCluster, models: Mapping[int, Tensor]) -> Tensor:
+    client, local_cluster = node
+    return models[client][local_cluster]
