@@ -30,6 +30,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "kin-graph": {"min_members": 2, "neighbours": 4},
     "ccfc": {"n_clusters": 3, "pretrain_rounds": 2, "cluster_rounds": 2, "batch_size": 16, "latent": 8},
     "fedcref": {"local_epochs": 2, "rounds": 1, "min_steps": 5, "n_clusters": 3, "max_iterations": 2},
+    "fedcref candidates": {"local_epochs": 2, "rounds": 1, "min_steps": 5, "n_clusters": 3, "candidates": 2,
+                           "max_iterations": 2},
     "ocfl": {"rounds": 4},
     "ifca": {"rounds": 2, "n_clusters": 2},
     "embedding": {"rounds": 2},
@@ -70,7 +72,7 @@ def finish(method: Any, fed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_kind_of_method_finds_on_flower_what_it_finds_here(name: str, tmp_path: Path) -> None:
-    method = checked_method(registry.resolve("method", name), METHODS[name])
+    method = checked_method(registry.resolve("method", name.split()[0]), METHODS[name])
     local = LocalFederation(clients(), 3)
     expected = finish(method, local)
     grid = nodes_of(sites_of(clients(), tmp_path, classes=["a", "b", "c"]))
