@@ -64,7 +64,9 @@ def measured(
 ) -> dict[str, Figures]:
     """By candidates, the figures of a row."""
     if iterations is not None:
-        return {name: whole_run(*partitioned(x, y, clients, seed), method(name, iterations), seed) for name in candidates}
+        return {
+            name: whole_run(*partitioned(x, y, clients, seed), method(name, iterations), seed) for name in candidates
+        }
     people, truth = partitioned(x, y, clients, seed)
     fed = LocalFederation(people, seed, workers=1)
     state = method("8", 1).init(fed)
@@ -97,7 +99,11 @@ def method(candidates: str, iterations: int) -> FedCRefMethod:
     """FedCRef with the given first labels, a third of the rounds of averaging, and these candidates."""
     number = "all" if candidates == "all" else int(candidates)
     return FedCRefMethod(
-        initial="given", n_clusters="given", candidates=number, rounds=5, max_iterations=iterations  # type: ignore[arg-type]
+        initial="given",
+        n_clusters="given",
+        candidates=number,
+        rounds=5,
+        max_iterations=iterations,  # type: ignore[arg-type]
     )
 
 

@@ -249,6 +249,15 @@ def test_kin_graph_may_make_the_first_clusters():
     assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
 
 
+def test_only_a_client_with_most_clusters_of_kin_graph_keeps_small_ones_and_holds_its_samples():
+    clusters = torch.tensor([0] * 20 + [1] * 20 + [2] * 4)
+    clients = [Client(i, torch.rand(44, 3), state={"kingraph_clusters": clusters}) for i in range(3)]
+    for client, total, hold in zip(clients, (3, 9, 3), (0.3, 0.3, 0.0), strict=True):
+        fedcref_tasks._begin(client, FedCRefMethod(initial="kin-graph", hold=hold).start_options(total))
+    assert [int(client.state["labels"].max()) + 1 for client in clients] == [3, 2, 2]
+    assert [bool(client.state["holds_most"]) for client in clients] == [True, False, False]
+
+
 def test_few_strays_make_no_cluster_of_their_own():
     x = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [4.9]])
     labels = fedcref_tasks._without_small(x, torch.tensor([3, 3, 3, 7, 7, 7, 9]), 0.5)

@@ -109,7 +109,7 @@ def known_statistics(
 def kept_positions(
     before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]
 ) -> tuple[list[int], list[int]]:
-    """Local clusters of clients that have not trained since: their positions among `nodes`, and among those `before`."""
+    """Local clusters of clients that have not trained since: positions among `nodes`, and among those `before`."""
     position = {(client, local_cluster): a for a, (client, local_cluster) in enumerate(before)}
     kept = [
         (a, position[client, q])

@@ -64,10 +64,10 @@ class FedCRefMethod(FedCRefParameters):
         """Line 3: every client finds its first local clusters."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
-        if "kin-graph" in (self.initial, self.associations):
-            cluster_first(fed, KinGraphMethod())
-        started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options()))
+        total = cluster_first(fed, KinGraphMethod()) if "kin-graph" in (self.initial, self.associations) else 0
+        started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options(total)))
         return FedCRefState(
+            total=total,
             widths=[width, *self.hidden] if self.hidden else list(widths_for(width)),
             output="sigmoid" if facts.unit else "linear",
             history=[[sum(reply["clusters"] for reply in started.values()), 0]],
@@ -149,7 +149,7 @@ class FedCRefMethod(FedCRefParameters):
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
         spec = fedcref_tasks.spec(state.model)
         with_profiles = self.candidates != "all" and self.associations in ("held-out", "paper")
-        payload = {**self.start_options(), **spec, "training": asdict(training), "replicas": replicas}
+        payload = {**self.start_options(state.total), **spec, "training": asdict(training), "replicas": replicas}
         payload["profiles"] = with_profiles
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         expected: Expected = {
@@ -252,11 +252,11 @@ class FedCRefMethod(FedCRefParameters):
             for i in active
         }
         min_fraction = self.min_fraction if self.n_clusters == "auto" else None
-        options = {"min_fraction": min_fraction, "continuity": self.continuity}
+        options = {"min_fraction": min_fraction, "continuity": self.continuity, "hold": self.hold}
         common = {**fedcref_tasks.spec(state.model), **options, "models": community_models}
         replies = fed.ask(
             fedcref_tasks.refine,
-            {i: {**common, "own": own[i]} for i in active},
+            {i: {**common, "own": own[i], "current": _current(own[i], clusters[i])} for i in active},
             lambda i: {"selected": is_list(below(len(own[i]) + len(community_models)))},
         )
         lost.update(fed.missing)
@@ -291,3 +291,8 @@ class FedCRefMethod(FedCRefParameters):
         waiting: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         waiting |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
         broadcast(fed, fedcref_tasks.finish, waiting)
+
+
+def _current(own: list[int], clusters: list[int]) -> list[int]:
+    """Where the model of each local cluster stands among those that compete: its `own` ones, then the communities'."""
+    return [own.index(q) if q in own else len(own) + cluster for q, cluster in enumerate(clusters)]

@@ -22,7 +22,12 @@ class FedCRefParameters(SampleMethod):
     initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
         How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph"
         clusters the samples of all clients first (`kingraph`); local clusters are the clusters with enough of a
-        client's samples.
+        client's samples; see `hold`.
+    hold : float
+        With ``initial="kin-graph"``, for clients with at least two thirds of all its clusters: a sample leaves its
+        cluster only for a model whose error is lower by this fraction, and clusters with a quarter of
+        `min_fraction` stay. Others' clusters say nothing new there, and kin-graph's are better than what models make of
+        them. With 0 no client is treated so.
     n_clusters : int or {"auto", "given"}
         Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate,
         revised in every refinement.
@@ -86,6 +91,7 @@ class FedCRefParameters(SampleMethod):
     """
 
     initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
+    hold: Fraction = 0.3
     n_clusters: Count | Literal["auto", "given"] = "auto"
     max_clusters: Annotated[int, Ge(2)] = 10
     min_fraction: Fraction = 0.5
@@ -112,11 +118,13 @@ class FedCRefParameters(SampleMethod):
     aggregation: Aggregation = "mean"
     oracle: Oracle | None = None
 
-    def start_options(self) -> Payload:
-        """What a client needs to find its first local clusters."""
+    def start_options(self, total: int = 0) -> Payload:
+        """What a client needs to find its first local clusters; `total` is the number of kin-graph's clusters."""
         return {
             "initial": self.initial,
             "n_clusters": self.n_clusters,
             "max_clusters": self.max_clusters,
             "min_fraction": self.min_fraction,
+            "hold": self.hold,
+            "total": total,
         }

@@ -20,6 +20,8 @@ class FedCRefState(State):
     ----------
     widths, output
         Architecture of the autoencoders, decided in `FedCRefMethod.init`.
+    total : int
+        Number of kin-graph's clusters, if first clusters are of these, else 0.
     models : dict of str to Tensor
         Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
@@ -44,6 +46,7 @@ class FedCRefState(State):
 
     widths: list[int] = field(default_factory=list)
     output: str = "sigmoid"
+    total: int = 0
     models: dict[str, Tensor] = field(default_factory=dict)
     samples: dict[str, Tensor] = field(default_factory=dict)
     profiles: dict[str, Tensor] = field(default_factory=dict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedkin.core import FedkinError
+
 
 def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None = None) -> tuple[Tensor, list[int]]:
     """Algorithm 2 on an error matrix ``(models, n)``: labels ``(n,)`` and the models that were selected.
@@ -26,3 +28,20 @@ def cluster_refine(errors: Tensor, n_clusters: int, min_fraction: float | None =
         selected = order[: max(1, int(enough.sum()))]
     selected = selected.sort().values
     return errors[selected].argmin(dim=0), selected.tolist()
+
+
+def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float) -> Tensor:
+    """Errors ``(models, n)`` by which a sample stays unless another model's is lower by the fraction `hold`.
+
+    `labels` ``(n,)`` are the samples' local clusters, and `current` the model of each of these.
+
+    Raises
+    ------
+    FedkinError
+        If a local cluster has no model.
+    """
+    if len(current) <= int(labels.max()) or max(current) >= len(errors):
+        raise FedkinError("The models of its local clusters are not among those it received.")
+    held = errors.clone()
+    held[torch.tensor(current)[labels], torch.arange(len(labels))] *= 1 - hold
+    return held

@@ -8,8 +8,13 @@ from fedkin.core import Client, Federation, FedkinError, Payload, task
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 
-def cluster_first(fed: Federation, method: KinGraphMethod) -> None:
+def cluster_first(fed: Federation, method: KinGraphMethod) -> int:
     """Cluster the samples of all clients; every client keeps its own as ``kingraph_clusters``, int64 ``(n,)``.
+
+    Returns
+    -------
+    int
+        Number of clusters.
 
     Raises
     ------
@@ -20,6 +25,7 @@ def cluster_first(fed: Federation, method: KinGraphMethod) -> None:
     while not state.finished:
         state, _ = method.step(fed, state)
     fed.ask_until_all_reply(keep_kingraph_clusters, {})
+    return int(state.clusters.max()) + 1
 
 
 @task(takes={})
