@@ -32,7 +32,7 @@ from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State
 from fedkin.core.method import Oracle
 from fedkin.core.replies import Expected, below, features, is_list, reals, updates, whole
-from fedkin.methods.samples.fedcref import association, candidates, communities, fedcref_state, fedcref_tasks
+from fedkin.methods.samples.fedcref import association, candidate_clusters, communities, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.fedcref.fedcref_parameters import FedCRefParameters
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
@@ -195,9 +195,9 @@ class FedCRefMethod(FedCRefParameters):
         if self.candidates == "all":
             return self._compare_all(fed, state, models, nodes, trained, lost)
         flat = torch.cat([torch.zeros(0, 2 * state.widths[0]), *(profiles[client] for client in sorted(models))])
-        wanted = candidates.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
-        known = candidates.PairScores(state.pairs, state.pair_statistics).known(state.nodes, nodes, trained)
-        scores = candidates.score_candidates(
+        wanted = candidate_clusters.candidate_pairs(flat, [client for client, _ in nodes], self.candidates)
+        known = candidate_clusters.PairScores(state.pairs, state.pair_statistics).known(state.nodes, nodes, trained)
+        scores = candidate_clusters.score_candidates(
             fed, fedcref_tasks.score, self._rule(state), wanted, nodes, models, known, lost
         )
         threshold = self.threshold if self.associations == "paper" else None

@@ -27,7 +27,7 @@ class FedCRefState(State):
     samples : dict of str to Tensor
         Sizes of their local clusters, int64 ``(local clusters,)``.
     profiles : dict of str to Tensor
-        Their profiles, if there are `candidates`, see `candidates.profiles_of`.
+        Their profiles, if there are `candidates`, see `candidate_clusters.profiles_of`.
     stable, frozen : list of int
         Clients whose last refinement changed little; those of them that have retrained since and stopped.
     nodes, edges, communities, unmatched, cut
@@ -35,7 +35,7 @@ class FedCRefState(State):
     statistics : Tensor, (nodes, nodes)
         The rule's statistic of the row's samples with the column's model; NaN if not scored.
     pairs, pair_statistics : Tensor
-        Instead of `statistics`, if there are `candidates`, see `candidates.PairScores`.
+        Instead of `statistics`, if there are `candidates`, see `candidate_clusters.PairScores`.
     community_models : Tensor, (communities, size)
     clusters : dict of str to list of int
         Cluster of each current local cluster of a client.

@@ -39,7 +39,7 @@ from fedkin.core.replies import (
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import held_out_rule
 from fedkin.methods.samples.fedcref.association import percentile_difference
-from fedkin.methods.samples.fedcref.candidates import profiles_of
+from fedkin.methods.samples.fedcref.candidate_clusters import profiles_of
 from fedkin.methods.samples.fedcref.refinement import cluster_refine, held_errors
 from fedkin.methods.samples.first_clusters import initial_labels
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS

@@ -112,7 +112,8 @@ def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Ten
         ranks = _ranks(count, len(points))
         foreign = torch.tensor(ranks) < (~own).sum(1, keepdim=True)
         pairs.append(torch.stack([rows[:, None].expand_as(foreign), order[:, ranks]], dim=2)[foreign])
-    return torch.cat(pairs).sort(dim=1).values.unique(dim=0)
+    found: Tensor = torch.cat(pairs).sort(dim=1).values.unique(dim=0)
+    return found
 
 
 def score_candidates(
