@@ -183,6 +183,7 @@ def ratios_to_plain_loops(method: FedCRefMethod, clients: Sequence[Client], work
     shape = Autoencoder(widths_for(clients[0].x.shape[1]))
     training = StackTraining(method.local_epochs // 2, 0, method.batch_size, method.learning_rate)  # enough for a ratio
     payload = {**method.start_options(), **fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload["profiles"] = False
 
     def stacked(count: int) -> None:
         fed = LocalFederation(clients, workers=count)

@@ -56,6 +56,7 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     training = StackTraining(1 if tiny else 20, 0, method.batch_size, method.learning_rate)
     shape = Autoencoder(widths_for(784))
     payload = {**method.start_options(), **fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload["profiles"] = False
 
     def exchange(where: torch.device) -> float:
         made = synthetic_clients(clients, samples, 784)
