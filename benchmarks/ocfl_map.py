@@ -1,9 +1,10 @@
-"""When OCFL clusters rightly: ARI by samples, clients, participation and clusterer, of label-flip with four clusters.
+"""When OCFL clusters rightly: ARI by scenario, samples, clients, participation and clusterer.
 
     python benchmarks/ocfl_map.py run FILE --seeds 0 1 2
     python benchmarks/ocfl_map.py show FILE
 
-Results are appended to FILE, a line of JSON per run; what is there already is not run again. A run ends as soon as all
+The scenario is label-flip with four clusters, unless others are named; where a scenario has no clusters, all clients together
+are right. Results are appended to FILE, a line of JSON per run; what is there already is not run again. A run ends as soon as all
 clients are clustered, or after 12 rounds, where clients that are in no cluster yet count as one more.
 """
 
@@ -28,7 +29,7 @@ from grid import overrides, spread
 
 SAMPLES, CLIENTS, PARTICIPATION, CLUSTERERS = (15, 30, 100, 300), (10, 20, 100), (1.0, 0.5), ("hdbscan", "linkage")
 ROUNDS, CLUSTERS = 12, 4
-KEY = ("data", "samples", "clients", "participation", "clusterer", "seed")
+KEY = ("data", "scenario", "samples", "clients", "participation", "clusterer", "seed")
 
 
 def main() -> None:
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "show"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", default="fashion-mnist")
+    parser.add_argument("--scenarios", nargs="+", default=("label-flip",))
     parser.add_argument("--samples", nargs="+", type=int, default=SAMPLES)
     parser.add_argument("--clients", nargs="+", type=int, default=CLIENTS)
     parser.add_argument("--participation", nargs="+", type=float, default=PARTICIPATION)
@@ -56,9 +58,9 @@ def main() -> None:
 
 def cells(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All cells, one seed of everything first."""
-    axes = (given.seeds, given.samples, given.clients, given.participation, given.clusterers)
-    for seed, samples, clients, participation, clusterer in product(*axes):
-        yield dict(zip(KEY, (given.data, samples, clients, participation, clusterer, seed), strict=True))
+    axes = (given.seeds, given.scenarios, given.samples, given.clients, given.participation, given.clusterers)
+    for seed, *others in product(*axes):
+        yield dict(zip(KEY, (given.data, *others, seed), strict=True))
 
 
 def clustered(cell: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +68,8 @@ def clustered(cell: dict[str, Any]) -> dict[str, Any]:
     settings = {
         "seed": cell["seed"],
         "data.source": cell["data"],
-        "scenario.name": "label-flip",
+        "scenario.name": cell["scenario"],
         "scenario.clients": cell["clients"],
-        "scenario.n_clusters": CLUSTERS,
         "scenario.samples_per_client": cell["samples"],
         "method.module": "perceptron",
         "method.rounds": ROUNDS,
@@ -76,6 +77,8 @@ def clustered(cell: dict[str, Any]) -> dict[str, Any]:
         "method.clusterer": cell["clusterer"],
         "engine.workers": 1,
     }
+    if cell["scenario"] == "label-flip":
+        settings["scenario.n_clusters"] = CLUSTERS
     config = load_config("ocfl", overrides(settings))
     made = {key: settings[f"method.{key}"] for key in ("module", "rounds", "participation", "clusterer")}
     method = OCFLMethod(**made)  # type: ignore[arg-type]
@@ -85,23 +88,23 @@ def clustered(cell: dict[str, Any]) -> dict[str, Any]:
             state, _ = method.step(fed, state)
             at = state.steps if state.fired and at is None else at
         labels = state.labels.tolist()
-        assert population.clusters is not None
-        ari = float(adjusted_rand_score(population.clusters.tolist(), labels))
+        true = [0] * len(labels) if population.clusters is None else population.clusters.tolist()
+        ari = float(adjusted_rand_score(true, labels))
     return {"ari": ari, "found": len(set(labels)), "round": at}
 
 
 def show(given: argparse.Namespace) -> None:
-    """Print a row per samples and clients: ARI by participation and clusterer, mean and deviation over seeds."""
+    """Print a row per scenario, samples and clients: ARI by participation and clusterer, mean and deviation over seeds."""
     found = {tuple(line[key] for key in KEY): line for line in lines(given.file)}
     columns = list(product(given.participation, given.clusterers))
-    print("| samples | clients | " + " | ".join(f"{clusterer}, {part:.0%}" for part, clusterer in columns) + " |")
-    print("|---|---|" + "---|" * len(columns))
-    for samples, clients in product(given.samples, given.clients):
+    print("| scenario | samples | clients | " + " | ".join(f"{clusterer}, {part:.0%}" for part, clusterer in columns) + " |")
+    print("|---|---|---|" + "---|" * len(columns))
+    for row in product(given.scenarios, given.samples, given.clients):
         texts = [
-            spread([found.get((given.data, samples, clients, *one, seed), {}).get("ari") for seed in given.seeds])
+            spread([found.get((given.data, *row, *one, seed), {}).get("ari") for seed in given.seeds])
             for one in columns
         ]
-        print(f"| {samples} | {clients} | {' | '.join(texts)} |")
+        print(f"| {' | '.join(map(str, row))} | {' | '.join(texts)} |")
 
 
 def lines(file: Path) -> list[dict[str, Any]]:

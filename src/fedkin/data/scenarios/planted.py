@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
@@ -118,6 +119,8 @@ class Domain(DataSetScenario):
     alpha : float
         Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
         `fedkin.data.scenarios.split.capped_dirichlet`.
+    shrink : int
+        Images are made smaller: squares of so many pixels on a side become one, their mean. 1 leaves them as they are.
     """
 
     data: str = "pacs"
@@ -126,6 +129,7 @@ class Domain(DataSetScenario):
     column: str = "domain"
     clients_per_domain: Count = 10
     alpha: Positive = 10.0
+    shrink: Count = 1
 
     def build(self, seed: int) -> Population:
         """The clients, with labels, tests and their domains as hidden clusters.
@@ -142,6 +146,7 @@ class Domain(DataSetScenario):
             )
         train = load(self.data, self.label, cluster=self.column, options=self.table)
         assert train.clusters is not None
+        x = train.x if self.shrink == 1 else shrunken(train.x, self.shrink, self.data)
         (of_sample, names), y = train.clusters, labels_of(train)
         parts: list[Tensor] = []
         for name in sorted(names, key=_domain_order):
@@ -149,13 +154,29 @@ class Domain(DataSetScenario):
             rng = derive_generator(seed, "partition", name)
             parts += [rows[part] for part in capped_dirichlet(y[rows], self.clients_per_domain, self.alpha, rng)]
         return populate(
-            Labelled(train.name, train.x, y, train.classes, train.table),
+            Labelled(train.name, x, y, train.classes, train.table),
             parts,
             seed,
             test_fraction=self.test_fraction,
             samples_per_client=self.samples_per_client,
             clusters=torch.arange(len(names)).repeat_interleave(self.clients_per_domain),
         )
+
+
+def shrunken(x: Tensor, side: int, source: str) -> Tensor:
+    """Images ``(n, C, H, W)`` with squares of `side` pixels averaged: ``(n, C, H // side, W // side)``.
+
+    Raises
+    ------
+    FedkinError
+        If they are no images, or smaller than that.
+    """
+    if x.dim() != 4 or min(x.shape[2:]) < side:
+        raise FedkinError(
+            f"scenario.shrink is {side}, but a sample of '{source}' has the shape {tuple(x.shape[1:])}; it is for "
+            "images at least so large."
+        )
+    return avg_pool2d(x, side)
 
 
 def _domain_order(name: str) -> tuple[int, str]:

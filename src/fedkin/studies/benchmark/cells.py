@@ -67,7 +67,10 @@ CLIENTS: dict[str, BenchmarkScenario] = {
     ),
     "dirichlet": BenchmarkScenario("classes in random proportions", {"name": "dirichlet", "clients": 20, **_USUAL}),
     "iid": BenchmarkScenario("no clusters at all", {"name": "iid", "clients": 20, **_USUAL}),
-    "domains": BenchmarkScenario("photos, paintings, cartoons, sketches", {"name": "domain", **_USUAL}, 4, "pacs"),
+    "domains": BenchmarkScenario(
+        "photos, paintings, cartoons, sketches of 16 x 16 pixels",
+        {"name": "domain", "clients_per_domain": 5, "shrink": 4, **_USUAL}, 4, "pacs",
+    ),
 }  # fmt: skip
 """Scenarios of clients; the last needs data of its own, and is taken only if it is named."""
 
