@@ -48,11 +48,12 @@ class OCFLMethod(UpdateMethod):
 
     Attributes
     ----------
-    clusterer : {"hdbscan", "kmeans", "meanshift", "affinity", "linkage"}
-        The algorithm that clusters the clients by Gamma. Only "kmeans" needs the number of clusters. "meanshift" makes
-        one cluster of six clients or fewer, since its bandwidth is 0 there. "linkage", which is not the paper's, is
-        average linkage, cut into the number of clusters, up to 10, with the greatest silhouette; clusters whose
-        directions have a cosine above 0.5 are one. It is for noisy updates: many clients, or few samples.
+    clusterer : {"linkage", "hdbscan", "kmeans", "meanshift", "affinity"}
+        The algorithm that clusters the clients by Gamma. "linkage", which is not the paper's, is average linkage, cut
+        into the number of clusters, up to 10, with the greatest silhouette; clusters whose directions have a cosine
+        above 0.5 are one. It holds where updates are noisy, with many clients or few samples. The paper favours
+        "hdbscan". Only "kmeans" needs the number of clusters. "meanshift" makes one cluster of six clients or fewer,
+        since its bandwidth is 0 there.
     n_clusters : int
         Number of clusters, for "kmeans".
     trigger : {"first-rise", "printed"}
@@ -75,7 +76,7 @@ class OCFLMethod(UpdateMethod):
         Which part of an update is compared; the authors' code compares the whole state.
     """
 
-    clusterer: from_distances.Clusterer = "hdbscan"
+    clusterer: from_distances.Clusterer = "linkage"
     n_clusters: Count = 3
     trigger: Literal["first-rise", "printed"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
