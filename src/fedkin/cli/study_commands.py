@@ -151,7 +151,7 @@ def reproduce(
 )  # fmt: skip
 @click.option("--scenarios", metavar="NAMES", default="all", help="Names with commas between them, or all.")
 @click.option("--seeds", type=int, default=3, help="Seeds of each scenario and method.")
-@click.option("--rounds", type=int, default=20, help="Rounds of methods that have them.")
+@click.option("--rounds", type=int, default=20, help="Rounds of methods that cluster clients.")
 @click.option("--module", metavar="NAME", default="perceptron", help="Network of methods that cluster clients.")
 @shared_options.out("Folder; by default one in benchmark-runs/. Existing results count.")
 @shared_options.as_json()

@@ -41,9 +41,10 @@ class BenchmarkOptions:
     seeds : int
         Of each cell, at least 1.
     rounds : int
-        Of all methods that have ``rounds``.
+        Of methods that cluster clients. What ``rounds`` means to a method that clusters samples is its own: it has its
+        default, as it has of all other options.
     module : str
-        What methods with a ``module`` train; whatever else they have are their defaults.
+        What methods that cluster clients train.
     budget : str
         Wall-clock time of this call, such as ``"2h"``.
     limit : str
@@ -110,7 +111,8 @@ def benchmarked(
     scenarios = scenarios_of(options.family, options.scenarios)
     cells = cells_of(scenarios, methods, options.seeds)
     classes = len(load_labelled(options.data).classes)
-    conditions = Conditions(options.family, options.data, classes, {"rounds": options.rounds, "module": options.module})
+    shared = {"rounds": options.rounds, "module": options.module} if options.family == "clients" else {}
+    conditions = Conditions(options.family, options.data, classes, shared)
     for method in methods:
         conditions.config(cells_of(scenarios, [method], 1)[0])  # settings are refused before anything runs
     with folder_lock(out):
@@ -189,8 +191,11 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
     check_regular(path)
     try:
         there = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(there, dict):
+            raise ValueError("it holds no table of settings")
     except (OSError, ValueError) as error:
         raise FedkinError(f"{path} cannot be read ({error}); choose another folder with --out.") from error
     if there != plan:
-        differ = [f"{name} {there.get(name)!r}, not {plan[name]!r}" for name in plan if there.get(name) != plan[name]]
+        names = [name for name in {**there, **plan} if there.get(name) != plan.get(name)]
+        differ = [f"{name} {there.get(name)!r}, not {plan.get(name)!r}" for name in names]
         raise FedkinError(f"{out} holds a benchmark of {' and '.join(differ)}; choose another folder with --out.")

@@ -36,11 +36,11 @@ def page_of(
     ]  # fmt: skip
     if failures:
         parts.append(PagePart("failures", "Without a result", notes=failures))
-    rounds, module = conditions.settings["rounds"], conditions.settings["module"]
+    shared = "{rounds} rounds of `{module}`; everything else" if family == "clients" else "Everything"
     return PageView(
         title=f"Benchmark of methods that cluster {family}",
-        lead=f"On `{conditions.data}`, by {MEASURES[family]}. {rounds} rounds, and for clients `{module}`; everything "
-        "else is a method's default, none is tuned. Methods that cannot find the number of clusters are given it.",
+        lead=f"On `{conditions.data}`, by {MEASURES[family]}. {shared.format(**conditions.settings)} is a "
+        "method's default, none is tuned. Methods that cannot find the number of clusters are given it.",
         summary=[
             ("Methods", str(len({one.method for one in known})), "with a result or a reason"),
             ("Scenarios", str(len({one.scenario for one in known})), "of " + str(len(scenarios))),
