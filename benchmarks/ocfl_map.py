@@ -3,9 +3,10 @@
     python benchmarks/ocfl_map.py run FILE --seeds 0 1 2
     python benchmarks/ocfl_map.py show FILE
 
-The scenario is label-flip with four clusters, unless others are named; where a scenario has no clusters, all clients together
-are right. Results are appended to FILE, a line of JSON per run; what is there already is not run again. A run ends as soon as all
-clients are clustered, or after 12 rounds, where clients that are in no cluster yet count as one more.
+The scenario is label-flip with four clusters, unless others are named; where a scenario has no clusters, all clients
+together are right. Results are appended to FILE, a line of JSON per run; what is there already is not run again. A run
+ends as soon as all clients are clustered, or after 12 rounds, where clients that are in no cluster yet count as one
+more.
 """
 
 from __future__ import annotations
@@ -94,10 +95,11 @@ def clustered(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(given: argparse.Namespace) -> None:
-    """Print a row per scenario, samples and clients: ARI by participation and clusterer, mean and deviation over seeds."""
+    """Print a row per scenario, samples and clients: mean ARI over seeds by participation and clusterer."""
     found = {tuple(line[key] for key in KEY): line for line in lines(given.file)}
     columns = list(product(given.participation, given.clusterers))
-    print("| scenario | samples | clients | " + " | ".join(f"{clusterer}, {part:.0%}" for part, clusterer in columns) + " |")
+    heads = " | ".join(f"{clusterer}, {part:.0%}" for part, clusterer in columns)
+    print(f"| scenario | samples | clients | {heads} |")
     print("|---|---|---|" + "---|" * len(columns))
     for row in product(given.scenarios, given.samples, given.clients):
         texts = [

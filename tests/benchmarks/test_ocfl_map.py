@@ -17,7 +17,10 @@ def test_a_map_goes_on_where_it_stopped(
     benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "map.jsonl"
-    known = {"data": "digits", "scenario": "label-flip", "samples": 30, "clients": 8, "participation": 1.0, "clusterer": "hdbscan", "seed": 0}
+    known = {
+        "data": "digits", "scenario": "label-flip", "samples": 30, "clients": 8, "participation": 1.0,
+        "clusterer": "hdbscan", "seed": 0,
+    }  # fmt: skip
     file.write_text(json.dumps(known | {"ari": 0.25, "found": 2, "round": 2}) + "\n")
     call(benchmark, monkeypatch, "run", file)
     lines = [json.loads(line) for line in file.read_text().splitlines()]

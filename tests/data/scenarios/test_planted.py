@@ -120,9 +120,7 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path, domain, label):
 def test_images_of_domains_may_be_made_smaller(tmp_path):
     x = np.arange(40 * 3 * 4 * 4, dtype=np.float32).reshape(40, 3, 4, 4)
     np.savez(tmp_path / "d.npz", x=x, y=np.arange(40) % 2, domain=np.repeat(["photo", "sketch"], 20))
-    plain, small = (
-        Domain(str(tmp_path / "d.npz"), clients_per_domain=2, shrink=shrink).build(0) for shrink in (1, 2)
-    )
+    plain, small = (Domain(str(tmp_path / "d.npz"), clients_per_domain=2, shrink=shrink).build(0) for shrink in (1, 2))
     assert small.clients[0].x.shape[1:] == (3, 2, 2)
     assert torch.equal(small.clients[1].y, plain.clients[1].y)
     assert torch.allclose(small.clients[1].x[:, :, 0, 1], plain.clients[1].x[:, :, :2, 2:].mean((2, 3)))
