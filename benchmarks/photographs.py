@@ -103,9 +103,15 @@ def partitioned(labels: Labels, p: int, seed: int) -> list[NDArray[np.int64]]:
 
 
 def autoencoder(clients: list[Images], rounds: int, seed: int) -> Callable[[Any], Any]:
-    """Codes of an autoencoder that all clients trained."""
+    """Codes of an autoencoder that all clients trained, with one pass in each round as the Siamese network has."""
     model = fedkin.Embedding(
-        form="prototypes", pretraining_rounds=rounds, pretraining_participation=1.0, rounds=1, random_state=seed
+        form="prototypes",
+        pretraining_rounds=rounds,
+        pretraining_participation=1.0,
+        pretraining_epochs=1,
+        pretraining_steps=1,
+        rounds=1,
+        random_state=seed,
     )
     return model.fit(clients).transform
 
