@@ -36,6 +36,7 @@ myst_heading_anchors = 4  # as on GitHub, where the same pages are read
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_execution_excludepatterns = ["tutorials/three-machines.ipynb"]  # it has its outputs; a slow test runs it
 nb_output_stderr = "warn"
 
 default_role = "literal"  # docstrings name parameters in single backticks

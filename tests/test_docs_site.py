@@ -1,9 +1,13 @@
 """The pages become a site without a warning, notebooks run on the way, and it needs no other place to be read."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx_build
 
 import forked
@@ -19,6 +23,7 @@ NOTEBOOKS = {
     "tutorials/hospital-tables": 0,
     "tutorials/own-method": 1,
     "tutorials/own-network": 1,
+    "tutorials/three-machines": 0,
 }
 """By page, how many pictures its code draws at least."""
 
@@ -41,8 +46,20 @@ def test_the_site_has_a_page_for_everything(site: Path) -> None:
 
 def test_every_notebook_is_known() -> None:
     pages = (ROOT / "docs").rglob("*.md")
-    made = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in pages if "mystnb" in page.read_text()[:40]}
-    assert made == set(NOTEBOOKS)
+    made = [*(page for page in pages if "mystnb" in page.read_text()[:40]), *(ROOT / "docs").rglob("*.ipynb")]
+    assert {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in made} == set(NOTEBOOKS)
+
+
+@pytest.mark.slow
+def test_the_notebook_of_a_federation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Server and sites are processes on loopback, which its last cell stops."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    notebook = nbformat.read(ROOT / "docs" / "tutorials" / "three-machines.ipynb", 4)
+    known = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
+    found = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    assert [bool(outputs) for outputs in found] == [bool(outputs) for outputs in known]
+    assert found[-2] == known[-2]  # the clusters
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
