@@ -31,11 +31,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(`{3,}|:{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 OPTIONS = re.compile(r"^<!-- options -->.*^<!-- /options -->$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)")
 NUMBERS = re.compile(r"# (?:array\()?(-?\d+(?:\.\d+)?|\[[^]]*\])\)?(?=$|[,;:] )")
 """A comment behind an expression that begins with the number, or the list of numbers, that it gives."""
+
+NOTEBOOKS = [page for page in PAGES if "mystnb" in page.read_text()[:40]]
+LONG = ("flower-app",)
+"""Notebooks that start processes of their own, for half a minute."""
 
 SECTIONS = [
     one
@@ -103,6 +108,19 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         elif language == "sh":
             for line in text.splitlines():
                 run_command(line)
+
+
+@pytest.mark.parametrize("page", [page for page in NOTEBOOKS if page.stem not in LONG], ids=named)
+def test_cells_of_notebooks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, in this process, which has imported what they need; a slow test has Sphinx run them."""
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    names: dict[str, object] = {"__name__": "notebook"}
+    for cell in CELL.findall(page.read_text()):
+        run_python(re.sub(r"(?m)^%.*", "", cell), str(page), names)
+    plt.close("all")
 
 
 def run_python(text: str, page: str, names: dict[str, object]) -> None:

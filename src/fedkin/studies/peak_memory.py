@@ -12,7 +12,7 @@ _PEAK = "VmHWM:"
 def forget_peak() -> None:
     """Count the peak anew from here on; without effect where the system does not allow it."""
     try:
-        _RESET.write_text(_FORGET_PEAK)
+        _RESET.write_text(_FORGET_PEAK, encoding="ascii")
     except OSError:  # not Linux, or not allowed
         return
 

@@ -18,7 +18,7 @@ TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
 SITES = [RNG.normal(size=(40, 2)) + 9 * y[:, None] for y in TRUTH]
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
-OPTIONS = {"methods": ["kfed", "kmeans"], "clusters": 2, "budget": "1h", "seeds": 1, "settings": ["engine.workers=1"]}
+OPTIONS = {"methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 1, "settings": ["engine.workers=1"]}
 
 
 def test_arrays_are_compared_as_files_are(tmp_path: Path) -> None:
