@@ -86,15 +86,15 @@ class ForgettingEstimator(Estimator):
             raise FedkinError(f"There is no client but '{self.client_names_[at]}'; nothing would be left.")
         method: Method[Any] = self._made()
         state = method.without(self._state, {at}) if self._method.forgets and not retrain else None
-        if state is not None:
-            people = self._people(data, y)
-            self._again(method, state, people, gone)
-        else:
+        people = None if state is None else self._people(data, y)
+        if people is None or state is None:
             self._fit_without(gone, data, y, fit)
+        else:
+            self._again(method, state, people, gone)
         return {
             "client": self.client_names_[at],
-            "way": "retrained" if state is None else "exact",
-            "still_holds": [] if state is None else kept_of(self._method, self.preparation_),
+            "way": "retrained" if people is None else "exact",
+            "still_holds": [] if people is None else kept_of(self._method, self.preparation_),
             "not_covered": list(_NOT_COVERED),
         }
 
@@ -147,9 +147,9 @@ class ForgettingEstimator(Estimator):
         self.result_ = method.result(state)
         self.n_clusters_ = int(self.result_["n_clusters"])
 
-    def _people(self, data: Any, y: Any) -> list[Client]:
-        """The clients of `fit`, prepared as then, with what they remember."""
-        raise NotImplementedError
+    def _people(self, data: Any, y: Any) -> list[Client] | None:
+        """The clients of `fit`, prepared as then, with what they remember; ``None`` where that was not kept."""
+        return None
 
     def _position(self, client: int | str) -> int:
         names = self.client_names_
