@@ -5,7 +5,6 @@ An estimator's parameters are the options of its method, with the same names and
 clusters the samples of unlabelled clients, in `client_estimators` if it clusters clients with labelled ones.
 """
 
-from fedkin.estimators.baseline_estimators import DEC, FuzzyCMeans, KMeans
 from fedkin.estimators.client_clusterer import ClientClusterer
 from fedkin.estimators.client_estimators import (
     CFLGP,
@@ -27,20 +26,23 @@ from fedkin.estimators.client_estimators import (
     Local,
     Sattler,
 )
+from fedkin.estimators.fedcref_estimator import FedCRef
 from fedkin.estimators.kingraph_estimator import KinGraph
 from fedkin.estimators.mufc_estimator import MUFC
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
 from fedkin.estimators.sample_estimators import (
     AFCL,
     CCFC,
+    DEC,
     FFCM,
     PPFCGAN,
     SCFC,
     SDAFC,
     UIFCA,
-    FedCRef,
     FedDPKMeans,
+    FuzzyCMeans,
     KFed,
+    KMeans,
 )
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -30,6 +30,19 @@ def of_each(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
     return found if is_named(given) else list(found.values())
 
 
+def position_of(name: str, names: Sequence[str]) -> int:
+    """The position of a client among those of `fit`, by its name.
+
+    Raises
+    ------
+    FedkinError
+        If none is called so, with the nearest name.
+    """
+    if name not in names:
+        raise unknown_name("client", name, names)
+    return names.index(name)
+
+
 class ByClient(list[Any]):
     """A list in the order of the clients whose items are also found by the clients' names.
 
@@ -52,11 +65,7 @@ class ByClient(list[Any]):
         self.names = list(names)
 
     def __getitem__(self, at: SupportsIndex | slice | str) -> Any:
-        if isinstance(at, str):
-            if at not in self.names:
-                raise unknown_name("client", at, self.names)
-            at = self.names.index(at)
-        return super().__getitem__(at)
+        return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
 
     def keys(self) -> list[str]:
         """The clients' names."""
@@ -99,11 +108,7 @@ class NumbersByClient(np.ndarray):
         self.names = []
 
     def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, str):
-            if at not in self.names:
-                raise unknown_name("client", at, self.names)
-            at = self.names.index(at)
-        return super().__getitem__(at)
+        return super().__getitem__(position_of(at, self.names) if isinstance(at, str) else at)
 
     def __repr__(self) -> str:
         return repr(self._plain())

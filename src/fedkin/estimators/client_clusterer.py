@@ -17,15 +17,10 @@ from fedkin.data.given.given_data import GivenData
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.by_client import NumbersByClient
 from fedkin.estimators.client_predictor import ClientPredictor
-from fedkin.estimators.estimator import FitOutcome, prepared_samples
+from fedkin.estimators.estimator import prepared_samples
 from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of, split_off
-from fedkin.estimators.labelled_clients import (
-    ClassLabels,
-    clients_of,
-    encoded,
-    read_labels,
-)
+from fedkin.estimators.labelled_clients import ClassLabels, clients_of, encoded, read_labels
 from fedkin.estimators.own_metrics import Metric, own_metrics
 from fedkin.estimators.own_training import TRAINING_KINDS, TrainingOptions, loss_function, own_options
 from fedkin.estimators.torch_modules import ModuleOrName, architecture_of
@@ -55,8 +50,6 @@ class ClientClusterer(ClientPredictor):
         name, ``client_labels_["north"]``.
     clusters_ : dict of str to int
         The same by the client's name.
-    client_names_ : list of str
-        What the clients are called.
     memberships_ : ndarray of float32, (n_clients, n_clusters)
         To what part each client belongs to each cluster, rows summing to 1; only of methods with soft clusters. A
         client then predicts with all models, weighted so; `client_labels_` are the clusters of the greatest.
@@ -67,24 +60,12 @@ class ClientClusterer(ClientPredictor):
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
         Number of clusters; where it is given, clusters that no client chose are included.
-    history_ : DataFrame
-        The same table as `metrics_`.
     metrics_ : DataFrame
         Numbers and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
         ``value``.
     records_ : list of dict
         One entry per round as the method recorded it: loss, clusters, labels and so on, with bytes sent and received so
         far.
-    n_iter_ : int
-        Number of rounds.
-    preparation_ : Preparation
-        How samples were prepared; its ``notes`` say what was done to tables.
-    result_ : dict
-        All that the method found.
-    n_features_in_ : int
-        Numbers per sample.
-    feature_names_in_ : ndarray of str
-        Columns, if samples are DataFrames.
     """
 
     _kinds: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName, **TRAINING_KINDS}
@@ -151,7 +132,6 @@ class ClientClusterer(ClientPredictor):
         self.models_ = [self._classifier().module(model) for model in trained]
         if "memberships" in self.result_:
             self.memberships_ = self.result_["memberships"].numpy().copy()
-        self._remember_more(outcome)
         return self
 
     def _labels_needed(self) -> bool:
@@ -179,12 +159,9 @@ class ClientClusterer(ClientPredictor):
     ) -> HeldOut:
         def read(data: GivenData, where: str) -> Samples:
             y = encoded(read_labels(data.y, len(data.y), where), classes, where)
-            return lambda preparation: _as_many(_fitting(preparation, data, where, label), y, where), y
+            return lambda preparation: _fitting(preparation, data, y, where, label), y
 
         return held_out_of(given, split, entrance, names, label, read)
-
-    def _remember_more(self, outcome: FitOutcome) -> None:
-        """Set the attributes that only one estimator has."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -196,17 +173,14 @@ class ClientClusterer(ClientPredictor):
             self.result_["training"] = {**self.result_["training"], "recipe": recipe.name}
 
 
-def _fitting(preparation: Preparation, data: GivenData, where: str, label: str | None) -> Tensor:
-    """Prepared samples; of those that differ from the ones of `fit`, the error says whose they are."""
+def _fitting(preparation: Preparation, data: GivenData, y: Tensor, where: str, label: str | None) -> Tensor:
+    """Prepared samples, as many as labels; of those that differ from the ones of `fit`, the error says whose."""
     try:
-        return prepared_samples(preparation, data, where, label)
+        samples = prepared_samples(preparation, data, where, label)
     except FedkinError as error:
         if where in str(error):
             raise
         raise FedkinError(f"{where} does not fit: {mid_sentence(str(error))}") from error
-
-
-def _as_many(samples: Tensor, y: Tensor, where: str) -> Tensor:
     if len(samples) != len(y):
         raise FedkinError(f"{where} has {len(samples)} samples and {len(y)} labels; it needs one for each.")
     return samples

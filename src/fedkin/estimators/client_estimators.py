@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedkin.core import Client
 from fedkin.estimators.by_client import of_each
 from fedkin.estimators.client_clusterer import ClientClusterer
 from fedkin.estimators.client_predictor import NEW
@@ -94,7 +96,8 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     def _labels_needed(self) -> bool:
         return bool(self.form != "prototypes")
 
-    def _remember_more(self, outcome: FitOutcome) -> None:
+    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
+        super()._remember(outcome, clients, names)
         found = next(entry["clustering"] for entry in outcome.history if "clustering" in entry)
         self.embeddings_ = cast(EmbeddingState, outcome.state).messages.numpy().copy()
         self.epsilon_ = float(found["epsilon"])

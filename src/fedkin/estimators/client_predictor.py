@@ -11,17 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import unknown_name
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.seeds import derive_generator
 from fedkin.data.given.given_clients import holds_several, is_named, labels_beside, named_data
-from fedkin.data.given.given_data import GivenData, given_data
 from fedkin.engines.local import one_thread
-from fedkin.estimators.by_client import ByClient
+from fedkin.estimators.by_client import ByClient, position_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.held_out import by_client
 from fedkin.estimators.labelled_clients import (
     check_kind,
+    data_and_labels,
     encoded,
     labelled_data,
     read_labels,
@@ -92,7 +91,7 @@ class ClientPredictor(ForgettingEstimator):
         if client is None and cluster is None and holds_several(x):
             given = by_client(_pairs(x, y, "score"), self.client_names_, "score")
             return float(np.mean([self.score(pair, client=at) for at, pair in given.items()]))
-        data = self._labelled(x, y)
+        data = data_and_labels(x, y, NEW, self._label)
         predicted = self.predict(data.x, client, cluster)
         labels = read_labels(data.y, len(predicted), NEW)
         check_kind(labels, self.classes_, NEW)
@@ -128,21 +127,12 @@ class ClientPredictor(ForgettingEstimator):
         if holds_several(x):
             found = {name: self.assign(pair) for name, pair in _pairs(x, y, "assign").items()}
             return found if is_named(x) else list(found.values())
-        data = self._labelled(x, y, needed=False)
-        samples = self._samples(data.x)
+        data = data_and_labels(x, y, NEW, self._label, needed=False)
+        samples = self._prepared(data.x, NEW)
         labels = self._labels(data.y, len(samples)) if self._method.assigns_by_labels(self.result_) else None
         newcomer = Client.newcomer(samples, labels, derive_generator(self._seed, "assign"))
         with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
-
-    def _labelled(self, x: Any, y: Any, needed: bool = True) -> GivenData:
-        """One client's samples, and its labels, which are in them or beside them."""
-        if y is not None and not isinstance(y, str):
-            return GivenData(given_data(x, NEW).x, y)
-        data = labelled_data(x, NEW, y or self._label)
-        if needed and data.y is None:
-            raise FedkinError(f"{NEW} has no labels to compare with; give them as y, or samples as a pair (x, y).")
-        return without_labels(data)
 
     def _of_each(
         self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]
@@ -151,11 +141,8 @@ class ClientPredictor(ForgettingEstimator):
         check_is_fitted(self, "result_")
         if client is not None or cluster is not None or not holds_several(x):
             return function(self._logits(x, client, cluster))
-        named = named_data(x, "predict")
-        found = {
-            at: function(self._logits(own, at, None)) for at, own in by_client(named, self.client_names_, "x").items()
-        }
-        by_name = {self.client_names_[at]: made for at, made in found.items()}
+        given = by_client(named_data(x, "predict"), self.client_names_, "x")
+        by_name = {self.client_names_[at]: function(self._logits(own, at, None)) for at, own in given.items()}
         return by_name if is_named(x) else ByClient(by_name.values(), by_name)
 
     def _labels(self, y: Any, samples: int) -> Tensor:
@@ -167,11 +154,8 @@ class ClientPredictor(ForgettingEstimator):
     def _classifier(self) -> Classifier:
         return Classifier.of(self.result_["module"])
 
-    def _samples(self, x: Any) -> Tensor:
-        return self._prepared(x, NEW)
-
     def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
-        whose, samples = self._whose(client, cluster), self._samples(x)
+        whose, samples = self._whose(client, cluster), self._prepared(x, NEW)
         with self._on_device():
             logits: Tensor = self._method.logits_of(self.result_, samples, **whose)
             return logits
@@ -190,9 +174,7 @@ class ClientPredictor(ForgettingEstimator):
         if client is None:
             return {"cluster": _position(cluster, len(models), "cluster")}
         if isinstance(client, str):
-            if client not in self.client_names_:
-                raise unknown_name("client", client, self.client_names_)
-            client = self.client_names_.index(client)
+            client = position_of(client, self.client_names_)
         client = _position(client, len(self.client_labels_), "client")
         if self.client_labels_[client] < 0:
             name = self.client_names_[client]

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.device import device_named, on
 from fedkin.core.method import OwnData
-from fedkin.core.options import Option, options_of
+from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, followed
 from fedkin.data.given.given_data import GivenData, given_data
 from fedkin.data.preparing.cluster_profile import ClusterProfile, profile_clusters
@@ -121,7 +121,25 @@ class FitOutcome:
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: a method's hyper-parameters as scikit-learn's parameters, and the loop of its steps."""
+    """Base of all estimators: a method's hyper-parameters as scikit-learn's parameters, and the loop of its steps.
+
+    Attributes
+    ----------
+    history_ : DataFrame
+        The same table as `metrics_`.
+    n_iter_ : int
+        Number of rounds, or of a method's other steps.
+    result_ : dict
+        All that the method found.
+    client_names_ : list of str
+        What the clients are called.
+    preparation_ : Preparation
+        How samples were prepared; its ``notes`` say what was done to tables.
+    n_features_in_ : int
+        Columns of DataFrames, or numbers per sample.
+    feature_names_in_ : ndarray of str
+        Columns, if the clients are DataFrames.
+    """
 
     _method: ClassVar[type[Any]]
     _label: str | None = None
@@ -142,9 +160,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         super().__init_subclass__(**more)
         if method:
             cls._method = method
-            options = _parameters(method, cls._kinds, cls._more)
+            listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
+            options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]
+            options += [one for one in options_of(EstimatorOptions) if one.name != "device" or method.has_device]
             cls.__init__ = initialiser(cls.__name__, options)  # type: ignore[method-assign]
-            bases = [base.__doc__ or "" for base in reversed(cls.__mro__[1:]) if issubclass(base, Estimator)]
+            bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
             cls.__doc__ = with_parameters(with_attributes(cls.__doc__ or "", bases), options)
 
     def set_params(self, **params: Any) -> Self:
@@ -178,7 +198,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part)
             fed.client_names, fed.away = names, set(forgotten)
-            preparation = prepare(fed, self._preparing(), names)
+            identity = "none" if self.id is None else self.id
+            preparation = prepare(fed, PreparingOptions(self.scaling, identity, self.lacking, self.indicator), names)
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
             method = method.with_own_data(self._own_data(preparation))
             rounds = Rounds(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
@@ -192,11 +213,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _own_data(self, preparation: Preparation) -> OwnData:
         """How the server's samples are read, if the method's server has any."""
         return preparation.read
-
-    def _preparing(self) -> PreparingOptions:
-        """How the clients' data are prepared."""
-        identity = "none" if self.id is None else self.id
-        return PreparingOptions(self.scaling, identity, self.lacking, self.indicator)
 
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
         """Set the attributes that every fitted estimator has."""
@@ -280,11 +296,3 @@ def prepared_samples(preparation: Preparation, given: GivenData, where: str, lab
     else:
         data = as_dataset(given.x, where, where, options=reading)
     return preparation.apply(data.x, None if data.table is None else data.table.columns, where)
-
-
-def _parameters(method: type[Any], kinds: Mapping[str, Any], more: type[Any] | None) -> list[Option]:
-    """The parameters of an estimator: the options of `method` and `more`, some of other `kinds`, and those of all."""
-    listed = [*options_of(method), *(options_of(more) if more is not None else ())]
-    of_method = [dataclasses.replace(one, kind=kinds.get(one.name, one.kind)) for one in listed]
-    own = [one for one in options_of(EstimatorOptions) if one.name != "device" or method.has_device]
-    return of_method + own

@@ -147,10 +147,8 @@ def _bars(axes: Axes, rand: pd.DataFrame, names: Sequence[str]) -> None:
 
 def _names(set_ticks: Callable[..., Any], names: Sequence[str]) -> None:
     if len(names) <= _NAMED:
-        upright = (
-            {} if len(max(names, key=len)) * len(names) < 80 or set_ticks.__name__ == "set_yticks" else {"rotation": 90}
-        )
-        set_ticks(range(len(names)), labels=list(names), fontsize="small", **upright)
+        fit = len(max(names, key=len)) * len(names) < _WIDE or set_ticks.__name__ == "set_yticks"
+        set_ticks(range(len(names)), labels=list(names), fontsize="small", **({} if fit else {"rotation": 90}))
 
 
 def _colour(cluster: Any) -> Any:

@@ -127,9 +127,9 @@ class ForgettingEstimator(Estimator):
         fed.exchange = _SPACING * (len(self.certificates_) + 1)
         return fed
 
-    def _made(self) -> Method[Any]:
-        """The method of `fit`."""
-        method: Method[Any] = checked_method(self._method, self._hyper_parameters())
+    def _made(self, **wanted: Any) -> Method[Any]:
+        """The method of `fit`, with other hyper-parameters where `wanted`."""
+        method: Method[Any] = checked_method(self._method, {**self._hyper_parameters(), **wanted})
         return method
 
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
@@ -153,8 +153,7 @@ class ForgettingEstimator(Estimator):
 
     def _position(self, client: int | str) -> int:
         names = self.client_names_
-        if client in names:
-            client = names.index(str(client))
+        client = names.index(str(client)) if client in names else client
         if isinstance(client, bool) or not isinstance(client, int) or not 0 <= client < len(names):
             raise FedkinError(
                 f"client is {client!r}; allowed: 0 to {len(names) - 1}, the clients of fit, or {listing(names)}."

@@ -19,7 +19,6 @@ from fedkin.estimators.by_client import ByClient
 from fedkin.estimators.estimator import FitOutcome
 from fedkin.estimators.sample_clusterer import LatentClusterer
 from fedkin.estimators.torch_modules import FeaturesOrName, extractor_of
-from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.kingraph import kingraph
 from fedkin.methods.samples.kingraph.node_votes import Votes, clusters_again, counted_shares, nodes_of_samples
 
@@ -107,13 +106,12 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
             raise FedkinError("Give either n_clusters or resolution.")
         cut = copy.copy(self)
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto")
-        return cut._cut_again({"n_clusters": n_clusters, "resolution": resolution})
+        return cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
 
     def _cut_again(self, wanted: Mapping[str, Any]) -> KinGraph:
-        given = {name: value for name, value in wanted.items() if value is not None}
-        extractor = {} if self._extractor is None else {"features": self._extractor.name}
-        method: Any = checked_method(self._method, {**self._hyper_parameters(), **given, **extractor})
-        state, values = method.clusters_of(self._graph, self._cut_rng())
+        method: Any = self._made(**wanted)
+        rng = derive_generator(self._seed, "server", "communities")  # as the server's when it cut the graph
+        state, values = method.clusters_of(self._graph, rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.n_clusters_, self.scales_ = self.result_["n_clusters"], self.result_["scales"]
         self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
@@ -128,14 +126,17 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         self._profile = None
         return self
 
-    def _made(self) -> Any:
+    def _made(self, **wanted: Any) -> Any:
         extractor = {} if self._extractor is None else {"features": self._extractor.name}
-        return checked_method(self._method, {**self._hyper_parameters(), **extractor})
+        return super()._made(**wanted, **extractor)
 
     def _take(self, method: Any, state: Any, people: Sequence[Client], fed: LocalFederation) -> None:
         super()._take(method, state, people, fed)
+        self._keep_graph(state, people)
+
+    def _keep_graph(self, state: Any, clients: Sequence[Client]) -> None:
         self.scales_, self._graph = self.result_["scales"], state
-        self._memories = [self._memory(client) for client in people]
+        self._memories = [self._memory(client) for client in clients]
 
     def _memory(self, client: Client) -> Votes:
         """What decides on the clusters of a client's samples; nothing if it is forgotten."""
@@ -143,15 +144,10 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
             return Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
         return nodes_of_samples(client, self._graph.own)
 
-    def _cut_rng(self) -> torch.Generator:
-        """As the server's when it cut the graph."""
-        return derive_generator(self._seed, "server", "communities")
-
     def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
         super()._remember(outcome, clients, names)
-        self.scales_ = outcome.result["scales"]
-        self._seed, self._graph = outcome.seed, outcome.state
-        self._memories = [self._memory(client) for client in clients]
+        self._seed = outcome.seed
+        self._keep_graph(outcome.state, clients)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -79,6 +79,35 @@ def labelled_data(value: Any, where: str, label: str | None) -> GivenData:
     return given_data(value, where, label if is_form(value) else None, seek_labels=True)
 
 
+def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> GivenData:
+    """One client's samples and its labels, which are beside them in `y`, or in a column of `x`, or in pairs.
+
+    Parameters
+    ----------
+    x : Any
+        In any form that ``fit`` takes.
+    y : array-like, str or None
+        The labels, or the name of their column.
+    where : str
+        What holds the samples, as the beginning of an error's sentence.
+    label : str or None
+        The column of labels in the tables of ``fit``.
+    needed : bool
+        Whether labels must be there.
+
+    Raises
+    ------
+    FedkinError
+        If the data cannot be used, or have no labels where they are needed.
+    """
+    if y is not None and not isinstance(y, str):
+        return GivenData(given_data(x, where).x, y)
+    data = labelled_data(x, where, y or label)
+    if needed and data.y is None:
+        raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
+    return without_labels(data)
+
+
 def without_labels(data: GivenData) -> GivenData:
     """The same data, of a table without the column of labels."""
     if data.label is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from fedkin.core.errors import FedkinError, in_short
+from fedkin.estimators.torch_modules import Registered
 from fedkin.nn.recipes import Recipe, register_recipe
 from fedkin.nn.resident import Criterion
 
@@ -22,8 +22,6 @@ LossOrNone = nn.Module | Callable[[Tensor, Tensor], Tensor] | None
 OptimizerOrName = str | type[Optimizer] | Optimizer | Callable[[Iterable[nn.Parameter]], Optimizer]
 SchedulerOrNone = Callable[[Optimizer], LRScheduler] | None
 AugmentationOrNone = Callable[[Tensor], Tensor] | None
-
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -58,30 +56,16 @@ TRAINING_KINDS: Mapping[str, Any] = {
 """Types of parameters that only Python can give."""
 
 
-class GivenRecipe:
-    """An optimiser and augmentation that were given, registered under a name for as long as this object lives.
-
-    A pickle of it registers itself anew where it is read, under another name.
-
-    Attributes
-    ----------
-    name : str
-        What it goes by.
-    """
+class GivenRecipe(Registered):
+    """An optimiser and augmentation that were given, as a name of `fedkin.nn.recipes`."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.recipe, self.name = recipe, f"recipe#{next(_numbers)}"
+        super().__init__("recipe")
+        self.recipe = recipe
         register_recipe(self.name, recipe)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> GivenRecipe:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _given_again, (self.recipe.optimizer, self.recipe.augmentation)
-
-
-def _given_again(optimizer: Any, augmentation: Any) -> GivenRecipe:
-    return GivenRecipe(Recipe(optimizer, augmentation))
+        return GivenRecipe, (self.recipe,)
 
 
 @dataclass(frozen=True)
@@ -133,7 +117,11 @@ def own_options(estimator: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
     if not isinstance(optimizer, str):
         factory, own_rate = _factory_of(optimizer, given["lr_scheduler"] is not None)
         rate = rate if own_rate is None else own_rate
-        _check_alone(estimator, given)
+        if beside := next((name for name in ("momentum", "weight_decay") if given[name]), None):
+            raise FedkinError(
+                f"{estimator} has {beside}={given[beside]} beside an optimizer of your own, which has its own; give "
+                f"partial(torch.optim.SGD, {beside}={given[beside]})."
+            )
         options |= {"optimizer": "sgd", "learning_rate": rate}
     if given["lr_scheduler"] is not None:
         if given["learning_rates"] is not None:
@@ -222,12 +210,3 @@ def _factory_of(given: Any, follows: bool) -> tuple[Callable[..., Optimizer], fl
         return _OfFunction(given, False), None
     made = given([nn.Parameter(torch.zeros(1))])
     return _OfFunction(given, True), float(made.param_groups[0]["lr"])
-
-
-def _check_alone(estimator: str, given: Mapping[str, Any]) -> None:
-    for name in ("momentum", "weight_decay"):
-        if given[name]:
-            raise FedkinError(
-                f"{estimator} has {name}={given[name]} beside an optimizer of your own, which has its own; give "
-                f"partial(torch.optim.SGD, {name}={given[name]})."
-            )

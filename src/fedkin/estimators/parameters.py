@@ -54,29 +54,28 @@ def with_parameters(text: str, options: Sequence[Option]) -> str:
     """A docstring with a section ``Parameters`` before its other sections."""
     entries = [f"{one.name} : {one.allowed_in(repr)}, default {one.default!r}\n    {one.meaning}\n" for one in options]
     section = "Parameters\n----------\n" + "".join(entries) + "\n"
-    summary, *rest = _FIRST_SECTION.split(inspect.cleandoc(text), maxsplit=1)
-    return "".join([summary.rstrip() + "\n\n", section, *rest])
+    return _with_first_section(inspect.cleandoc(text), section)
 
 
 def with_attributes(text: str, bases: Iterable[str]) -> str:
-    """A docstring whose section ``Attributes`` has the entries of the bases, too, the farthest base first.
+    """A docstring whose section ``Attributes`` has the entries of the bases, too, after its own.
 
-    An entry of the docstring's own replaces one of the same name.
+    Of entries of one name the first counts.
     """
     text = inspect.cleandoc(text)
     entries: dict[str, str] = {}
-    for one in (*map(inspect.cleandoc, bases), text):
-        for head, body in _ENTRY.findall(_section_of(one)):
-            entries[head.partition(" : ")[0]] = f"{head}\n{body.rstrip()}\n"
+    for one in (text, *map(inspect.cleandoc, bases)):
+        found = _ATTRIBUTES.search(one)
+        for head, body in _ENTRY.findall(found[1].rstrip() + "\n" if found else ""):
+            entries.setdefault(head.partition(" : ")[0], f"{head}\n{body.rstrip()}\n")
     if not entries:
         return text
     section = "Attributes\n----------\n" + "".join(entries.values()) + "\n"
     if _ATTRIBUTES.search(text):
         return _ATTRIBUTES.sub(lambda _: section, text).rstrip()
+    return _with_first_section(text, section).rstrip()
+
+
+def _with_first_section(text: str, section: str) -> str:
     summary, *rest = _FIRST_SECTION.split(text, maxsplit=1)
-    return "".join([summary.rstrip() + "\n\n", section, *rest]).rstrip()
-
-
-def _section_of(text: str) -> str:
-    found = _ATTRIBUTES.search(text)
-    return found[1].rstrip() + "\n" if found else ""
+    return "".join([summary.rstrip() + "\n\n", section, *rest])

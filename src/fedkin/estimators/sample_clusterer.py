@@ -26,7 +26,7 @@ from fedkin.estimators.fit_rounds import Following
 from fedkin.estimators.held_out import HeldOut, Samples, held_out_of
 from fedkin.estimators.labelled_clients import read_labels
 from fedkin.estimators.metrics_frame import Row, agreement_rows, sizes_of
-from fedkin.estimators.sample_predictor import LabelArray, LatentArray, SamplePredictor
+from fedkin.estimators.sample_predictor import Floats, LabelArray, SamplePredictor
 
 FORGOTTEN = -1
 """Cluster of the samples of a client that is forgotten."""
@@ -47,23 +47,11 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         Number of clusters.
     result_ : dict
         All that the method found, such as ``centroids`` ``(n_clusters_, width)`` and the ``features`` they are of.
-    history_ : DataFrame
-        The same table as `metrics_`.
     metrics_ : DataFrame
         Numbers of every step, sizes of clusters and agreement with labels, a row for each: ``round``, ``client``,
         ``cluster``, ``split``, ``metric``, ``value``.
     records_ : list of dict
         One entry per step as the method recorded it, with the bytes sent and received so far.
-    n_iter_ : int
-        Number of steps.
-    preparation_ : Preparation
-        How samples were prepared; its ``notes`` say what was done to tables.
-    n_features_in_ : int
-        Columns of DataFrames, or numbers per sample.
-    client_names_ : list of str
-        What the clients are called.
-    feature_names_in_ : ndarray of str
-        Columns, if the clients are DataFrames.
     """
 
     @checked_keywords
@@ -190,7 +178,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
 class LatentClusterer(SampleClusterer):
     """Base of estimators that find clusters in a representation of the samples, which has other uses as well."""
 
-    def transform(self, X: Any) -> LatentArray | list[LatentArray]:  # noqa: N803
+    def transform(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
         """The representation of samples in which clusters are found.
 
         A function that `KinGraph` takes as `features`, for one: ``KinGraph(features=model.transform)``.
@@ -205,8 +193,7 @@ class LatentClusterer(SampleClusterer):
         FedkinError
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
-        latents: LatentArray | list[LatentArray] = self._of_each(X, self._method.embed, "The data to transform")
-        return latents
+        return self._of_each(X, self._method.embed, "The data to transform")
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
-"""Estimators that cluster samples, one for each method."""
+"""Estimators that cluster samples, one for each method; the last are centralised baselines."""
 
 from __future__ import annotations
 
 from typing import Any, Self
-
-import numpy as np
 
 from fedkin.core.keywords import checked_keywords
 from fedkin.core.method import OwnData
@@ -12,74 +10,11 @@ from fedkin.core.progress import Followers
 from fedkin.data.given.given_data import given_data
 from fedkin.data.preparing.preparation import Preparation
 from fedkin.estimators.estimator import prepared_samples
-from fedkin.estimators.given_clusters import give_counts, give_labels
 from fedkin.estimators.sample_clusterer import LatentClusterer, SampleClusterer
-from fedkin.methods.samples import ffcm, kfed, ppfc_gan, sda_fc, uifca
+from fedkin.methods.samples import centralized, dec, ffcm, kfed, ppfc_gan, sda_fc, uifca
 from fedkin.methods.samples.afcl import afcl
 from fedkin.methods.samples.ccfc import ccfc
-from fedkin.methods.samples.fedcref import fedcref
 from fedkin.methods.samples.feddp_kmeans import feddp_kmeans
-
-
-class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
-    """Find the clusters across clients, and how many there are (FedCRef; Nardi, Valerio, Passarella).
-
-    `predict` gives a sample the cluster whose model reconstructs it best. Samples of `fit` may get another one than in
-    `labels_`, for there a client chooses among fewer models.
-
-    `n_clusters` may also be a list with the number of local clusters of each client.
-
-    Attributes
-    ----------
-    communities_ : list of lists of (client, cluster)
-        The local clusters in each cluster.
-    records_ : list of dict
-        One entry per iteration: communities, unmatched clusters, bytes sent and received, and so on.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.FedCRef(random_state=0).fit(clients)
-    >>> model.n_clusters_
-    3
-    """
-
-    @checked_keywords
-    def fit(
-        self, X: Any, y: Any = None, *, initial_labels: Any = None, eval: Any = None,  # noqa: N803
-        callbacks: Followers = (),
-    ) -> Self:  # fmt: skip
-        """Find the clusters, from first clusters of the clients' own if they have any.
-
-        Parameters
-        ----------
-        X, y, eval, callbacks
-            As of all estimators that cluster samples.
-        initial_labels : sequence or dict of array-like of int, optional
-            Each client's own first clusters, ``(n,)`` with values 0 or more, to start from; in order, or by name.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FedkinError
-            A `ValueError`: if a client's data or a parameter cannot be used.
-        """
-        clients, names = self._clients(X, y)
-        options = self._hyper_parameters()
-        if initial_labels is not None:
-            give_labels(clients, initial_labels, options["initial"], names)
-        if isinstance(options["n_clusters"], list | tuple | np.ndarray):
-            give_counts(clients, options["n_clusters"])
-            options["n_clusters"] = "given"
-        self._fitted(clients, names, options, eval, callbacks)
-        self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
-        return self
 
 
 class KFed(SampleClusterer, method=kfed.KFedMethod):
@@ -291,4 +226,54 @@ class SCFC(LatentClusterer, method=ccfc.SCFCMethod):
     >>> model = fedkin.SCFC(n_clusters=3, **small, random_state=0).fit([x[0::2], x[1::2]])
     >>> model.n_clusters_
     3
+    """
+
+
+class KMeans(SampleClusterer, method=centralized.KMeansMethod):
+    """k-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> fedkin.KMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
+    3
+    """
+
+
+class FuzzyCMeans(SampleClusterer, method=centralized.FuzzyCMeansMethod):
+    """Fuzzy c-means of all clients' samples together: a centralised baseline, for which **the data are moved**.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> fedkin.FuzzyCMeans(n_clusters=3, random_state=0).fit([x[0::2], x[1::2]]).n_clusters_
+    3
+    """
+
+
+class DEC(LatentClusterer, method=dec.DECMethod):
+    """Deep embedded clustering of all samples together or of every client's alone (Xie, Girshick, Farhadi 2016).
+
+    A centralised baseline: by default **the data are moved** to one place.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of clusters; with ``scope="client"`` those of all clients together.
+    result_ : dict
+        ``encoder`` and ``centroids``, with ``scope="all"``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> import fedkin
+    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
+    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
+    >>> model = fedkin.DEC(n_clusters=3, pretrain_steps=150, random_state=0).fit(clients)
+    >>> [len(set(labels)) for labels in model.labels_]
+    [2, 2, 2]
     """

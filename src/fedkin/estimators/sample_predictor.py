@@ -15,15 +15,12 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.core.keywords import checked_keywords
 from fedkin.data.given.given_clients import given_clients, holds_several
-from fedkin.data.given.given_data import GivenData
 from fedkin.estimators.by_client import of_each
 from fedkin.estimators.describing_estimator import DescribingEstimator
-from fedkin.estimators.labelled_clients import labelled_data, read_labels, without_labels
+from fedkin.estimators.labelled_clients import data_and_labels, read_labels
 
 LabelArray = NDArray[np.int64]
-LatentArray = NDArray[np.float32]
-ConfidenceArray = NDArray[np.float32]
-MembershipArray = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 
 class SamplePredictor(DescribingEstimator):
@@ -45,7 +42,7 @@ class SamplePredictor(DescribingEstimator):
             If the samples cannot be used, or there are no labels.
         """
         if not holds_several(X):
-            data = GivenData(X, y) if y is not None and not isinstance(y, str) else self._labelled(X, y, "The data")
+            data = data_and_labels(X, y, "The data", self._label)
             clusters = self._of_client(data.x, self._method.predict, "The data")
             return _rand(clusters, read_labels(data.y, len(data.y), "The data"), "The data")
         given = given_clients(X, self._label if y is None else y, entrance="score", seek_labels=True)
@@ -56,13 +53,7 @@ class SamplePredictor(DescribingEstimator):
         whole = [read_labels(one, len(own), "A client") for one, own in zip(given.labels, found, strict=True)]
         return _rand(np.concatenate(found), np.concatenate(whole), "The data")
 
-    def _labelled(self, x: Any, y: str | None, where: str) -> GivenData:
-        data = labelled_data(x, where, y or self._label)
-        if data.y is None:
-            raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
-        return without_labels(data)
-
-    def confidence(self, X: Any) -> ConfidenceArray | list[ConfidenceArray]:  # noqa: N803
+    def confidence(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
         """How clearly samples belong to the clusters that `predict` gives them.
 
         Returns
@@ -77,12 +68,10 @@ class SamplePredictor(DescribingEstimator):
             If the method has no such number, or the samples cannot be used.
         """
         lacking = f"{type(self).__name__} does not say how clearly samples belong to their clusters."
-        found: ConfidenceArray | list[ConfidenceArray]
-        found = self._of_each(X, self._method.confidence, "The data", lacking)
-        return found
+        return self._of_each(X, self._method.confidence, "The data", lacking)
 
     @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> MembershipArray | list[MembershipArray]:  # noqa: N803
+    def predict_proba(self, X: Any) -> Floats | list[Floats]:  # noqa: N803
         """To what part samples belong to each cluster; only of methods whose clusters are fuzzy.
 
         They are fuzzy c-means' memberships, DEC's soft assignments, or in `KinGraph` the shares of the nearest nodes'
@@ -99,9 +88,7 @@ class SamplePredictor(DescribingEstimator):
             If a parameter makes the clusters hard, or the samples cannot be used.
         """
         lacking = f"The clusters of this {type(self).__name__} are hard ones, without memberships."
-        parts: MembershipArray | list[MembershipArray]
-        parts = self._of_each(X, self._method.memberships, "The data", lacking)
-        return parts
+        return self._of_each(X, self._method.memberships, "The data", lacking)
 
     @checked_keywords
     def predict(self, X: Any) -> LabelArray | list[LabelArray]:  # noqa: N803
@@ -112,15 +99,16 @@ class SamplePredictor(DescribingEstimator):
         FedkinError
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
-        clusters: LabelArray | list[LabelArray] = self._of_each(X, self._method.predict, "The data to predict")
-        return clusters
+        return self._of_each(X, self._method.predict, "The data to predict")
 
     def _of_each(
         self, given: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""
-    ) -> Any:
+    ) -> NDArray[Any] | list[NDArray[Any]]:
         """What `function` makes of the result and samples, or of each client's; where it is none, `lacking` says so."""
         check_is_fitted(self, "result_")
-        return of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)
+        found: NDArray[Any] | list[NDArray[Any]]
+        found = of_each(given, lambda x, called: self._of_client(x, function, called, lacking), where)
+        return found
 
     def _of_client(
         self, x: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, lacking: str = ""

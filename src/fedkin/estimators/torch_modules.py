@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 from weakref import finalize, ref
 
@@ -87,40 +88,19 @@ class GivenNetwork(Registered):
         return GivenNetwork, (self.label, self.factory, self.loss)
 
 
-class Named:
-    """A factory of the model that a name stands for, so that it can have another loss.
-
-    Parameters
-    ----------
-    name : str
-        See `fedkin.nn.build`; "auto" for what suits the samples.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        return build(choose(shape) if self.name == "auto" else self.name, shape, classes)
+def _named(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The model that a name stands for, see `fedkin.nn.build`; "auto" for what suits the samples."""
+    return build(choose(shape) if name == "auto" else name, shape, classes)
 
 
-class Called:
-    """A class or a function of a network, called with as much as it takes: shape and classes, classes, or nothing.
-
-    Parameters
-    ----------
-    function : callable
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        made: nn.Module = self.function(*_arguments(self.function, shape, classes))
-        return made
+def _called(function: Callable[..., Any], shape: tuple[int, ...], classes: int) -> nn.Module:
+    """What a class or a function of a network makes, called with as much as it takes."""
+    made: nn.Module = function(*_arguments(function, shape, classes))
+    return made
 
 
 def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: int) -> tuple[Any, ...]:
-    """What a class or function of a network is called with, by what it cannot do without."""
+    """What a class or function of a network takes, by what it cannot do without: both, the classes, or nothing."""
     try:
         known = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # of builtins
@@ -131,11 +111,8 @@ def _arguments(function: Callable[..., Any], shape: tuple[int, ...], classes: in
         return ()
     if len(needed) == 1 and needed[0].name in _CLASSES:
         return (classes,)
-    return (shape, classes) if needed or _takes_shape(positional) else ()
-
-
-def _takes_shape(parameters: Sequence[inspect.Parameter]) -> bool:
-    return bool(parameters) and parameters[0].name in ("shape", "input_shape")
+    takes_shape = bool(positional) and positional[0].name in ("shape", "input_shape")
+    return (shape, classes) if needed or takes_shape else ()
 
 
 class Renewed:
@@ -160,12 +137,7 @@ class Renewed:
                     "reset_parameters to initialise them; add one, or give a function (shape, classes) that creates "
                     "the module."
                 )
-        try:
-            self.module = copy.deepcopy(module)
-        except RuntimeError as error:
-            raise FedkinError(
-                f"The module given ({type(module).__name__}) cannot be copied: {str(error).splitlines()[0]}"
-            ) from error
+        self.module = _copied(module, "The module given")
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A copy; its parameters come from torch's global generator, as those of any new module."""
@@ -198,13 +170,14 @@ def architecture_of(given: ModuleOrName, loss: Criterion | None = None) -> Given
         If it is something else, or a module that cannot be copied or drawn anew.
     """
     if isinstance(given, str):
-        return None if loss is None else GivenNetwork(given, Named(given), loss)
+        return None if loss is None else GivenNetwork(given, partial(_named, given), loss)
     if not callable(given):
         raise FedkinError(
             f"module is {given!r}; it should be a name, a dotted path, a torch.nn.Module or a function "
             "(shape, classes)."
         )
-    return GivenNetwork(label_of(given), Renewed(given) if isinstance(given, nn.Module) else Called(given), loss)
+    factory = Renewed(given) if isinstance(given, nn.Module) else partial(_called, given)
+    return GivenNetwork(label_of(given), factory, loss)
 
 
 class GivenFeatures(Registered):
@@ -245,16 +218,17 @@ def extractor_of(given: FeaturesOrName) -> GivenFeatures | None:
         return None
     if not callable(given):
         raise FedkinError(f"features is {given!r}; it should be a name, a dotted path, a torch module or a function.")
-    return GivenFeatures(label_of(given), _copied(given) if isinstance(given, nn.Module) else given)
+    if isinstance(given, nn.Module):
+        return GivenFeatures(label_of(given), _copied(given, "The module given as features").eval())
+    return GivenFeatures(label_of(given), given)
 
 
-def _copied(module: nn.Module) -> nn.Module:
+def _copied(module: nn.Module, what: str) -> nn.Module:
     try:
-        return copy.deepcopy(module).eval()
+        return copy.deepcopy(module)
     except RuntimeError as error:
-        raise FedkinError(
-            f"The module given as features ({type(module).__name__}) cannot be copied: {str(error).splitlines()[0]}"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise FedkinError(f"{what} ({type(module).__name__}) cannot be copied: {reason}") from error
 
 
 def label_of(given: Any) -> str:
