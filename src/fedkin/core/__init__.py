@@ -1,4 +1,4 @@
-"""The words every other part of fedkin speaks: client, payload, task, federation, method, record."""
+"""Core types that every other part of fedkin uses: client, payload, task, federation, method and record."""
 
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError

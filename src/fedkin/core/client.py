@@ -18,13 +18,13 @@ LASTING = "lasting_"
 
 
 class Identity(Protocol):
-    """Whom a client signs its keys of secure sums as, and whose signatures it asks for."""
+    """Signing identity of a client: signs its keys for secure sums and checks the signatures of other clients."""
 
     def sign(self, key: bytes) -> dict[str, str]:
-        """Return what proves that a key is this client's."""
+        """Return a signature of a public key, which proves that the key is this client's."""
 
     def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
-        """Return why the client, of id `own`, takes part in no sum with these keys by id; ``None`` if it does."""
+        """Return why client `own` refuses a secure sum with these public keys; ``None`` if it accepts them."""
 
 
 @dataclass
@@ -51,12 +51,12 @@ class Client:
     secret : callable
         Returns so many bytes that nobody else can guess; the local engine derives them from the seed.
     reserve : callable
-        Whether a run may spend this much on the client over all its exchanges, as mu of Gaussian differential privacy.
+        Called with mu of Gaussian differential privacy: whether a run may spend it over all exchanges with the client.
         A client with a budget records what it allows; a client without one allows everything.
     table : Table or None
         The client's table as it was read, in original units; ``None`` where data are no table with named columns.
     identity : Identity or None
-        Of a client in a real federation, see `fedkin.secure.signatures`.
+        Signing identity of a client in a real federation, see `fedkin.secure.signatures`.
     """
 
     id: int
@@ -75,5 +75,5 @@ class Client:
 
     @classmethod
     def newcomer(cls, x: Tensor, y: Tensor | None, rng: torch.Generator) -> Client:
-        """A client in this process, outside of any federation; `rng` draws its noise, too, so that it is repeatable."""
+        """Return a client outside of any federation; `rng` draws its noise, too, so that it is reproducible."""
         return cls(0, x, y, rng=rng, noise=rng)

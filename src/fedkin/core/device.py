@@ -1,4 +1,4 @@
-"""Where networks compute: the processor, or an accelerator such as a GPU.
+"""Devices that networks compute on: the processor, or an accelerator such as a GPU.
 
 A client's data, its state and what is transmitted are always in the processor's memory. Code that trains or
 applies a network moves what it needs to `device()`, and its results back.
@@ -25,13 +25,15 @@ _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
 
 
 def device() -> torch.device:
-    """The device that this thread's networks are to compute on; the processor, unless `on` says otherwise."""
+    """Return the device that this thread's networks compute on: the processor, unless `on` has set another."""
     return _device.get()
 
 
 @contextmanager
 def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
-    """Have this thread's networks compute there; a thread that is started inside begins with the processor.
+    """Set the device that this thread's networks compute on, inside the context.
+
+    A thread that is started inside begins with the processor.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def on(where: torch.device, tf32: bool | None = None) -> Iterator[None]:
 
 
 def _settle(tf32: bool | None) -> None:
-    """Have CUDA compute the same bits each time; torch warns of what it cannot compute so."""
+    """Make CUDA deterministic; torch warns about operations that have no deterministic form."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
@@ -61,13 +63,13 @@ def _settle(tf32: bool | None) -> None:
 
 
 def stack_memory() -> int:
-    """Bytes that a stack of models may take on this thread's device: half of those that are free."""
+    """Return how many bytes a stack of models may use on this thread's device: half of its free memory."""
     where = device()
     return int(torch.cuda.mem_get_info(where)[0]) // 2 if where.type == "cuda" else _ASSUMED
 
 
 def device_named(name: str, option: str) -> torch.device:
-    """The device called "cpu", or as torch calls a GPU, such as "cuda" or "cuda:1"; "auto" is a GPU if there is one.
+    """Return the device called "cpu", "cuda", "cuda:1" or as torch names it; "auto" is a GPU if there is one.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def device_named(name: str, option: str) -> torch.device:
 
 
 def _accelerators() -> list[torch.device]:
-    """Those that work, the one that torch takes by itself first."""
+    """Return the accelerators that work, torch's default one first."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if found is None:
         return []

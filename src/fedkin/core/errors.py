@@ -18,11 +18,11 @@ class FedkinError(ValueError):
 
 
 class RefusalError(FedkinError):
-    """About what a client will not do, however often it is asked."""
+    """Error of a request that a client refuses for good, however often it is repeated."""
 
 
 class DivergedError(FedkinError):
-    """A model is not finite, or has exploded.
+    """Error of a model whose parameters are not finite or have exploded.
 
     Attributes
     ----------
@@ -41,18 +41,18 @@ class DivergedError(FedkinError):
         super().__init__(f"{what}, so the run stops ({why}).")
 
     def naming(self, called: Callable[[int], str]) -> DivergedError:
-        """The same error with clients called by `called`, within a sentence."""
+        """Return the same error with each client called as `called` names it within a sentence."""
         return DivergedError(self.what, self.culprits, called)
 
 
 def in_short(error: Exception) -> str:
-    """Kind and first line of an error, without the full stop."""
+    """Return the type and the first line of an error, without the full stop."""
     first, *_ = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {first}".rstrip(".: ")
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
-    """An error for a name that does not exist, with the nearest one that does."""
+    """Return an error for an unknown name, which suggests the nearest allowed one."""
     names = sorted(allowed)
     near = nearest(name, names)
     hint = f"did you mean '{near}'?" if near else f"allowed: {listing(names)}."
@@ -60,7 +60,7 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> FedkinError:
 
 
 def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
-    """An error for a column that a table or data set lacks, with the nearest one that it has."""
+    """Return an error for a column that a table or data set lacks, which suggests the nearest existing one."""
     names = sorted(columns)
     near = nearest(name, names)
     hint = f"did you mean '{near}'?" if near else f"it has {listing(names)}."
@@ -68,25 +68,25 @@ def no_column(where: str, name: str, columns: Iterable[str]) -> FedkinError:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
-    """The name among those allowed that is most like another; ``None`` if none is."""
+    """Return the allowed name most similar to `name`; ``None`` if none is similar."""
     near = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.5)
     return near[0] if near else None
 
 
 def listing(names: Sequence[str], most: int = 20) -> str:
-    """The names with commas between them, the first if there are more than `most`, and how many more there are."""
+    """Join names by commas: the first `most` of them, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
 
 def all_problems(problems: Sequence[str]) -> FedkinError:
-    """One error for several problems, a line for each, of which the first fifty are shown."""
+    """Return one error that lists several problems, one per line, the first fifty of them."""
     more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
     return FedkinError("\n".join([*problems[:_PROBLEMS], *more]))
 
 
 def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
-    """A sentence for each problem that a check finds with what it is given; none if it raises nothing."""
+    """Call a check, and return its error's lines, one per problem; an empty list if it raises nothing."""
     try:
         check(*given)
     except FedkinError as error:
@@ -95,5 +95,5 @@ def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
 
 
 def mid_sentence(where: str) -> str:
-    """What holds something, such as "The table", as it stands within a sentence."""
+    """Return the beginning of a sentence, such as "The table", as it is written within a sentence."""
     return f"the{where[3:]}" if where.startswith("The ") else where

@@ -1,4 +1,4 @@
-"""Packages that only some uses need, and that fedkin's extras bring."""
+"""Optional dependencies, which fedkin's extras install."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedkin.core.errors import FedkinError
 
 
 def require(what: str, packages: str, extra: str) -> None:
-    """Refuse what needs packages that are not installed.
+    """Raise an error if packages that a feature needs are not installed.
 
     Parameters
     ----------

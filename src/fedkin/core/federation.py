@@ -1,4 +1,4 @@
-"""The federation: the only way to reach clients."""
+"""Federation: the only interface through which methods reach clients."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ class Federation(ABC):
 
     @property
     def present(self) -> list[int]:
-        """`ids` without those that are away, in order."""
+        """Ids of the clients that are not away, in order."""
         return [i for i in self.ids if i not in self.away]
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> dict[int, Payload]:
-        """Have the clients in `payloads` do `task`; replies by client id, in order of id.
+        """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.
 
         Clients that are away, failed, timed out, or replied with NaN, infinities or anything that the task or
         `expected` does not allow are left out, and `missing` gives the reason.
@@ -134,7 +134,7 @@ class Federation(ABC):
     def stream(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
     ) -> Iterator[tuple[int, Payload]]:
-        """Like `ask`, but yield (client, reply) in order of id, so that replies need not be in memory all at once.
+        """Do the same as `ask`, but yield (client, reply) in order of id, to hold few replies in memory at once.
 
         `missing` is complete when the iterator is exhausted, which must be before the next exchange begins.
         """
@@ -161,7 +161,7 @@ class Federation(ABC):
             raise FedkinError(refusals[0])
 
     def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Unusable | None:
-        """Why a reply cannot be used; ``None`` if it can. Whatever it is, it harms nobody else."""
+        """Return why a reply cannot be used, or ``None`` if it can; a reply that cannot be read counts as unusable."""
         try:
             self.traffic.received += payload_bytes(answer)
             reason = task.refusal(answer, expected)
@@ -172,7 +172,9 @@ class Federation(ABC):
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
     ) -> dict[int, Payload]:
-        """`ask`, and once more those that gave no usable reply, up to so many times in all; `missing` are the rest.
+        """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
+
+        Clients that never gave one are in `missing`.
 
         A client that refuses for good, or has sent five unusable replies, is not asked again.
         """
@@ -206,7 +208,7 @@ class Federation(ABC):
         clients: Iterable[int] | None = None,
         expected: Expected | None = None,
     ) -> dict[int, Payload]:
-        """Ask again until each client has replied, for steps that need all of them.
+        """Send `task` until every client has replied, for steps that need all of them.
 
         Clients that give no usable reply are left out of the run if at least `min_clients` others did.
 
@@ -233,7 +235,7 @@ class Federation(ABC):
         return replies
 
     def agreeing(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
-        """Return the replies with the most common value of this name; who differs is left out of the run.
+        """Return the replies that have the most common value of `name`; the other clients are left out of the run.
 
         Unless three clients and more than two thirds agree, all are returned: who is wrong is for the person at the
         keyboard to say.
@@ -253,7 +255,7 @@ class Federation(ABC):
         return same
 
     def leave_out(self, reasons: Mapping[int, str]) -> None:
-        """Go on without clients that gave no usable reply: they are `away` from now on.
+        """Go on without clients that gave no usable reply: they are `away` for the rest of the run.
 
         Parameters
         ----------
@@ -279,35 +281,36 @@ class Federation(ABC):
             self.on_left_out(f"{self.called(client)} is left out of the run: {reason}.".replace("..", "."))
 
     def called(self, client: int) -> str:
-        """What a client is called at the beginning of a sentence: by its name, or without one by its id."""
+        """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
 
     def can_spare(self, clients: Collection[int]) -> bool:
-        """Whether enough clients remain without these."""
+        """Return whether the run can go on without these clients, with at least `min_clients` others."""
         remaining = [i for i in self.present if i not in clients]
         return len(remaining) >= min(self.min_clients, len(self.present))
 
     def arrived(self) -> list[int]:
-        """Clients that have joined and have a `spare` id, in order; an engine whose clients cannot join has none."""
+        """Return the clients that have joined and have a `spare` id, in order; by default none can join."""
         return []
 
     def refresh(self) -> None:  # noqa: B027
-        """Bring `clients` up to date, where they are copies of those that do the work."""
+        """Update `clients`, where they are copies of clients that run elsewhere."""
 
     def pause(self, attempt: int) -> None:  # noqa: B027
-        """Called before clients that did not reply are asked again, for the `attempt`-th time; an engine may wait."""
+        """Wait, if the engine does, before silent clients are asked again for the `attempt`-th time."""
 
     def all(self, **payload: object) -> dict[int, Payload]:
-        """One payload for every client present, shared by reference inside a process."""
+        """Return the same payload for every client present, shared by reference inside a process."""
         return dict.fromkeys(self.present, payload)
 
     def rng(self, *path: int | str) -> torch.Generator:
-        """The server's generator for `path`; methods name the purpose and the step."""
+        """Return the server's generator for `path`, the names of a purpose and a step."""
         return derive_generator(self.seed, "server", *path)
 
     @abstractmethod
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
-        """Carry out one exchange: (client, reply), replies in order of id; for a client that failed, the reason as a
-        string, a `Refusal` if it will be the same however often it is asked.
+        """Carry out one exchange: yield (client, reply) in order of id.
+
+        For a client that failed, the reply is the reason as a string: a `Refusal` if asking again would not change it.
         """

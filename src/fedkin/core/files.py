@@ -1,4 +1,4 @@
-"""Files that are whole or absent, lines that are appended, and locks."""
+"""Atomic writes, durable appends and file locks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _GRACE = 0.1
 
 
 class FileError(FedkinError):
-    """About a file of this machine; its sentence may contain a path or content, so clients do not send it."""
+    """Error about a file of this machine; its sentence may contain a path or content, so clients do not send it."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write `content` to a temporary sibling of `path`, then move it into place; parents are made.
+    """Write a file atomically: to a temporary file beside it, which then replaces it; missing parents are made.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """As `write_atomically`, a file that only its owner can read."""
+    """Write a file atomically that only its owner can read, see `write_atomically`."""
     before = os.umask(0o077)
     try:
         write_atomically(path, content)
@@ -63,7 +63,7 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, text: str) -> None:
-    """Append `text` to a file, which is made if it is absent; on return it is on disk.
+    """Append `text` to a file and flush it to disk; the file is made if it is absent.
 
     A process that is killed meanwhile may leave a part of `text`; one that fails takes its part away again.
 
@@ -123,7 +123,7 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock `folder`, which is made if it is absent, against other processes.
+    """Lock a folder against other processes; it is made if it is absent.
 
     Nothing is left afterwards: neither the file ``.fedkin.lock`` nor a folder that was made and has stayed empty.
 
@@ -147,7 +147,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write to disk which files a folder has; Windows opens no folders, and does so by itself."""
+    """Flush a folder's list of files to disk; does nothing on Windows, which does so itself."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -158,7 +158,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
-    """A question for the path nearest to one that does not exist, such as ``did you mean 'north.csv'?``, or nothing.
+    """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
 
 
 def shown_in(folder: Path) -> list[str]:
-    """Names of what a folder holds, without hidden ones; none if it cannot be listed."""
+    """Return the names of a folder's files and folders, without hidden ones; an empty list if it cannot be read."""
     try:
         return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError:
@@ -185,7 +185,7 @@ def shown_in(folder: Path) -> list[str]:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is there and no file: reading a pipe would wait for ever.
+    """Check that a path, if it exists, is a regular file; reading from a pipe would block.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
-    """Return what a JSON file holds that fedkin wrote.
+    """Read a JSON file that fedkin wrote, and check its type.
 
     Parameters
     ----------
@@ -242,5 +242,5 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
 
 @functools.cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """What checks a kind; making one takes longer than a thousand checks."""
+    """Return pydantic's validator of a type, cached, since making one takes longer than a thousand checks."""
     return TypeAdapter(kind)

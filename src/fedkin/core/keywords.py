@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have, answered with the one that was meant."""
+"""Check of keyword arguments: an unknown one is answered with the one that was probably meant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DONE_OTHERWISE = dict.fromkeys(
 
 
 def checked_keywords(function: _F) -> _F:
-    """Have a function answer a keyword that it does not have with a `TypeError` that names the nearest."""
+    """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
     known = [one.name for one in inspect.signature(function).parameters.values() if one.name != "self"]
 
     @functools.wraps(function)

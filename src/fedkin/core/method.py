@@ -1,4 +1,4 @@
-"""A method: hyper-parameters plus three functions, with all progress in an explicit state."""
+"""Base classes of methods: hyper-parameters and the functions `init`, `step` and `result`, with an explicit state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class State:
-    """Everything a method knows on the server; subclasses add fields that `fedkin.core.payload.pack` can write.
+    """State of a method on the server; subclasses add fields that `fedkin.core.payload.pack` can write.
 
     Attributes
     ----------
@@ -36,11 +36,11 @@ class State:
     finished: bool = False
 
     def next(self, **changes: Any) -> Self:
-        """The state after one more step, with `changes` applied."""
+        """Return the state after one more step, with `changes` applied."""
         return dataclasses.replace(self, steps=self.steps + 1, **changes)
 
     def tree(self) -> dict[str, Any]:
-        """The fields by name, ready for `pack`."""
+        """Return the fields by name, ready for `pack`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
@@ -136,10 +136,10 @@ class Method(ABC, Generic[S]):
 
     @abstractmethod
     def result(self, state: S) -> dict[str, Any]:
-        """What the method found, as a tree of tensors and plain values."""
+        """Return what the method found, as a tree of tensors and plain values."""
 
     def conclude(self, fed: Federation, state: S) -> None:
-        """Send clients what they need of the last state, such as their samples' clusters.
+        """Send clients what they need of the last state, such as the clusters of their samples.
 
         The last step calls it, and so does a run that ends early because its target is reached.
         """
@@ -149,15 +149,15 @@ class Method(ABC, Generic[S]):
         return self.moves_data
 
     def with_own_data(self, read: OwnData) -> Self:
-        """The method itself, or with `read` if its server has samples of its own."""
+        """Return the method; where its server has samples of its own, with `read` to load them."""
         return self
 
     def is_private(self) -> bool:
-        """Whether clients say only what a privacy guarantee accounts for, with these hyper-parameters."""
+        """Whether all that clients send is covered by a privacy guarantee, with these hyper-parameters."""
         return False
 
     def without(self, state: S, clients: Collection[int]) -> S | None:
-        """A finished `state` before its last step, without what `clients` have sent.
+        """Return a finished run's `state` before the last step, with the contributions of `clients` removed.
 
         The step then forms clusters of what the others have sent already, and asks them for nothing.
 
@@ -174,10 +174,10 @@ class Method(ABC, Generic[S]):
         return None
 
     def with_oracle(self, oracle: Oracle) -> Self:
-        """The method itself, or with the `oracle` if it is an upper bound; only the evaluation calls it."""
+        """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
         return self
 
 
 def display_name(method: type[Any]) -> str:
-    """What a method's class is called in sentences: ``KFed`` for `KFedMethod`, as its estimator is."""
+    """Return a method's name in sentences: ``KFed`` for `KFedMethod`, which is also its estimator's name."""
     return method.__name__.removesuffix("Method")

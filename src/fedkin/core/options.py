@@ -1,4 +1,4 @@
-"""The options of a method or a scenario, read from its dataclass: what it allows, by default, and what that means."""
+"""Options of a method or scenario, read from its dataclass: allowed values, default and description."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """Types and ranges in words, such as ``int >= 1 or "auto"``, with values as TOML spells them."""
+        """Allowed types and ranges in words, such as ``int >= 1 or "auto"``, with values as TOML writes them."""
         return self.allowed_in(toml_text)
 
     def allowed_in(self, spell: Callable[[Any], str]) -> str:
-        """As `allowed`, with values as `spell` spells them."""
+        """Return the same as `allowed`, with each value as `spell` writes it."""
         return " or ".join(_allowed(self.kind, spell))
 
     @property
     def default_text(self) -> str:
-        """The default as an experiment's TOML spells it; empty if there is none."""
+        """The default as TOML writes it; empty if there is none."""
         return "" if self.default is dataclasses.MISSING else toml_text(self.default)
 
 
 def options_of(made: type[Any]) -> list[Option]:
-    """The options of the dataclass `made`, in the order of its fields.
+    """Return the options of the dataclass `made`, in the order of its fields.
 
     Fields that take a function are no options, as only Python can give them.
     """
@@ -67,17 +67,17 @@ def options_of(made: type[Any]) -> list[Option]:
 
 
 def is_function(kind: Any) -> bool:
-    """Whether a type is that of functions, or a union with one."""
+    """Return whether a type is a callable, or a union with one."""
     return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
 
 
 def first_sentences(made: type[Any]) -> str:
-    """The first paragraph of a class's docstring, on one line."""
+    """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(made.__doc__ or "").partition("\n\n")[0].split())
 
 
 def toml_text(value: Any) -> str:
-    """A value as an experiment's TOML spells it."""
+    """Return a value as TOML writes it."""
     return json.dumps("none" if value is None else value)
 
 
@@ -86,7 +86,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ()) -> list[str]:
-    """What each part of a type allows."""
+    """Return what a type allows, one text for each member of a union."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _allowed(parts[0], spell, parts[1:])
@@ -102,7 +102,7 @@ def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ())
 
 
 def _ranged(name: str, bounds: Sequence[Any]) -> str:
-    """A type's name with its range, such as ``float > 0 and <= 1``."""
+    """Return a type's name with its range, such as ``float > 0 and <= 1``."""
     sides = [
         f"{sign} {limit}"
         for bound in bounds
@@ -113,7 +113,7 @@ def _ranged(name: str, bounds: Sequence[Any]) -> str:
 
 
 def meanings_of(made: type[Any]) -> dict[str, str]:
-    """What the ``Attributes`` sections of a class and its bases say, by name; the class itself goes first."""
+    """Return the ``Attributes`` descriptions of a class and its bases, by name; the class overrides its bases."""
     found: dict[str, str] = {}
     for one in reversed(made.__mro__):
         found |= _section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes")
@@ -121,7 +121,7 @@ def meanings_of(made: type[Any]) -> dict[str, str]:
 
 
 def _section_entries(text: str, wanted: str) -> dict[str, str]:
-    """Entries of one section of a numpydoc docstring by name; ``a, b : float`` is one for each."""
+    """Parse one section of a numpydoc docstring into texts by name; ``a, b : float`` gives one for each name."""
     pieces = _SECTION.split(text)  # what stands before the first section, then titles and bodies
     body = dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(wanted, "")
     found: dict[str, str] = {}

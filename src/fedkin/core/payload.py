@@ -1,4 +1,4 @@
-"""What may cross between a client and the federation: named tensors and plain values.
+"""Serialisation of what clients and server send each other: trees of named tensors and plain values.
 
 `pack` splits such a tree into tensors (for safetensors) and JSON; `unpack` is its inverse. Messages,
 checkpoints and saved models all go through this pair, so nothing in fedkin is ever unpickled.
@@ -48,7 +48,7 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
 
 
 def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
-    """The tree that `pack` split; tuples come back as lists.
+    """Return the tree that `pack` split; tuples come back as lists.
 
     Raises
     ------
@@ -73,13 +73,13 @@ def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
 
 
 def payload_bytes(payload: Payload) -> int:
-    """Size of a payload on a wire: its tensors' bytes plus the JSON text of the rest."""
+    """Return the size of a payload when sent: its tensors' bytes plus the JSON text of the rest."""
     tensors, text = pack(payload)
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) + len(text)
 
 
 def _escaped(key: Any) -> str:
-    """As in a JSON pointer (RFC 6901), so that no two paths are the same."""
+    """Escape a key as in a JSON pointer (RFC 6901), so that no two paths are the same."""
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
@@ -97,7 +97,7 @@ class Traffic:
     received: int = 0
 
     def send(self, payloads: Iterable[Payload]) -> None:
-        """Count payloads; one that clients share by reference is measured once and counted for each of them."""
+        """Count sent payloads; one that clients share by reference is measured once and counted for each of them."""
         sizes: dict[int, int] = {}
         for payload in payloads:
             if id(payload) not in sizes:

@@ -1,4 +1,4 @@
-"""What follows a run: progress, records, checkpoints, tracking and stopping are callbacks of one interface."""
+"""Callbacks of a run: one interface for progress, records, checkpoints, tracking and early stopping."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OTHER_HOOKS = (
 
 
 class Callback:
-    """Follows a run. Each method here does nothing; an error that one raises ends the run."""
+    """Base class of callbacks, whose methods do nothing here; an error that one raises ends the run."""
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse methods that other libraries call and fedkin does not, which would never be called."""
+        """Refuse a subclass with methods of other libraries' callbacks that fedkin would never call."""
         super().__init_subclass__(**more)
         for name in vars(cls):
             if name.startswith("on_"):
@@ -41,33 +41,36 @@ class Callback:
                 raise TypeError(f"{cls.__name__}.{name} would never be called, since Callback has no '{name}'; {hint}.")
 
     def begin(self) -> None:
-        """The run begins or resumes."""
+        """Called when the run begins or resumes."""
 
     def phase(self, text: str) -> None:
-        """Something that may take a while begins."""
+        """Called when something that may take a while begins."""
 
     def part(self, done: int, total: int) -> None:
-        """`done` of the `total` clients of the present exchange have answered."""
+        """Called when `done` of the `total` clients of the current exchange have replied."""
 
     def stops(self, line: RecordLine) -> bool:
-        """Whether the run ends with this step, whose record is not on disk yet."""
+        """Return whether the run ends with this step, whose record is not on disk yet."""
         return False
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
-        """A checkpoint is due: after a step or, without a line, after the method's init. It leaves `tree` as it is."""
+        """Called when a checkpoint is due: after a step, or, without a line, after the method's init.
+
+        It must not change `tree`.
+        """
 
     def step(self, line: RecordLine, timing: Timing) -> None:
-        """A step has ended and is on disk."""
+        """Called when a step has ended and its record is on disk."""
 
     def warn(self, text: str) -> None:
-        """Something failed that the run can do without."""
+        """Called when something failed that the run can do without."""
 
     def end(self, status: Status) -> None:
-        """The run has ended; called once for each `begin`, also if that failed."""
+        """Called when the run has ended, once for each `begin`, even if that failed."""
 
 
 class Progress(Callback):
-    """What one who waits for a run follows it by: silent except for warnings, which are Python's."""
+    """Progress display that shows nothing; warnings are issued as Python's."""
 
     def warn(self, text: str) -> None:
         warnings.warn(text, stacklevel=2)
@@ -118,7 +121,7 @@ Followers = Follower | Iterable[Follower] | None
 
 
 class _Called(Callback):
-    """Calls a function with each step's record."""
+    """Callback that calls a function with each step's record."""
 
     def __init__(self, function: Callable[[RecordLine], object]) -> None:
         self.function = function
@@ -128,7 +131,7 @@ class _Called(Callback):
 
 
 def callbacks_of(given: Followers) -> tuple[Callback, ...]:
-    """Callbacks as such, of which some may be functions.
+    """Return callbacks as a tuple, functions among them wrapped in a callback.
 
     Raises
     ------
@@ -147,7 +150,7 @@ def callbacks_of(given: Followers) -> tuple[Callback, ...]:
 
 @contextmanager
 def followed(callback: Callback) -> Iterator[None]:
-    """Begin `callback`, and end it with the context's outcome."""
+    """Call `begin` of a callback on entry and `end` on exit, with "finished", "interrupted" or "failed"."""
     try:
         callback.begin()
         yield

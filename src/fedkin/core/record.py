@@ -1,4 +1,4 @@
-"""What one step of a method reports."""
+"""Record of one step of a method."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Record:
-    """A step's report, one line of ``records.jsonl``.
+    """Record of a step: one line of ``records.jsonl``.
 
     Attributes
     ----------

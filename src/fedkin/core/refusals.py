@@ -1,4 +1,4 @@
-"""Why a payload or a reply must not be used."""
+"""Validation of payloads and replies: the reasons for which they are refused."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _NUMBERS = {
 
 
 class Unusable(str):
-    """Why a client's reply cannot be used."""
+    """Reason why a client's reply cannot be used."""
 
     __slots__ = ()
 
 
 class Refusal(str):
-    """Why a client does not do a task, and will not if it is asked again."""
+    """Reason why a client refuses a task for good: asking again would not change it."""
 
     __slots__ = ()
 
 
 def refusal(reply: Payload, *expected: Expected, optional: Expected | None = None) -> str | None:
-    """Why a reply must not be used, or ``None`` if it may.
+    """Return why a reply must not be used, or ``None`` if it may.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
 
 
 def objection(payload: Payload, takes: Expected) -> str | None:
-    """Why a task must not be done with a payload, or ``None`` if it may: anything absent, unlike or beyond `takes`."""
+    """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
     return _unlike_mapping("", payload, takes, {})
 
 
 def _unlike(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
-    """Why the value at the path's end is not as it must be; `lengths` are those that texts in shapes have stood for."""
+    """Return why an entry is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
     name = path.rpartition("/")[2]
     if name not in holder:
         return None if isinstance(want, Maybe) else f"'{path}' is absent"
@@ -118,7 +118,7 @@ def _unlike_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: di
 
 
 def _generally_wrong(value: Any) -> str | None:
-    """What forbids a leaf wherever it stands."""
+    """Return why a value is never allowed in a reply, such as an infinite number; ``None`` if it may be."""
     if isinstance(value, Tensor):
         if value.dtype not in _NUMBERS:
             return f"is of {value.dtype}"

@@ -1,4 +1,4 @@
-"""What must hold of everything that crosses: replies, since clients may be broken or worse, and payloads likewise."""
+"""Types and ranges that payloads and replies must have, since the other side may be broken or malicious."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_NAME = 256
 
 @dataclass(frozen=True)
 class Array:
-    """A tensor.
+    """Specification of a tensor: its shape, type and range.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Array:
     maximum: float = MAX_NUMBER
 
     def objection(self, value: Any, lengths: dict[str, int] | None = None) -> str | None:
-        """Why a value is not such a tensor, or ``None``; `lengths` are those that texts in shapes have stood for."""
+        """Return why a value is not such a tensor, or ``None``; `lengths` has the values of named sizes."""
         if not isinstance(value, Tensor):
             return "is not a tensor"
         if self.shape is not None and not self._fits(value.shape, {} if lengths is None else lengths):
@@ -73,21 +73,21 @@ class Array:
 
 @dataclass(frozen=True)
 class Maybe:
-    """What is wanted, where there is anything of this name."""
+    """Specification of an entry that may be absent."""
 
     want: Any
 
 
 @dataclass(frozen=True)
 class Several:
-    """A list of what is wanted."""
+    """Specification of a list whose items all meet `want`."""
 
     want: Any
 
 
 @dataclass(frozen=True)
 class Nullable:
-    """What is wanted, or ``None``."""
+    """Specification of a value that may be ``None``."""
 
     want: Any
 
@@ -99,62 +99,62 @@ a mapping. In a shape ``None`` stands for any length, and a text for any that is
 
 
 def reals(*shape: int | str | None, minimum: float = -MAX_NUMBER, maximum: float = MAX_NUMBER) -> Array:
-    """A float32 tensor."""
+    """Specify a float32 tensor."""
     return Array(shape, minimum=minimum, maximum=maximum)
 
 
 def doubles(*shape: int | str | None, minimum: float = -MAX_NUMBER, maximum: float = MAX_NUMBER) -> Array:
-    """A float64 tensor."""
+    """Specify a float64 tensor."""
     return Array(shape, torch.float64, minimum, maximum)
 
 
 def features(*shape: int | str | None) -> Array:
-    """A float32 tensor of samples, or of what stands for them."""
+    """Specify a float32 tensor of samples, or of summaries of them such as centroids."""
     return reals(*shape, minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
 
 
 def updates(*shape: int | str | None) -> Array:
-    """A float32 tensor of models, or of changes of them."""
+    """Specify a float32 tensor of model parameters, or of changes of them."""
     return Array(shape, maximum=MAX_UPDATE, minimum=-MAX_UPDATE)
 
 
 def candidates(*shape: int | str | None) -> Array:
-    """A float32 tensor of models to choose from, of which some may have diverged."""
+    """Specify a float32 tensor of models to choose from, some of which may have diverged."""
     return Array(shape, minimum=-inf, maximum=inf)
 
 
 def whole(*shape: int | str | None, bound: int = MAX_COUNT) -> Array:
-    """An int64 tensor of numbers from 0 and below `bound`."""
+    """Specify an int64 tensor of numbers at least 0 and less than `bound`."""
     return Array(shape, torch.int64, 0, bound - 1)
 
 
 def octets(*shape: int | str | None) -> Array:
-    """A uint8 tensor."""
+    """Specify a uint8 tensor."""
     return Array(shape, torch.uint8, 0, 255)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain number of at most `MAX_NUMBER`."""
+    """Return whether a value is a plain number of magnitude at most `MAX_NUMBER`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a plain whole number from 0 to 2^53."""
+    """Return whether a value is a plain integer in [0, 2^53)."""
     return type(value) is int and 0 <= value < MAX_COUNT
 
 
 def is_amount(value: Any) -> bool:
-    """Whether it is a plain number from 0 to 2^53, such as a weight."""
+    """Return whether a value is a plain number in [0, 2^53), such as a weight."""
     return is_number(value) and 0 <= value < MAX_COUNT
 
 
 def is_flag(value: Any) -> bool:
-    """Whether it is true or false."""
+    """Return whether a value is true or false."""
     return isinstance(value, bool)
 
 
 def is_shape(value: Any) -> bool:
-    """Whether it is a list of one to four whole numbers from 1, of at most 2^31 elements."""
+    """Return whether a value is a list of one to four positive integers, of at most 2^31 elements."""
     if not isinstance(value, list | tuple) or not 0 < len(value) <= 4:
         return False
     elements = 1
@@ -166,62 +166,62 @@ def is_shape(value: Any) -> bool:
 
 
 def is_classes(value: Any) -> bool:
-    """Whether it is a number of classes: 0 without labels, at most 32,768."""
+    """Return whether a value is a number of classes: 0 without labels, at most 32,768."""
     return is_count(value) and value <= MAX_CLASSES
 
 
 def is_seed(value: Any) -> bool:
-    """Whether it is a whole number that a generator takes as its seed."""
+    """Return whether a value is an integer that a generator accepts as its seed."""
     return type(value) is int and -(2**63) <= value < 2**64
 
 
 def is_name(value: Any) -> bool:
-    """Whether it is a printable text of 1 to 256 characters."""
+    """Return whether a value is a printable text of 1 to 256 characters."""
     return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable()
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is a text of at most 4096 characters, without halves of characters."""
+    """Return whether a value is a text of at most 4096 characters, without lone surrogates."""
     return isinstance(value, str) and text_objection(value) is None
 
 
 def one_of(*values: Any) -> Check:
-    """Says yes to these values, of these types."""
+    """Return a check that accepts these values, of the same types."""
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
 def is_list(check: Check) -> Check:
-    """Says yes to lists whose items all pass a check."""
+    """Return a check that accepts lists whose items all pass `check`."""
     return lambda value: isinstance(value, list | tuple) and all(map(check, value))
 
 
 def is_nonempty_list(check: Check) -> Check:
-    """Says yes to lists that have an item, and whose items all pass a check."""
+    """Return a check that accepts non-empty lists whose items all pass `check`."""
     return lambda value: is_list(check)(value) and len(value) > 0
 
 
 def within(low: float, high: float = MAX_NUMBER) -> Check:
-    """Says yes to plain numbers from `low` to `high`."""
+    """Return a check that accepts plain numbers from `low` to `high`."""
     return lambda value: is_number(value) and low <= value <= high
 
 
 def positive(value: Any) -> bool:
-    """Whether it is a plain number above 0."""
+    """Return whether a value is a plain number above 0."""
     return is_number(value) and value > 0
 
 
 def counts_to(high: int, low: int = 1) -> Check:
-    """Says yes to plain whole numbers from `low` to `high`."""
+    """Return a check that accepts plain integers from `low` to `high`."""
     return lambda value: is_count(value) and low <= value <= high
 
 
 def count_or(*words: str) -> Check:
-    """Says yes to plain whole numbers from 1, and to these words."""
+    """Return a check that accepts positive integers and these words."""
     return lambda value: (isinstance(value, str) and value in words) or (is_count(value) and value > 0)
 
 
 def below(bound: int) -> Check:
-    """Says yes to a whole number from 0 and below `bound`, and to int64 tensors of such."""
+    """Return a check that accepts an integer in [0, `bound`), and int64 tensors of such."""
 
     def check(value: Any) -> bool:
         if not isinstance(value, Tensor):
@@ -236,18 +236,18 @@ are_counts = below(MAX_COUNT)
 
 
 def text_objection(text: str) -> str | None:
-    """Why a text must not cross, or ``None`` if it may."""
+    """Return why a text must not be sent, or ``None`` if it may."""
     if len(text) > MAX_TEXT:
         return f"is a text of more than {MAX_TEXT} characters"
     return "is no valid text" if any("\ud800" <= letter <= "\udfff" for letter in text) else None
 
 
 def are_finite(*numbers: float) -> bool:
-    """Whether none of them is NaN or infinite."""
+    """Return whether no number is NaN or infinite."""
     return all(number == number and abs(number) != float("inf") for number in numbers)
 
 
 def extremes(tensor: Tensor) -> tuple[float, float]:
-    """The least and the greatest element; NaN if any is. Unlike `torch.isfinite` this needs no memory."""
+    """Return the minimum and maximum of a tensor; NaN if any element is. Unlike `torch.isfinite` it needs no memory."""
     least, greatest = tensor.aminmax()
     return float(least), float(greatest)

@@ -1,4 +1,4 @@
-"""Random numbers, always derived and never global.
+"""Seeds and generators, each derived from the seed of the run and a path of names; there is no global state.
 
 A generator belongs to a path of names below the run's seed, such as ``(seed, "client", 3, 17)``
 for the 17th exchange with client 3. Who asks first, on which thread and with whom, cannot change it.
@@ -13,7 +13,7 @@ import torch
 
 
 def derive_seed(seed: int, *path: int | str) -> int:
-    """A 63-bit seed for `path` below the run's `seed`.
+    """Return a 63-bit seed for `path` below the run's `seed`.
 
     Of it torch's generators take 32 bits, so that among very many paths two may draw the same numbers.
     """
@@ -23,15 +23,15 @@ def derive_seed(seed: int, *path: int | str) -> int:
 
 
 def derive_generator(seed: int, *path: int | str) -> torch.Generator:
-    """A CPU generator for `path` below the run's `seed`."""
+    """Return a CPU generator for `path` below the run's `seed`."""
     return torch.Generator().manual_seed(derive_seed(seed, *path))
 
 
 def draw_seed(rng: torch.Generator) -> int:
-    """The next 31-bit integer of `rng`, for libraries that take a ``random_state``."""
+    """Draw a 31-bit integer from `rng`, for libraries that take a ``random_state``."""
     return int(torch.randint(2**31 - 1, (), generator=rng))
 
 
 def derive_bytes(count: int, seed: int, *path: int | str) -> bytes:
-    """So many bytes for `path` below the run's `seed`: as hard to guess as the seed."""
+    """Return `count` bytes for `path` below the run's `seed`; they are as hard to guess as the seed."""
     return bytes(torch.randint(256, (count,), generator=derive_generator(seed, *path)).tolist())

@@ -1,4 +1,4 @@
-"""A step of a method that somebody answered, and that leaves models to go on with."""
+"""Steps of a method, repeated until clients have replied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.core.refusals import Refusal, Unusable
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
-    """Do one step of `method`; again if nobody answered, or if clients have to be left out first.
+    """Do one step of `method`, and repeat it if no client replied or if clients have to be left out first.
 
     A step that nobody answers is done again, up to 20 times, or five times if all replies were unusable. Then those
     that were asked are left out of the run, if enough clients remain. So are, at once, those whose updates alone make
@@ -62,13 +62,13 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
 
 
 def _attempts(reasons: Mapping[int, str]) -> int:
-    """How often a step is tried that nobody answers."""
+    """Return how often a step is tried that no client replies to."""
     lasting = all(isinstance(reason, Unusable | Refusal) for reason in reasons.values())
     return MAX_UNUSABLE if lasting else MAX_ATTEMPTS
 
 
 def _nobody(fed: Federation, state: State, reasons: Mapping[int, str], attempts: int) -> str:
-    """The sentence that nobody gave a usable reply."""
+    """Return the error message for a step in which no client gave a usable reply."""
     clients = [f"{_called(fed, client)}: {reason}" for client, reason in reasons.items()]
     return (
         f"Nobody gave a usable reply in step {state.steps + 1}, in {attempts} attempts, so the run stops "
@@ -77,5 +77,5 @@ def _nobody(fed: Federation, state: State, reasons: Mapping[int, str], attempts:
 
 
 def _called(fed: Federation, client: int) -> str:
-    """A client's name within a sentence."""
+    """Return a client's name as it is written within a sentence."""
     return f"client{fed.called(client).removeprefix('Client')}"

@@ -1,4 +1,4 @@
-"""A table as a client holds it, before it is prepared: columns of several kinds, with missing values."""
+"""Tables as a client holds them before preparation: columns of several kinds, with missing values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of columns.
+    """Table of a client: named columns of numbers, dates and categories.
 
     Attributes
     ----------
@@ -64,11 +64,11 @@ class Table:
         return [column.name for column in self.columns]
 
     def rows(self, index: Tensor) -> Self:
-        """The rows at int64 or bool `index`."""
+        """Return the rows at int64 or bool `index`."""
         return replace(self, values=self.values[index])
 
     def of(self, name: str) -> Tensor:
-        """The values of a column, float64 ``(n,)``; a `KeyError` if there is none of this name."""
+        """Return the values of a column, float64 ``(n,)``; raises `KeyError` if there is none of this name."""
         for at, column in enumerate(self.columns):
             if column.name == name:
                 return self.values[:, at]
@@ -76,5 +76,5 @@ class Table:
 
     @classmethod
     def of_numbers(cls, x: Tensor, names: Sequence[str]) -> Self:
-        """A table of numbers ``(n, columns)``."""
+        """Make a table of numbers from an array ``(n, columns)``."""
         return cls(tuple(Column(name) for name in names), x.to(torch.float64))

@@ -1,4 +1,4 @@
-"""A task: what a client can be asked to do."""
+"""Tasks: the named functions that clients can be asked to run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TASKS: dict[str, Task] = {}
 
 @dataclass(frozen=True)
 class Task:
-    """A named function of many clients at once.
+    """A named function that runs at clients, many at once.
 
     ``run(clients, payloads)`` returns one reply per client. A client's reply must not depend on who else is in the
     list: a real client calls it with lists of one, the local engine with as many as work fastest together.
@@ -56,18 +56,18 @@ class Task:
     accounted: bool = False
 
     def objection(self, payload: Payload) -> str | None:
-        """Why the task must not be done with a payload, which names the entry; ``None`` if it may."""
+        """Return why the task must not be done with a payload, naming the entry; ``None`` if it may."""
         return None if self.takes is None else objection(payload, self.takes)
 
     def refusal(self, reply: Payload, expected: Expected | None = None) -> str | None:
-        """Why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
+        """Return why a reply must not be used, or ``None`` if it may; `expected` is what else it must contain."""
         if self.may_be_empty and not reply:
             return None
         return refusal(reply, self.holds, expected or {}, optional=self.may_hold)
 
     @staticmethod
     def named(name: str) -> Task:
-        """The task registered under `name`; a remote client finds its tasks this way."""
+        """Return the task registered under `name`; this is how a remote client finds its tasks."""
         return _TASKS[name]
 
 
@@ -98,7 +98,7 @@ def task(
     moves_data: bool = False,
     accounted: bool = False,
 ) -> Task | Callable[[TaskFunction], Task]:
-    """Decorator that makes a `Task` of a function and registers it as ``module.function``.
+    """Decorate a function to make it a `Task`, registered as ``module.function``.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def all_tasks() -> list[Task]:
 
 
 def known_task(name: str) -> Task:
-    """The task of this name, its module imported if that may be done here.
+    """Return the task of this name, and import its module if the client trusts it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Trees of tensors and plain values as one file: tensors as safetensors, everything else as JSON in its header.
+"""Files for trees of tensors and plain values: tensors as safetensors, everything else as JSON in its header.
 
 On a disk the JSON has the file's checksum before it, so that a file with a single bit flipped is refused.
 """
@@ -27,7 +27,7 @@ _BLANK = "0" * 64
 
 
 def owned(tree: Any) -> Any:
-    """A copy of `tree` as a file would give it back: no tensor a view of another, keys in order, lists for tuples."""
+    """Return a copy of `tree` as reading a file would give it: no views, keys sorted, tuples as lists."""
     tensors, text = pack(tree)
     return unpack({name: tensor.clone() for name, tensor in tensors.items()}, text)
 
@@ -38,7 +38,10 @@ def save_tree(path: Path, tree: Any) -> None:
 
 
 def with_checksum(tree: Any) -> bytes:
-    """An `owned` tree as the content of a file that `load_tree` reads: SHA-256 of it all, with zeros in its place."""
+    """Return an `owned` tree as the content of a file for `load_tree`, with its SHA-256 in the header.
+
+    The checksum is that of the content with zeros in place of the checksum.
+    """
     tensors, text = pack(tree)
     content = memoryview(save(tensors, metadata={_TREE: _BLANK + text}))
     at = 8 + len(_START)
@@ -46,13 +49,13 @@ def with_checksum(tree: Any) -> bytes:
 
 
 def to_bytes(tree: Any) -> bytes:
-    """An `owned` tree as the content of one safetensors file; the same tree gives the same bytes."""
+    """Return an `owned` tree as the content of a safetensors file; the same tree gives the same bytes."""
     tensors, text = pack(tree)
     return save(tensors, metadata={_TREE: text})
 
 
 def from_bytes(content: bytes) -> Any:
-    """The tree that `to_bytes` wrote. Nothing in `content` is ever unpickled.
+    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled.
 
     Raises
     ------
@@ -68,7 +71,7 @@ def from_bytes(content: bytes) -> Any:
 
 
 def load_tree(path: Path) -> Any:
-    """The tree that `save_tree` wrote.
+    """Read the tree that `save_tree` wrote.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def load_tree(path: Path) -> Any:
 
 
 def _checksums(path: Path) -> tuple[str, str]:
-    """The checksum in a file, and the one of its content; both empty where an earlier version wrote none."""
+    """Return the checksum that a file contains and that of its content; both empty if it was written without one."""
     with path.open("rb") as file:
         start = file.read(8 + len(_START) + len(_BLANK))
         found = re.fullmatch(re.escape(_START) + rb"([0-9a-f]{64})", start[8:])

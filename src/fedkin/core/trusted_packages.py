@@ -1,4 +1,4 @@
-"""Packages whose code a client runs when a server names it, such as tasks, models and features."""
+"""Trusted packages: the only ones a client imports from when a server names tasks, models or features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=N
 
 @contextmanager
 def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterator[None]:
-    """Restrict imports by name to these packages inside the context; ``None`` allows all.
+    """Allow imports by name only from these packages inside the context; ``None`` allows all.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterato
 
 
 def named_module(name: str) -> ModuleType:
-    """The module of this name, imported if it may be.
+    """Import a module by name, if its package is trusted.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def named_module(name: str) -> ModuleType:
 
 
 def named_object(path: str, what: str) -> Any:
-    """What ``package.module:attribute`` names, its module imported if it may be.
+    """Import the object that ``package.module:attribute`` names, if its package is trusted.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One sentence for what pydantic found wrong."""
+"""Pydantic's validation errors as one sentence for the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def validation_sentence(
     depth: int | None = None,
     example: str = "",
 ) -> FedkinError:
-    """Return the first complaint, unknown keys before anything else, as an error of one sentence.
+    """Return pydantic's first complaint as an error of one sentence; unknown keys come before anything else.
 
     Parameters
     ----------
