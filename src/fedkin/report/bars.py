@@ -1,4 +1,4 @@
-"""A few numbers as bars of an inline SVG, upright or, where their names are long, lying; the numbers lie folded."""
+"""Bar charts as inline SVG, upright or, for long names, horizontal, with the numbers in a folded table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_NAME = 26
 
 
 def bar_chart(bars: Bars) -> str:
-    """A figure with one bar per number; pointing at one shows it."""
+    """Draw a bar chart as an HTML figure; a tooltip shows each number."""
     heading = element("figcaption", element("h3", text(bars.title)), element("p", text(bars.caption)))
     if not bars.values:
         return element("figure", heading, element("p", "No values.", class_="empty"), class_="card")
@@ -26,13 +26,13 @@ def bar_chart(bars: Bars) -> str:
 
 
 def _crowded(bars: Bars) -> bool:
-    """Whether names would run into each other below upright bars, and lying ones have room for them all."""
+    """Return whether the names would overlap below upright bars but fit beside horizontal ones."""
     slot = (WIDTH - RIGHT) / len(bars.values)
     return len(bars.names) <= MAX_NAMED and LETTER * max(map(len, bars.names)) > slot
 
 
 class _BarFrame:
-    """Where a value and a bar lie in the drawing."""
+    """Coordinates of an upright bar chart: where bars and values lie in the drawing."""
 
     def __init__(self, bars: Bars) -> None:
         values = [*_reaches(bars), *([] if bars.line is None else [bars.line])]
@@ -84,7 +84,7 @@ def _bar(bars: Bars, frame: _BarFrame, at: int) -> str:
 
 
 def _reaches(bars: Bars) -> list[float]:
-    """Both ends of what each value may be."""
+    """Return the lower and upper end of every value's error bar."""
     return [end for at in range(len(bars.values)) for end in _whisker(bars, at)]
 
 
@@ -94,14 +94,14 @@ def _whisker(bars: Bars, at: int) -> tuple[float, float]:
 
 
 def _error_mark(left: float, right: float, low: float, high: float) -> str:
-    """A whisker between two points; nothing where they are one."""
+    """Draw an error bar between two points; return an empty string if both are the same."""
     if (left, low) == (right, high):
         return ""
     return element("path", d=f"M{short(left)} {short(low)}L{short(right)} {short(high)}", class_="whisker")
 
 
 def _value(bars: Bars, at: int) -> str:
-    """A value with its error."""
+    """Format a value and its error, such as ``'0.947 ± 0.012'``."""
     error = bars.errors[at] if bars.errors else None
     if error is None:
         return shown(bars.values[at], "number")
@@ -113,7 +113,7 @@ def _tip(bars: Bars, at: int) -> str:
 
 
 def _lying(bars: Bars) -> str:
-    """Bars from left to right, one below the other, each with its name before and its value behind it."""
+    """Draw horizontal bars, one below the other, each between its name and its value."""
     names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in bars.names]
     values = [_value(bars, at) for at in range(len(bars.values))]
     ends = [*_reaches(bars), 0.0, *([] if bars.line is None else [bars.line])]

@@ -1,4 +1,4 @@
-"""The events of clients, as a table."""
+"""Table of the events of clients, such as moves between clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedkin.report.run_view import ClientEvent
 
 
 def change_table(changes: Sequence[ClientEvent], x_label: str = "step") -> str:
-    """One row per event: step, event, clusters from and to, and the clients."""
+    """Write the events as an HTML table: step, event, clusters before and after, and the clients."""
     heads = [x_label, "event", "from", "to", "clients", "which"]
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The numbers of a curve: in its legend, its tips, its description, and as a table to copy."""
+"""Numbers of a line chart as text: legend, tooltips, description, and a table to copy."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ Interval = tuple[float, float]
 
 
 def series(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """Names and values in order of name; ``None`` where there is no finite value."""
+    """Return names and values of the series, sorted by name; values that are not finite become ``None``."""
     return [(name, [finite(value) for value in curve.series[name]]) for name in sorted(curve.series)]
 
 
 def references(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """Names and reference values in order of name; ``None`` where there is no finite value."""
+    """Return names and values of the references, sorted by name; values that are not finite become ``None``."""
     return [(name, [finite(value) for value in curve.reference[name]]) for name in sorted(curve.reference)]
 
 
 def coloured(curve: Curve) -> list[tuple[str, list[float | None]]]:
-    """The lines with a colour of their own, in order of colour: the series, then references to none of them."""
+    """Return the lines that need a colour of their own: all series, then references without a series."""
     return [*series(curve), *((name, values) for name, values in references(curve) if name not in curve.series)]
 
 
 def intervals(curve: Curve, name: str) -> list[Interval | None]:
-    """The intervals of series `name`; ``None`` where there is none, or an end is not finite."""
+    """Return the intervals of series `name`; ``None`` where there is none or an end is not finite."""
     known = curve.intervals.get(name, [None] * len(curve.x))
     return [None if each is None or None in map(finite, each) else each for each in known]
 
 
 def tip_lines(curve: Curve, chosen: Iterable[int]) -> list[list[str]]:
-    """For every chosen step, counted from 0, one line per `coloured` series."""
+    """Return the lines of the tooltip at each chosen step (counted from 0), one line per `coloured` series."""
     parts = [(name, values, intervals(curve, name), _compared(curve, name)) for name, values in coloured(curve)]
     return [
         [
@@ -49,14 +49,14 @@ def _sure(interval: Interval | None, unit: Unit) -> str:
 
 
 def _compared(curve: Curve, name: str) -> list[str]:
-    """The reference of series `name` at every step, in words; empty where there is none."""
+    """Return the reference value of series `name` at every step as text; an empty list without a reference."""
     values = curve.reference.get(name) if name in curve.series else None
     known = [None] * len(curve.x) if values is None else [finite(value) for value in values]
     return ["" if each is None else f"; {curve.reference_name} {shown(each, curve.unit)}" for each in known]
 
 
 def end_values(curve: Curve) -> str:
-    """The legend: every series, where there are several, with its last value; then references and intervals."""
+    """Write the legend: the series with their last values, then references and intervals."""
     named = series(curve)
     entries = [element("li", "last:")] if named else []
     for index, (name, values) in enumerate(named):
@@ -80,7 +80,7 @@ def _key(look: str, *content: str) -> str:
 
 
 def number_table(curve: Curve) -> str:
-    """All numbers, folded; a step is a row, and every series, end of an interval and reference a column."""
+    """Write all numbers of a curve as a folded table: a row per step, a column per line and interval end."""
     columns = _columns(curve)
     rows = [(plain(x), *(plain(column[at]) for _, column in columns)) for at, x in enumerate(curve.x)]
     heads = [curve.x_label, *(name for name, _ in columns)]
@@ -102,7 +102,7 @@ def _columns(curve: Curve) -> list[tuple[str, Sequence[float | None]]]:
 
 
 def in_words(curve: Curve) -> str:
-    """Where every line begins and where it ends."""
+    """Describe each line by its first and its last value."""
     compared = [
         (f"{name}, {curve.reference_name}" if name in curve.series else name, values)
         for name, values in references(curve)

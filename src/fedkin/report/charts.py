@@ -1,4 +1,4 @@
-"""Curves over the steps of a run, as inline SVG; the numbers lie folded beneath."""
+"""Line charts over the steps of a run as inline SVG, with the numbers in a folded table."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MAX_STOPS = 120
 MAX_DOTS = 40
 LETTER = 5.4
 MAX_NAMED, NARROWEST = 11, 30.0
-"""Steps that are no whole numbers are named one by one if they are so few, and so distant."""
+"""Steps that are not whole numbers get a tick each if they are at most so many and at least so far apart."""
 
 CurvePoints = list[tuple[float, float]]
 
 
 def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
-    """A figure with the curve's lines; pointing at a step shows its values, and what happened then."""
+    """Draw a curve as an HTML figure; a tooltip at each step shows its values and events."""
     heading = element("figcaption", element("h3", text(curve.title)), element("p", text(curve.caption)))
     if not _values(curve):
         return element("figure", heading, element("p", "No values yet.", class_="empty"), class_="card")
@@ -41,7 +41,7 @@ def line_chart(curve: Curve, timeline: Timeline = NO_EVENTS) -> str:
 
 
 class _CurveFrame:
-    """Where a value lies in the drawing."""
+    """Coordinates of a line chart: where steps and values lie in the drawing."""
 
     def __init__(self, curve: Curve) -> None:
         values = _values(curve)
@@ -57,7 +57,7 @@ class _CurveFrame:
         self.x_ticks, self.x_labels = self._steps(sorted(set(map(float, curve.x))))
 
     def _steps(self, steps: Sequence[float]) -> tuple[list[float], list[str]]:
-        """Which steps are named, and how: all, if they are few and not whole; else round numbers among them."""
+        """Return the ticks of the x axis and their labels: all steps if few and not whole, else round numbers."""
         whole = all(step.is_integer() for step in steps)
         distance = min((self.x(b) - self.x(a) for a, b in pairwise(steps)), default=WIDTH)
         if len(steps) == 1 or (not whole and len(steps) <= MAX_NAMED and distance >= NARROWEST):
@@ -89,7 +89,7 @@ def _drawing(curve: Curve, timeline: Timeline) -> str:
 
 
 def _bands(frame: _CurveFrame, timeline: Timeline) -> str:
-    """Phases, every second one shaded, the last one not; none where all of the curve is in one."""
+    """Draw the phases of a run, every second one shaded; nothing if the whole curve lies in one phase."""
     inside = [band for band in timeline.bands if band.first <= frame.last and band.last >= frame.first]
     return "".join(_band(frame, band, at % 2 == 1) for at, band in enumerate(reversed(inside))) if inside[1:] else ""
 
@@ -129,7 +129,7 @@ def _axes(curve: Curve, frame: _CurveFrame) -> str:
 
 
 def _runs(curve: Curve, frame: _CurveFrame, values: Sequence[float | None]) -> list[CurvePoints]:
-    """Places of consecutive values that are known."""
+    """Return the points of a line, split where values are missing."""
     points = [None if v is None else (frame.x(x), frame.y(v)) for x, v in zip(curve.x, values, strict=True)]
     return [
         [point for point in run if point is not None]
@@ -150,7 +150,7 @@ def _line(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[float |
 
 
 def _reference(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[float | None]) -> str:
-    """A thin line with hollow squares, in the colour of the series it belongs to, or in one of its own."""
+    """Draw a reference as a thin line with hollow squares, in the colour of its series if it has one."""
     runs = _runs(curve, frame, values)
     marks = "".join(
         element("rect", x=x - 3.4, y=y - 3.4, width=6.8, height=6.8)
@@ -161,7 +161,7 @@ def _reference(curve: Curve, frame: _CurveFrame, index: int, values: Sequence[fl
 
 
 def _sure(curve: Curve, frame: _CurveFrame, index: int, known: Sequence[Interval | None]) -> str:
-    """Intervals of consecutive steps as a band, a single one as a bar."""
+    """Draw the intervals of a series: a band over consecutive steps, an error bar at a single one."""
     lows = _runs(curve, frame, [None if each is None else each[0] for each in known])
     highs = _runs(curve, frame, [None if each is None else each[1] for each in known])
     bands, bars = [], []
@@ -176,7 +176,7 @@ def _sure(curve: Curve, frame: _CurveFrame, index: int, known: Sequence[Interval
 
 
 def _stops(curve: Curve, frame: _CurveFrame, timeline: Timeline) -> str:
-    """Places of steps and values (of fewer steps on long curves) with what to show; the page's script draws a guide."""
+    """Write the tooltips of a chart's steps, at most `MAX_STOPS`, with the places of their values."""
     every = math.ceil(len(curve.x) / (MAX_STOPS - 1))
     chosen = sorted({*range(0, len(curve.x), every), len(curve.x) - 1})
     guide = element("path", d=f"M0 {short(TOP)}V{short(HEIGHT - BOTTOM)}")
@@ -193,7 +193,7 @@ def _stops(curve: Curve, frame: _CurveFrame, timeline: Timeline) -> str:
 
 
 def _values(curve: Curve) -> list[float]:
-    """Everything that must lie inside the drawing."""
+    """Return all finite values, references and interval ends of a curve, which its y axis must cover."""
     named = [values for _, values in (*series(curve), *references(curve))]
     ends = [end for name in curve.intervals for each in intervals(curve, name) if each is not None for end in each]
     return [value for values in named for value in values if value is not None] + ends

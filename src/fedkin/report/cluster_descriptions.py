@@ -1,4 +1,4 @@
-"""Clusters of a table in words and in original units: a sentence for each, and a table of columns by clusters."""
+"""Descriptions of a table's clusters in original units: a sentence per cluster, and a table of columns by clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONG = 24
 
 @dataclass(frozen=True)
 class ClusterDescriptions:
-    """What distinguishes the clusters of a table.
+    """Descriptions of a table's clusters, which say what distinguishes them.
 
     Attributes
     ----------
@@ -27,19 +27,19 @@ class ClusterDescriptions:
     columns : sequence of str
         Columns of the table, most distinctive first.
     effects : sequence of float
-        By column, how far it does, in [0, 1].
+    By column, its effect size: how far it distinguishes the clusters, in [0, 1].
     cells : sequence of sequence of str
-        By column and cluster, what stands there.
+    By column and cluster, the text of the table's cell.
     shifts : sequence of sequence of float
         By column and cluster, how many standard deviations the cells lie above those of all samples.
     notes : sequence of str
-        Sentences on who is not described.
+    Sentences on clients that are not described.
     least_effect : float
         Columns with an effect below are shown separately, as they distinguish nothing.
     typical : sequence of sequence of str
-        By column and cluster, what a typical sample has there; empty if none are known.
+    By column and cluster, the value of a typical sample; empty if none are known.
     typical_rows : sequence of int
-        By cluster, the rows that its typical sample is a mean of.
+    By cluster, the number of rows over which its typical sample is averaged.
     """
 
     clusters: Sequence[int]
@@ -64,7 +64,7 @@ class ClusterDescriptions:
 
 
 def described_clusters(view: ClusterDescriptions) -> str:
-    """The sentences, and the table below them."""
+    """Write the descriptions of clusters as HTML: the sentences, and the table below them."""
     spoken = [
         element("li", cluster_mark(cluster), prose(sentence))
         for cluster, sentence in zip(view.clusters, view.sentences, strict=True)
@@ -104,7 +104,7 @@ def _table(view: ClusterDescriptions) -> str:
 
 
 def _typical(view: ClusterDescriptions) -> str:
-    """A table of typical samples, one for each cluster; nothing where none are known."""
+    """Write a table of typical samples, one per cluster; an empty string if none are known."""
     if not view.typical or not view.columns:
         return ""
     caption = (
@@ -125,7 +125,7 @@ def _typical(view: ClusterDescriptions) -> str:
 
 
 def _heads(view: ClusterDescriptions) -> list[str]:
-    """Above columns and clusters."""
+    """Return the headings of the table: one for the columns' names, and one per cluster."""
     clusters = [element("th", cluster_mark(one), element("span", str(one)), scope="col") for one in view.clusters]
     return [element("th", "column", scope="col"), *clusters]
 
@@ -141,5 +141,5 @@ def _name(column: str) -> str:
 
 
 def _broken(cell: str) -> str | None:
-    """The class of a cell that takes several lines."""
+    """Return the CSS class of a cell with several lines, or ``None``."""
     return "long" if len(cell) > _LONG else None

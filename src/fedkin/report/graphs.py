@@ -1,4 +1,4 @@
-"""Local clusters and their associations as inline SVG; the members lie folded beneath."""
+"""Graphs of local clusters and their associations as inline SVG, with the members in a folded table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHOLE, _FEW = 9, 40
 
 
 def draw_graph(graph: GraphView) -> str:
-    """A figure with the graph; nodes' areas follow their samples, clusters are named, not only coloured."""
+    """Draw a graph of local clusters as an HTML figure; the area of a node shows its number of samples."""
     heading = element("h3", text(graph.title)) + element("p", text(graph.caption))
     drawn = _drawing(graph) if graph.nodes else element("p", "No local clusters.", class_="empty")
     return element("figure", element("figcaption", heading), drawn, _members(graph), class_="card")
@@ -55,7 +55,7 @@ def _nodes(graph: GraphView, layout: RingLayout) -> str:
 
 
 def _edges(graph: GraphView, layout: RingLayout) -> str:
-    """One path for the links inside each cluster and one, dashed, for those across; thousands of links stay small."""
+    """Draw the edges: one path per cluster, and a dashed one for edges between clusters, to keep large graphs small."""
     paths: dict[int | None, list[str]] = {}
     for a, b in graph.edges:
         cluster = graph.nodes[a].cluster if graph.nodes[a].cluster == graph.nodes[b].cluster else None
@@ -70,7 +70,7 @@ def _edges(graph: GraphView, layout: RingLayout) -> str:
 
 
 def _tag(tag: str, place: Place) -> str:
-    """A tag in the middle of its place or, where that would cover its node, beside it."""
+    """Draw a client's tag at its place or, where that would cover the node, beside it."""
     across = place.tag_x - place.x
     if len(tag) <= SHORT_TAG or abs(across) < place.room:
         return element("text", text(tag), x=place.tag_x, y=place.tag_y + 3, class_="middle tag")
@@ -79,7 +79,7 @@ def _tag(tag: str, place: Place) -> str:
 
 
 def _tags(graph: GraphView) -> list[str]:
-    """A short name of every node's client, such as '12' for 'client 12', or nothing where there are none or no room."""
+    """Return a short tag for the client of each node, such as '12' for 'client 12'; no tags without room or names."""
     if len(graph.nodes) > MAX_TAGS:
         return []
     matches = [re.fullmatch(r"(\D*)(\d{1,3})", node.client) for node in graph.nodes]

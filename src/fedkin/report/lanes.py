@@ -1,4 +1,4 @@
-"""The cluster of each client over the steps as lanes of an inline SVG; below them the members of the last clusters."""
+"""Chart of the cluster of each client over the steps, a lane per client, as inline SVG with a table of members."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GAP = 4.0
 
 
 class _Run(NamedTuple):
-    """Columns ``start`` to ``stop - 1``, in which a client is in one cluster."""
+    """Consecutive columns, ``start`` to ``stop - 1``, in which a client stays in one cluster."""
 
     start: int
     stop: int
@@ -48,7 +48,10 @@ class _Run(NamedTuple):
 
 
 def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) -> str:
-    """A card with the lanes, if there are few enough clients for them, and the table of the last clusters.
+    """Draw the cluster of each client over the steps, above a table of the last clusters.
+
+    The lanes are omitted with too many clients. Marks of the timeline are drawn; phases are not, as lanes without a
+    cluster show them.
 
     Of the timeline the marks are drawn; phases show by themselves, as lanes without a cluster.
     """
@@ -60,7 +63,7 @@ def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) ->
 
 
 class _LaneFrame:
-    """Where clients and steps lie: clients by last cluster, then as they came; of many steps only some."""
+    """Coordinates of the lanes: clients sorted by last cluster, and at most `MAX_COLUMNS` of the steps."""
 
     def __init__(self, clusters: ClientClusters) -> None:
         last = clusters.clusters[:, -1].tolist()
@@ -121,7 +124,7 @@ def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
 
 
 def _row(clusters: ClientClusters, frame: _LaneFrame, runs: Sequence[_Run], at: int) -> str:
-    """Everything of one client but its lane: name, numbers, last cluster, hidden cluster, and what pointing shows."""
+    """Draw a client's texts and tooltip beside and in its lane: name, cluster numbers, last and hidden cluster."""
     y = frame.middle(at)
     parts = [element("text", text(frame.names[at]), x=frame.left - 6, y=y, class_="end")]
     for start, stop, cluster in runs:
@@ -138,7 +141,7 @@ def _row(clusters: ClientClusters, frame: _LaneFrame, runs: Sequence[_Run], at: 
 
 
 def _heads(clusters: ClientClusters, frame: _LaneFrame) -> str:
-    """Headings of the columns, and the steps below."""
+    """Draw the headings of the columns, and the step axis below the lanes."""
     heads = [("client", frame.left - 6, "end"), ("cluster", frame.cluster_at, "middle")]
     heads += [("true", WIDTH, "end")] if clusters.hidden else []
     parts = [element("text", head, x=x, y=TOP - 7, class_=where) for head, x, where in heads]
@@ -155,7 +158,7 @@ def _heads(clusters: ClientClusters, frame: _LaneFrame) -> str:
 
 
 def _lanes(frame: _LaneFrame, runs: dict[int, list[_Run]]) -> str:
-    """One path per cluster, so that thousands of changes stay small."""
+    """Draw the lanes, one path per cluster, so that thousands of changes stay small."""
     paths: dict[int, list[str]] = {}
     height = frame.row - (2.0 if frame.dense else 3.0)
     for at, own in runs.items():
@@ -170,7 +173,7 @@ def _lanes(frame: _LaneFrame, runs: dict[int, list[_Run]]) -> str:
 
 
 def _marks(clusters: ClientClusters, frame: _LaneFrame, timeline: Timeline) -> str:
-    """Lines before the first column that something concerns; none before the very first."""
+    """Draw the timeline's events as vertical lines, each before the first column at or after its step."""
     steps = [clusters.steps[column] for column in frame.columns]
     places: dict[int, bool] = {}
     for mark in timeline.marks:
@@ -188,7 +191,7 @@ def _look(dashed: bool) -> str:
 
 
 def _tip(clusters: ClientClusters, at: int) -> str:
-    """The clusters of a client over the steps, the last ones of many."""
+    """Return the tooltip of a client: its cluster over the steps, the last `LONGEST_TIP` stretches of many."""
     spans: list[tuple[int, int, int]] = []
     for column, cluster in enumerate(clusters.clusters[at].tolist()):
         if spans and spans[-1][2] == cluster:
@@ -205,7 +208,7 @@ def _tip(clusters: ClientClusters, at: int) -> str:
 
 
 def _table(clusters: ClientClusters) -> str:
-    """The last clusters: their clients, true clusters and score."""
+    """Write the table of the last clusters: their clients, true clusters and score."""
     last = clusters.clusters[:, -1].tolist()
     heads = ["cluster", "clients"] + (["true clusters"] if clusters.hidden else [])
     heads += [clusters.score] if clusters.scores else []
@@ -220,7 +223,7 @@ def _table(clusters: ClientClusters) -> str:
 
 
 def _counted(hidden: Sequence[str]) -> str:
-    """How many clients of each hidden cluster, the most frequent first."""
+    """Count the clients of each hidden cluster, the most frequent first, as text."""
     counts = sorted(Counter(hidden).items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {name}" for name, count in counts)
 
@@ -236,7 +239,7 @@ def _in_words(clusters: ClientClusters) -> str:
 
 
 def _first_known(clusters: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """The first cluster of each client that is known; the first of all where none is."""
+    """Return the first cluster that each client was assigned to; -1 for clients without any."""
     first: NDArray[np.integer[Any]] = clusters[np.arange(len(clusters)), (clusters >= 0).argmax(axis=1)]
     return first
 

@@ -1,4 +1,4 @@
-"""Writing HTML and SVG: every value is escaped, every element closed."""
+"""Functions that write HTML and SVG; every value is escaped, every element closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VOID = {"br", "img", "meta"}
 
 
 def source(name: str) -> str:
-    """The text of a file beside this one."""
+    """Read a text file of this package, such as a template or style sheet."""
     return resources.files("fedkin.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -31,27 +31,27 @@ _TEMPLATES = Environment(
 
 
 def fill(template: str, **values: object) -> str:
-    """Fill a template; every value is escaped, except for `markupsafe.Markup`."""
+    """Fill a template; every value is escaped, except `markupsafe.Markup`."""
     return _TEMPLATES.get_template(template).render(**values)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "numbers") -> str:
-    """A table with column heads, if any, and named rows; cells are escaped, except for `markupsafe.Markup`."""
+    """Write an HTML table with optional column headings; cells are escaped, except `markupsafe.Markup`."""
     return fill("table.html", heads=heads, rows=list(rows), look=look)
 
 
 def text(value: object) -> str:
-    """`value` as text content, escaped."""
+    """Escape `value` as text content."""
     return html.escape(str(value), quote=False)
 
 
 def prose(value: str) -> str:
-    """Sentences, escaped; what stands in backticks is shown as code."""
+    """Escape sentences, and mark text in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value))
 
 
 def element(name: str, *content: str, **attributes: object) -> str:
-    """An element with `content` that is already markup.
+    """Write an element around `content` that is already markup.
 
     Underscores in attribute names become hyphens and a trailing one is dropped (``class_``); values are escaped,
     numbers shortened, ``None`` leaves the attribute out.
@@ -61,28 +61,28 @@ def element(name: str, *content: str, **attributes: object) -> str:
 
 
 def drawing(look: str, height: float, words: str, *content: str) -> str:
-    """An SVG, 400 wide, of `content` that is already markup; `words` describe it to who cannot see it."""
+    """Write an SVG, 400 wide, around `content` that is already markup; `words` describe it for screen readers."""
     box = f"0 0 400 {short(height)}"
     return element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=words)
 
 
 def short(number: float) -> str:
-    """A coordinate with one decimal at most."""
+    """Format a coordinate with at most one decimal."""
     return f"{round(number, 1):g}"
 
 
 def cluster_mark(cluster: int, name: str = "") -> Markup:
-    """A small coloured mark for a cluster, followed by `name`; the name identifies it, the colour only helps."""
+    """Write a small coloured mark for a cluster, followed by `name`, so that colour is never the only sign."""
     return Markup(element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name))
 
 
 def cluster_class(cluster: int | None) -> str:
-    """The classes that give a cluster one of 8 colours and one of 3 marks."""
+    """Return the CSS classes that give a cluster one of 8 colours and one of 3 marks."""
     return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"
 
 
 def name_ranges(names: Sequence[str]) -> str:
-    """Names in order; consecutive numbers as a range, many names cut short."""
+    """List names in order, with consecutive numbers as a range; a long list is cut short."""
     parts: list[str] = []
     for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):
         own = [name for _, name in run]
@@ -91,25 +91,25 @@ def name_ranges(names: Sequence[str]) -> str:
 
 
 def scrolling(content: str, label: str, tall: bool = False) -> str:
-    """`content` in a box of its own that scrolls, also by keyboard; a `tall` one takes most of the window."""
+    """Wrap `content` in a box that scrolls, also by keyboard; a `tall` one takes most of the window."""
     return element(
         "div", content, class_="scroll tall" if tall else "scroll", role="region", aria_label=label, tabindex=0
     )
 
 
 def sheet(table: str, label: str, legend: str = "") -> str:
-    """A table in a box that scrolls; under it `legend`, and a button that copies it as tab-separated values."""
+    """Wrap a table in a box that scrolls, with `legend` below and a button that copies it as tab-separated values."""
     under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
     return element("div", scrolling(table, label), under, class_="sheet")
 
 
 def copy_button(label: str) -> str:
-    """A button whose click the page's script answers by copying the table or the commands beside it."""
+    """Write a button that copies the table or the commands beside it."""
     return element("button", "Copy", type="button", class_="copy", aria_label=label)
 
 
 def folded(summary: str, content: str) -> str:
-    """`content` behind a line that opens it."""
+    """Write a collapsible block: `summary` opens and closes `content`."""
     return element("details", element("summary", text(summary)), content)
 
 

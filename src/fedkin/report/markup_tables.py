@@ -1,4 +1,4 @@
-"""Tables with shaded cells: they read like a picture and copy like a table."""
+"""HTML tables with shaded cells, which can be copied as tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIVERGING_LEVELS = 5
 
 
 def count_table(view: ClusterTable) -> str:
-    """Clients by clusters, shaded by samples, with totals."""
+    """Write a table of samples by client and cluster, shaded by count, with totals."""
     counts = np.asarray(view.counts)
     largest = max(int(counts.max(initial=0)), 1)
     rows = []
@@ -30,7 +30,7 @@ def count_table(view: ClusterTable) -> str:
 
 
 def _mostly(classes: Sequence[str]) -> str:
-    """A row with the most frequent true class of every cluster; nothing where none are known."""
+    """Write a row with the most frequent true class of every cluster; an empty string if none are known."""
     if not classes:
         return ""
     cells = [element("td", text(each)) for each in [*classes, ""]]
@@ -38,7 +38,7 @@ def _mostly(classes: Sequence[str]) -> str:
 
 
 def profile_table(profiles: Profiles) -> str:
-    """Features by clusters, shaded by the distance of a cluster's mean from the overall mean, on either side."""
+    """Write a table of feature means by cluster, shaded by their distance from the overall mean."""
     means = np.asarray(profiles.means, dtype=float)
     known = np.abs(means[np.isfinite(means)])
     largest = float(known.max(initial=0.0)) or 1.0
@@ -64,5 +64,5 @@ def _deviation(value: float, largest: float) -> str:
 
 
 def settings_table(settings: Sequence[tuple[str, str]]) -> str:
-    """Names and values, in two columns."""
+    """Write names and values of settings in two columns."""
     return sheet(table([], settings, "settings"), "Settings")

@@ -1,4 +1,4 @@
-"""Numbers as people read them: on an axis, in a sentence, in a table they will copy from."""
+"""Formatting of numbers for axes, sentences and tables to copy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _BYTES = ["B", "kB", "MB", "GB", "TB", "PB"]
 
 
 def finite(value: float | None) -> float | None:
-    """`value` as a float, or ``None`` if it is missing, NaN or infinite."""
+    """Return `value` as a float, or ``None`` if it is missing, NaN or infinite."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def shown(value: float | None, unit: Unit) -> str:
-    """`value` for reading, with its unit: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.2 MB'``."""
+    """Format `value` with its unit for reading: ``'0.945'``, ``'12'``, ``'3.1 %'``, ``'4.2 MB'``."""
     number = finite(value)
     if number is None:
         return "–"
@@ -33,13 +33,13 @@ def shown(value: float | None, unit: Unit) -> str:
 
 
 def pluralize(count: int, noun: str) -> str:
-    """A count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
+    """Return a count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes with three significant digits and its unit."""
+    """Format a byte count with three significant digits and its unit, such as ``'4.2 MB'``."""
     for unit in _BYTES[:-1]:
         if count < 999.5:
             return f"{count:.3g} {unit}"
@@ -48,7 +48,7 @@ def format_bytes(count: float) -> str:
 
 
 def plain(value: float | None) -> str:
-    """`value` for copying: digits only, an empty cell where there is none."""
+    """Format `value` for copying: digits only, an empty text if it is missing."""
     number = finite(value)
     if number is None:
         return ""
@@ -56,12 +56,12 @@ def plain(value: float | None) -> str:
 
 
 def in_unit(name: str, unit: Unit) -> str:
-    """A table heading that carries the unit, so that the cells can hold bare numbers."""
+    """Return a table heading that carries the unit, so that the cells can hold bare numbers."""
     return {"bytes": f"{name} (bytes)", "percent": f"{name} (%)"}.get(unit, name)
 
 
 def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
-    """About `count` round numbers that enclose [low, high]; integers only if `whole`."""
+    """Return about `count` round numbers that enclose [low, high]; integers only if `whole`."""
     if high <= low:
         low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
     rough = (high - low) / max(count - 1, 1)
@@ -73,7 +73,7 @@ def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> 
 
 
 def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """One label per tick, all with the same decimals and unit."""
+    """Return one label per tick, all with the same decimals and unit."""
     power = _power(max(abs(tick) for tick in ticks)) if unit == "bytes" else 0
     step = (ticks[1] - ticks[0]) / 1000**power
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))

@@ -1,4 +1,4 @@
-"""The frame that all reports share: title, lead, contents, sections; light and dark, wide and narrow."""
+"""Frame of all reports: an HTML page with title, lead, contents and sections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_VALUE = 9
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: `anchor` names it in links, `body` is markup."""
+    """Section of a page: `anchor` names it in links, `body` is markup."""
 
     anchor: str
     title: str
@@ -23,12 +23,12 @@ class Section:
 
 
 def page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], sections: Sequence[Section]) -> str:
-    """Fill a whole page that loads nothing from anywhere.
+    """Fill the template of a whole page, which loads nothing from elsewhere.
 
     Parameters
     ----------
     title, lead : str
-        Plain text; in the lead what stands in backticks is shown as code, and lines are paragraphs, the first the
+    Plain text. In the lead, text in backticks is shown as code, and each line is a paragraph, the first the
         largest.
     summary : sequence of (label, value, explanation)
         Headline numbers, shown as cards.
@@ -43,21 +43,21 @@ def page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], section
 
 
 def gallery(*figures: str, columns: int) -> str:
-    """Figures side by side, at most `columns` of them, fewer where the window is narrow."""
+    """Place figures side by side, at most `columns` in a row, fewer in a narrow window."""
     return element("div", *figures, class_=f"gallery of{columns}")
 
 
 def paragraphs(texts: Sequence[str]) -> str:
-    """Texts one below the other."""
+    """Write texts as HTML paragraphs."""
     return "".join(element("p", prose(each)) for each in texts)
 
 
 def sentences(notes: Sequence[str]) -> str:
-    """Notes as a list."""
+    """Write notes as an HTML list."""
     return element("ul", *(element("li", prose(note)) for note in notes), class_="notes")
 
 
 def commands(lines: Sequence[str]) -> str:
-    """Lines for a shell, one below the other."""
+    """Write shell commands as a code block with a button to copy them."""
     block = element("pre", element("code", text("\n".join(lines))), tabindex=0, role="region", aria_label="Commands")
     return element("div", block, copy_button("Copy commands"), class_="commands")

@@ -1,4 +1,4 @@
-"""What each cluster looks like: its mean and some members, one PNG sprite per cluster."""
+"""Pictures of clusters of images: the mean and some members, one PNG sprite per cluster."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BUDGET = 900_000  # numbers in all tiles of a page together; keeps the page near
 
 
 def picture_cards(clusters: Sequence[ClusterPictures]) -> str:
-    """A card per cluster with its mean, large, and members, small."""
+    """Write a card per cluster with its mean image, large, and some member images, small."""
     side = _tile_side(clusters)
     return element("div", *(_card(cluster, side) for cluster in clusters), class_="clusters")
 
 
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
-    """One row of tiles, the mean first, as a PNG data URI.
+    """Encode images as one row of tiles, the mean first, in a PNG data URI.
 
     Parameters
     ----------
@@ -70,6 +70,6 @@ def _tile(at: int, count: int) -> str:
 
 
 def _tile_side(clusters: Sequence[ClusterPictures]) -> int:
-    """The longest side at which all tiles together stay within the budget."""
+    """Return the largest side of a tile for which all images together stay within the size budget."""
     tiles = sum((1 + len(cluster.members)) * (3 if cluster.mean.ndim == 3 else 1) for cluster in clusters)
     return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))

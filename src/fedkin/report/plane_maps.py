@@ -1,4 +1,4 @@
-"""Samples as dots in the plane, as inline SVG: once by cluster and once by class."""
+"""Scatter plots of samples in the plane as inline SVG, coloured by cluster and by class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIDE, MARGIN = 400.0, 8.0
 
 
 def sample_map(view: SampleMap) -> str:
-    """A figure by cluster, and beside it one by class where classes are known."""
+    """Draw a scatter plot of samples by cluster, and one by class beside it where classes are known."""
     places = _scaled(view.places)
     figures = [_figure("By cluster found", places, view.clusters, lambda cluster: f"Cluster {cluster}", {})]
     if view.truth is not None:
@@ -56,12 +56,12 @@ def _figure(
 
 
 def _dots(places: NDArray[np.float64]) -> list[str]:
-    """One circle per sample."""
+    """Draw one circle per sample."""
     return [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in places.tolist()]
 
 
 def _scaled(places: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """The places inside the drawing, with one scale for both directions."""
+    """Scale the samples' coordinates to the drawing, with one scale for both axes."""
     low, high = places.min(axis=0), places.max(axis=0)
     extent = float((high - low).max()) or 1.0
     middle = (low + high) / 2

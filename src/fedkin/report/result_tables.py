@@ -1,4 +1,4 @@
-"""Tables of results: every cell with what it is compared with and what to think of it."""
+"""HTML tables of results: each cell with its value to compare with and its verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NUMBER = re.compile(r"[-+−±~≈<>≤≥(]*\s*[\d.∞]|–?$|n/a")
 
 
 def result_table(table: ResultTable) -> str:
-    """A figure with the table and, where cells are judged, what the signs mean.
+    """Write a table of results as a figure, with a legend of the verdicts' signs.
+
+    The text beside a cell is left out where a user selects and copies cells by hand; the copy button puts it in columns
+    of its own.
 
     What stands beside a cell is left out where cells are marked and copied by hand, and has columns of its own where
     the whole table is copied by its button.
@@ -51,7 +54,7 @@ def _linked(name: str, table: ResultTable) -> str:
 
 
 def _look(table: ResultTable, at: int) -> str | None:
-    """Columns in which most cells hold words, not numbers, are set as text."""
+    """Return the CSS class of columns in which most cells hold words, not numbers; ``None`` for the others."""
     texts = [cells[at].text.strip() for _, cells in table.rows]
     filled = [each for each in texts if each not in ("", "–")]
     return "words" if sum(_NUMBER.match(each) is None for each in filled) > len(filled) / 2 else None
@@ -66,7 +69,7 @@ def _cell(cell: TableCell, look: str | None) -> str:
 
 
 def _legend(table: ResultTable) -> str:
-    """The signs that are used, and that there is more to see where there is."""
+    """Write the legend: the meaning of the signs used, and a hint at tooltips where there are any."""
     cells = [cell for _, row in table.rows for cell in row]
     used = {cell.verdict for cell in cells}
     entries = [

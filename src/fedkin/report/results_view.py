@@ -1,4 +1,4 @@
-"""The content of a page of results, such as a comparison or a reproduction, in plain Python values."""
+"""Content of a page of results, such as a comparison or a reproduction, in plain Python values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ tell, or of one seed and near, above or below; or the best of its column, or rec
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table.
+    """Cell of a table of results.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A titled table with named rows of cells.
+    """Table of results with a title and named rows.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class PagePart:
-    """A section of a page; empty attributes are omitted, the others come in their order.
+    """Section of a page; empty attributes are omitted, the others are shown in the order listed.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class PagePart:
 
 @dataclass(frozen=True)
 class PageView:
-    """The content of a page of results.
+    """Content of a page of results.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Layout of a graph: one ring of nodes per cluster, rings on shelves in order of cluster, unmatched nodes below."""
+"""Graph layout with one ring of nodes per cluster, rings row by row in order of cluster, unmatched nodes below."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORT_TAG = 3  # letters of a tag up to which it is set in the middle of its pla
 
 
 class Place(NamedTuple):
-    """Centre of a node, the largest radius it may have, and the centre of its tag."""
+    """Position of a node, the largest radius it may have (`room`), and the position of its tag."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class RingLayout:
-    """Places by node, labels as (cluster, x, y), where the unmatched nodes begin, and the total height."""
+    """Layout of a graph: node positions, cluster labels as (cluster, x, y), top of the unmatched nodes, and height."""
 
     places: list[Place]
     labels: list[tuple[int, float, float]]
@@ -43,8 +43,9 @@ class RingLayout:
 
 
 def arrange(clusters: Sequence[int | None], letters: int) -> RingLayout:
-    """Place nodes by cluster, as widely spaced as fits about a square; `letters` is the length of
-    the longest word beside a node, 0 for none.
+    """Lay out the nodes of each cluster as a ring, as widely spaced as a roughly square drawing allows.
+
+    `letters` is the length of the longest tag beside a node, 0 for none.
     """
     layouts = (_arrange(clusters, spacing, letters) for spacing in SPACINGS)
     return next((layout for layout in layouts if layout.height <= HEIGHT), _arrange(clusters, SPACINGS[-1], letters))
@@ -67,7 +68,7 @@ class _Ring:
 
     @property
     def node(self) -> float:
-        """The largest radius a node may have without touching its neighbours."""
+        """Largest radius a node may have without touching its neighbours."""
         distance = self.spacing if self.radius == 0 else 2 * math.sin(math.pi / len(self.members)) * self.radius
         return min(LARGEST_NODE, 0.4 * distance)
 
@@ -85,7 +86,7 @@ class _Ring:
         return 2 * self.reach + LABEL
 
     def place(self, turn: int, x: float, y: float) -> Place:
-        """Where member `turn` stands on a ring around (x, y); its tag points outwards."""
+        """Return the position of member `turn` on a ring around (x, y); its tag points outwards."""
         angle = 2 * math.pi * turn / len(self.members) - math.pi / 2
         across, down = math.cos(angle), math.sin(angle)
         out = self.radius + self.node + TAG
@@ -118,7 +119,7 @@ def _arrange(clusters: Sequence[int | None], spacing: float, letters: int) -> Ri
 
 
 def _unmatched(count: int, spacing: float, letters: int, top: float) -> tuple[list[Place], float]:
-    """Places for unmatched nodes, row by row, and where they end."""
+    """Place the unmatched nodes row by row; return their positions and the bottom of the last row."""
     room = min(LARGEST_NODE, 0.4 * spacing)
     step = max(2.6 * room, _tag_width(letters) if letters > SHORT_TAG else 0.0)
     down = 2.6 * room + (TAG + 3 if letters else 0)
@@ -132,7 +133,7 @@ def _tag_width(letters: int) -> float:
 
 
 def _shelves(rings: Sequence[_Ring]) -> list[list[_Ring]]:
-    """Rings in order, on as few shelves as hold them, the shelves about equally full."""
+    """Split rings, in order, into as few rows as hold them, of about equal width."""
     shelves = _fill(rings, WIDTH)
     limit = WIDTH - 8
     while limit > 0 and len(tighter := _fill(rings, limit)) == len(shelves):

@@ -1,4 +1,4 @@
-"""The content of a run's report, in plain Python and numpy values, whatever the method.
+"""Content of a run's report, in plain Python and NumPy values, whatever the method.
 
 Clusters are numbered as in a model's labels. A cluster keeps its colour and mark wherever it appears in one report, so
 numbers must mean the same in `RunView.graphs`, `RunView.clients`, `RunView.table`, `RunView.pictures`,
@@ -22,7 +22,7 @@ from fedkin.report.timeline import NO_EVENTS, Curve, Timeline
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart of a few numbers.
+    """Bar chart of a few numbers.
 
     Attributes
     ----------
@@ -39,8 +39,7 @@ class Bars:
     line : float or None
         Value of a dashed line, labelled `line_name`.
     errors : sequence of (float or None)
-        How far each value may be off on either side, at least 0, drawn as a whisker; ``None`` where it is not known,
-        and empty if of none.
+    Half-width of each error bar, at least 0; ``None`` where it is not known, and empty if none is known.
     """
 
     title: str
@@ -61,7 +60,7 @@ class Bars:
 
 
 class ClientEvent(NamedTuple):
-    """An event of some clients at a step; `before` and `after` are clusters, or ``None`` where it is no move."""
+    """Event of some clients at a step; `before` and `after` are clusters, or ``None`` if no client moves."""
 
     step: float
     what: str
@@ -71,7 +70,7 @@ class ClientEvent(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """A local cluster in a graph: its client, its number there, its samples, and its cluster (``None``: unmatched)."""
+    """Local cluster as a node of a graph: client, number, samples, and cluster (``None``: unmatched)."""
 
     client: str
     local_cluster: int
@@ -81,7 +80,7 @@ class GraphNode(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphView:
-    """A graph of local clusters and their associations; `edges` are pairs of positions in `nodes`."""
+    """Graph of local clusters and their associations; `edges` are pairs of positions in `nodes`."""
 
     title: str
     caption: str
@@ -98,7 +97,7 @@ class GraphView:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable:
-    """Samples by client and cluster.
+    """Number of samples by client and cluster.
 
     Attributes
     ----------
@@ -109,9 +108,9 @@ class ClusterTable:
     counts : ndarray of int, shape (clients, clusters)
     caption : str
     keys : sequence of str
-        The clients' names in graphs, where those of the rows are longer; pointing at one highlights the other.
+    The clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights both.
     mostly : sequence of str
-        By cluster, its most frequent true class and how much of it that is; empty if there are none.
+    By cluster, its most frequent true class and that class's share of the samples; empty without true classes.
     """
 
     clients: Sequence[str]
@@ -131,7 +130,7 @@ class ClusterTable:
 
 @dataclass(frozen=True, eq=False)
 class ClientClusters:
-    """The cluster of each client at every step.
+    """Cluster of each client at every step.
 
     Attributes
     ----------
@@ -168,7 +167,7 @@ class ClientClusters:
 
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
-    """Mean and some members of a cluster of images.
+    """Mean image and some members of a cluster of images.
 
     Attributes
     ----------
@@ -197,7 +196,7 @@ class ClusterPictures:
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """Mean of every standardised feature by cluster.
+    """Mean of every standardised feature, by cluster.
 
     Attributes
     ----------
@@ -219,7 +218,7 @@ class Profiles:
 
 @dataclass(frozen=True, eq=False)
 class SampleMap:
-    """Samples as points in the plane.
+    """Samples as points in the plane, by t-SNE or principal components.
 
     Attributes
     ----------
@@ -250,7 +249,7 @@ class SampleMap:
 
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """The content of a run's page; an empty field omits its section.
+    """Content of a run's page; an empty attribute omits its section.
 
     Attributes
     ----------
@@ -264,7 +263,7 @@ class RunView:
     bars : sequence of Bars
         Criteria by which they were found.
     scales : ScaleTree or None
-        Coarser and finer clusters than those found.
+    Clusters at coarser and finer resolutions than those found.
     changes : sequence of ClientEvent
         In order of step.
     timeline : Timeline

@@ -1,4 +1,4 @@
-"""Coarser and finer clusters of the same samples as rows of an inline SVG, each below the one that it is part of."""
+"""Tree of coarser and finer clusters as inline SVG: each cluster's block lies below the one it is part of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAP, NAMED = 1.0, 15.0
 
 
 def scale_tree(tree: ScaleTree) -> str:
-    """A figure with a row for each scale and a block for each cluster, as wide as it has samples."""
+    """Draw a tree of scales as an HTML figure: a row per scale, a block per cluster as wide as its samples."""
     heading = element("figcaption", element("h3", text(tree.title)), element("p", text(tree.caption)))
     return element("figure", heading, _drawing(tree), _numbers(tree), class_="card")
 
@@ -61,7 +61,7 @@ def _row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top:
 
 
 def _colours(scales: Sequence[Scale]) -> list[list[int | None]]:
-    """The cluster found that each cluster of each scale is part of; none of those that are coarser."""
+    """Return, for each cluster of each scale, the final cluster it is part of; ``None`` for coarser ones."""
     colours: list[list[int | None]] = []
     for scale in scales:
         if scale.chosen:

@@ -1,4 +1,4 @@
-"""Coarser and finer clusters of the same samples, in plain Python values."""
+"""Clusters of the same samples at coarser and finer resolutions, in plain Python values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedkin.core.errors import FedkinError
 
 @dataclass(frozen=True)
 class Scale:
-    """One partition of the samples.
+    """Partition of the samples at one resolution.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class Scale:
     parents : sequence of int
         For each cluster, the one of the scale before that it is part of; empty in the first scale.
     stability : float or None
-        How little it changes without some of the micro-clusters, at most 1.
+    Stability of the partition when some micro-clusters are left out, at most 1.
     chosen : bool
         Whether these are the clusters found; exactly one scale of a tree.
     """
@@ -32,7 +32,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScaleTree:
-    """Scales from coarse to fine.
+    """Hierarchy of partitions of the same samples, from coarse to fine.
 
     Attributes
     ----------

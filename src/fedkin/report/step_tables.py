@@ -1,4 +1,4 @@
-"""Curves that no chart would show better than words: of a few steps, or of values that never change."""
+"""Tables and sentences for curves that need no chart: few steps, or values that never change."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MIN_STEPS = 4
 
 
 def is_short(curve: Curve) -> bool:
-    """Whether a curve has too few steps to be drawn."""
+    """Return whether a curve has too few steps to be drawn."""
     return len(curve.x) < MIN_STEPS
 
 
 def is_constant(curve: Curve) -> bool:
-    """Whether all series keep one value in every step, and are compared with nothing."""
+    """Return whether every series keeps one value and has no reference."""
     if curve.intervals or curve.reference or not curve.series:
         return False
     return all(None not in values and len(set(values)) == 1 for _, values in series(curve))
 
 
 def step_table(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> str:
-    """One table of short curves: a row per series and a column per step; empty without curves."""
+    """Write short curves as one table: a row per series and a column per step; an empty string without curves."""
     if not curves:
         return ""
     steps = sorted({step for curve in curves for step in curve.x})
@@ -40,7 +40,7 @@ def step_table(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> str:
 
 
 def constants(curves: Sequence[Curve]) -> str:
-    """A list of what never changed; empty without curves."""
+    """List the curves that never change, each with its value; an empty string without curves."""
     items = [element("li", text(_unchanged(curve))) for curve in curves]
     return element("ul", *items, class_="notes") if items else ""
 
@@ -62,7 +62,7 @@ def _rows(curve: Curve, steps: Sequence[float]) -> list[tuple[str, list[TableCel
 
 
 def _unchanged(curve: Curve) -> str:
-    """Such as "Purity: 0.400 in each of 10 rounds"."""
+    """Describe a constant curve, such as "Purity: 0.400 in each of 10 rounds"."""
     values = [(name, shown(own[0], curve.unit)) for name, own in series(curve)]
     said = values[0][1] if len(values) == 1 else ", ".join(f"{name} {value}" for name, value in values)
     return f"{curve.title}: {said} in each of {len(curve.x)} {curve.x_label}s."

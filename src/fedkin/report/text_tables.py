@@ -1,4 +1,4 @@
-"""Tables in plain text, for terminals."""
+"""Plain-text tables for terminals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOM = 24
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
-    """Rows of equally many cells as lines of aligned columns; those in `left` flush left, the others flush right."""
+    """Format rows of equally many cells as aligned columns; those in `left` flush left, the others flush right."""
     widths = _widths(rows)
     lines = (
         (" " * _GAP).join(
@@ -24,7 +24,11 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
 
 
 def fitted(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None) -> str:
-    """As `aligned`, in lines of at most `width` characters.
+    """Format rows as `aligned` does, in lines of at most `width` characters.
+
+    Where that does not suffice, the last column is wrapped if it is in `left`; otherwise the table is split into
+    several, one below the other, each of which repeats the leading columns of `left`. A cell that is wider than a line
+    is not broken.
 
     Where that does not suffice, words of a last column in `left` go on below; else the table is parted into several,
     one below the other, each with the columns of `left` that the table begins with. A cell that is wider than a line
@@ -51,12 +55,12 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _line(widths: Sequence[int]) -> int:
-    """Characters of a line with columns of these widths."""
+    """Return the length of a line whose columns have these widths."""
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def _parts(widths: Sequence[int], width: int, named: int) -> list[list[int]]:
-    """Columns of tables that fit, the first `named` columns in each."""
+    """Split the columns into tables that fit `width`, each beginning with the first `named` columns."""
     parts = [list(range(named))]
     for at in range(named, len(widths)):
         if len(parts[-1]) > named and _line([widths[one] for one in [*parts[-1], at]]) > width:
@@ -66,7 +70,7 @@ def _parts(widths: Sequence[int], width: int, named: int) -> list[list[int]]:
 
 
 def _broken(rows: Sequence[Sequence[str]], left: Collection[int], room: int) -> str:
-    """The table with the last column's words in lines of `room` characters."""
+    """Format the table with its last column wrapped at `room` characters."""
     cells: list[list[str]] = []
     for row in rows:
         first, *more = wrap(row[-1], room, break_on_hyphens=False) or [""]

@@ -1,4 +1,4 @@
-"""What is drawn over the steps of a run: curves, phases and events."""
+"""Curves, phases and events over the steps of a run, as the charts show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Unit = Literal["number", "count", "share", "percent", "bytes"]
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity, or a few in the same unit, over the steps of a run.
+    """Quantity over the steps of a run, as one series or a few in the same unit.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Curve:
 
 
 class Band(NamedTuple):
-    """A phase of a run, from step `first` to `last`."""
+    """Phase of a run, from step `first` to `last`."""
 
     phase: str
     first: float
@@ -79,7 +79,7 @@ class Band(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """An event at a step; dashed if the method caused it."""
+    """Event at a step, drawn as a line, which is dashed if the method caused the event."""
 
     step: float
     meaning: str
@@ -88,7 +88,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Phases and events, which all drawings over the steps share.
+    """Phases and events of a run, shared by all charts over its steps.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Timeline:
     caption: str = ""
 
     def phase(self, step: float) -> str:
-        """The phase of `step`; empty if it has none."""
+        """Return the phase of `step`; empty if it has none."""
         return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
 
 

@@ -50,12 +50,12 @@ def write_page(path: Path, view: PageView) -> None:
 
 
 def render(view: RunView) -> str:
-    """The HTML of a run's report."""
+    """Return the HTML of a run's report."""
     return page(view.title, view.lead, view.summary, list(_sections(view)))
 
 
 def render_page(view: PageView) -> str:
-    """The HTML of a page of results."""
+    """Return the HTML of a page of results."""
     sections = [Section(part.anchor, part.title, _part(part)) for part in view.parts]
     return page(view.title, view.lead, view.summary, [*sections, *_settings(view.settings, "Every setting")])
 
@@ -108,12 +108,12 @@ def _sections(view: RunView) -> Iterator[Section]:
 
 
 def _charts(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> list[str]:
-    """Charts of the curves that are worth one."""
+    """Draw the curves that need a chart, without short and constant ones."""
     return [line_chart(curve, timeline) for curve in curves if not (is_short(curve) or is_constant(curve))]
 
 
 def _uncharted(curves: Sequence[Curve], timeline: Timeline = NO_EVENTS) -> str:
-    """The other curves: in a table where their steps are few, in a sentence where nothing changes."""
+    """Write the curves without a chart: short ones as a table, constant ones as a list."""
     short = [curve for curve in curves if is_short(curve)]
     steady = [curve for curve in curves if is_constant(curve) and not is_short(curve)]
     return step_table(short, timeline) + constants(steady)
@@ -125,7 +125,7 @@ def _settings(settings: Mapping[str, Any], summary: str) -> Iterator[Section]:
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted names and written values, in order of name."""
+    """Flatten nested settings to pairs of dotted name and value, sorted by name."""
     for name in sorted(settings):
         value = settings[name]
         if isinstance(value, Mapping):
