@@ -1,7 +1,7 @@
-"""Sums over clients, hidden from the server where enough of them take part.
+"""Sums over clients for methods that only need sums: masked where at least three clients take part.
 
-Where three clients or more take part, what each of them adds is hidden by masks, whether or not the run asks for secure
-sums. Otherwise the server adds up what it receives.
+Then what each of them adds is hidden by masks, whether or not the run asks for secure sums. With fewer clients the
+server adds up what it receives.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ATTEMPTS = 3
 
 
 def can_hide(clients: int) -> bool:
-    """Whether sums over so many clients are hidden without being asked for."""
+    """Return whether sums over this number of clients are masked even if the run does not ask for secure sums."""
     return MIN_CLIENTS <= clients <= MAX_HIDDEN
 
 
 class ClientSums:
-    """Sums over all clients present, exchange by exchange, and who took part.
+    """Sums over all clients present, one exchange after another, and the clients that took part.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ClientSums:
         self.answered, self.missing, self.exchanges = list(fed.present), dict[int, str](), 0
 
     def ask(self, asked: Task, payload: Payload, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
-        """Sums of the clients' replies to `asked`, float64, by name; ``None`` if there is no sum.
+        """Have all clients do `asked`; return the sums of their replies, float64, by name, or ``None`` without a sum.
 
         Parameters
         ----------
@@ -77,5 +77,5 @@ class ClientSums:
         return totals
 
     def facts(self) -> dict[str, object]:
-        """How it was summed, for the record."""
+        """Return how the sums were made, for the record."""
         return {"exchanges": self.exchanges, "sums": "hidden" if self.hidden else "seen by the server"}

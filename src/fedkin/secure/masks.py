@@ -1,8 +1,9 @@
-"""Numbers that are hidden by masks (Bonawitz et al. 2017).
+"""Masks of secure sums: random numbers that hide each client's values and cancel in the sum (Bonawitz et al. 2017).
 
-Values become whole numbers modulo 2^64, in which sums are exact whatever their order. Any two clients share a secret
-through their keys (X25519). A stream of AES in counter mode is grown from it, which the one of lower id adds and the
-other subtracts. Each adds another stream of its own, which the server takes off the sum once it knows who is in it.
+Values become integers modulo 2^64, in which sums are exact whatever their order. Any two clients share a secret through
+their keys (X25519). It is the key of a stream of AES in counter mode, which the client of lower id adds and the other
+subtracts. Each client adds another stream of its own, which the server subtracts from the sum once it knows whose
+values are in it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ KEY = 32
 
 
 def limit(clients: int) -> float:
-    """Return the maximum magnitude of a value in a sum of so many clients."""
+    """Return the maximum magnitude of a value in a sum over `clients` clients."""
     return float(2 ** (_ROOM - BITS) / clients)
 
 
 def encode(values: Tensor, clients: int) -> Tensor:
-    """Numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over so many clients.
+    """Encode numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over `clients` clients.
 
     Raises
     ------
@@ -48,30 +49,30 @@ def encode(values: Tensor, clients: int) -> Tensor:
 
 
 def decode(total: Tensor) -> Tensor:
-    """Return a sum of fixed-point numbers, int64 ``(n,)``, as float64 ``(n,)``."""
+    """Decode a sum of fixed-point numbers, int64 ``(n,)``, to float64 ``(n,)``."""
     return total.double() / 2.0**BITS
 
 
 def content(octets: Tensor) -> bytes:
-    """Return the bytes of a tensor, uint8."""
+    """Return the bytes of a uint8 tensor."""
     return octets.numpy().tobytes()
 
 
 def rows_of(octets: Tensor) -> list[bytes]:
-    """Return the bytes of every row of a tensor, uint8 ``(..., width)``, in order."""
+    """Return the bytes of every row of a uint8 tensor ``(..., width)``, in order."""
     flat, width = content(octets.contiguous()), octets.shape[-1]
     return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the public key of a private one; both are 32 bytes, and any private one is valid."""
+    """Return the public key of a private key, both 32 bytes; any 32 bytes are a valid private key."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
-    """Return the masks a client shares with others, int64 ``(length,)``; those of all in `keys` sum to 0 mod 2^64.
+    """Return the sum of a client's pairwise masks, int64 ``(length,)``; those of all clients in `keys` cancel mod 2^64.
 
     Parameters
     ----------
@@ -103,13 +104,13 @@ def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, le
 
 
 def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
-    """Return a client's own mask of a sum, int64 ``(length,)``, which nothing cancels."""
+    """Return a client's individual mask of a sum, int64 ``(length,)``, which no other mask cancels."""
     stream = _stream(private, context + f"/{own}".encode(), bytes(8 * length))
     return torch.from_numpy(stream.copy().view(np.int64))
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """Return what only the holders of two private keys know.
+    """Return the shared secret of a private and a public key (X25519 key agreement).
 
     Raises
     ------
@@ -123,14 +124,14 @@ def agreed(private: bytes, public: bytes) -> bytes:
 
 @lru_cache(maxsize=512)
 def _loaded(private: bytes) -> X25519PrivateKey:
-    """A private key; kept, since loading it takes as long as using it, and it is used with every other client's."""
+    """Return the loaded private key, cached: loading takes as long as using, and every pair of clients needs it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(private)
 
 
 def is_key(public: bytes) -> bool:
-    """Whether anybody can agree on anything by this public key: a few stand for no private one."""
+    """Return whether a public key allows a key agreement; a few points, of small order, do not."""
     try:
         agreed(bytes(KEY), public)
     except ValueError:
@@ -140,12 +141,12 @@ def is_key(public: bytes) -> bool:
 
 @lru_cache(maxsize=2**15)
 def shared_secret(private: bytes, public: bytes) -> bytes:
-    """`agreed`, kept for keys that serve for a whole run."""
+    """Return the same as `agreed`, cached for keys that are used throughout a run."""
     return agreed(private, public)
 
 
 def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
-    """Names one sum: a `tag` of its own, and who takes part in it."""
+    """Return bytes that identify a sum: by its `tag` and the keys of its clients."""
     digest = sha256(tag)
     for client in sorted(keys):
         digest.update(f"/{client}/".encode() + keys[client])
@@ -153,7 +154,7 @@ def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
 
 
 def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return pseudo-random numbers, uint64, as many as in `zeros`, that only holders of the secret `shared` know."""
+    """Return pseudo-random uint64 numbers, as many as in `zeros`, derived from the secret `shared`."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import CTR

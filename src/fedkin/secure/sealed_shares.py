@@ -1,9 +1,9 @@
-"""Shares of the keys of one sum, sealed for their holders (Bonawitz et al. 2017, round 1).
+"""Encrypted shares of a client's keys of one sum (Bonawitz et al. 2017, round 1).
 
-A client has two keys for each sum: one that it agrees on masks with others by, and one that its own mask grows from.
-Both follow from a secret of its own and the sum's context, so it has nothing to remember, and a key that is revealed
-is good for no other sum. Shares of both are sealed for every client of the sum by a key that only dealer and holder
-know. A holder gives a share away by telling that key: the server, which has the sealed shares, opens it, so that nobody
+A client has two private keys for each sum: one for its pairwise masks, and one for its individual mask. Both follow
+from a secret of its own and the sum's context, so it has nothing to remember, and a key that is revealed is good for no
+other sum. Shares of both are encrypted for every client of the sum under a key that only dealer and holder know. A
+holder gives a share away by revealing that key: the server, which has the encrypted shares, decrypts it, so that nobody
 can give a wrong one unnoticed.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 PAIRS, OWN = 0, 1
-"""Kinds of keys, of shares, and of what opens them: of the masks shared with others, and of a client's own mask."""
+"""Kinds of keys and shares: those of the pairwise masks, and those of a client's individual mask."""
 KINDS = (PAIRS, OWN)
 OPENER = 16
-"""Bytes of a key that opens one share."""
+"""Bytes of a key that decrypts one share."""
 SEALED = KEY + 16
-"""Bytes of a sealed share: 32 and a tag."""
+"""Bytes of an encrypted share: 32 and an authentication tag."""
 _PURPOSE = b"fedkin shares of secure sums"
 _EVEN = 2 * KEY
 """Bytes that are reduced modulo the prime, twice its size, so that all numbers are equally likely."""
@@ -34,14 +34,14 @@ _EVEN = 2 * KEY
 
 @dataclass(frozen=True)
 class KeyShares:
-    """What a client distributes for a sum.
+    """What a client distributes for a sum: its public keys and encrypted shares of the private ones.
 
     Attributes
     ----------
     publics : tuple of bytes
-        Of the keys of the sum, by kind, see `public_of`.
+        Public values of the keys of the sum, by kind, see `public_of`.
     shares : list of tuple of bytes
-        Sealed shares by kind, for each client of the sum, in order of id.
+        Encrypted shares by kind, for each client of the sum, in order of id.
     """
 
     publics: tuple[bytes, bytes]
@@ -49,18 +49,18 @@ class KeyShares:
 
 
 def channel_key(secret: bytes) -> bytes:
-    """Return the private key that a client's shares are sealed and opened by, for a whole run."""
+    """Return the client's private key for encrypting and decrypting shares, the same throughout a run."""
     return _number(_stream(secret, b"channel", _EVEN)).to_bytes(KEY, "little")
 
 
 def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
-    """Return a client's private keys of one sum, by kind."""
+    """Return a client's private keys of one sum, one for each kind of mask."""
     pairs, own = (_polynomial(secret, context, kind, 1)[0].to_bytes(KEY, "little") for kind in KINDS)
     return pairs, own
 
 
 def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> KeyShares:
-    """Return the public keys of a client's sum, and shares of the private ones.
+    """Return a client's public keys of one sum, and encrypted shares of the private ones.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: byte
 
 
 def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
-    """Return the keys that open what a dealer has sealed for a holder in one sum, by kind.
+    """Return the keys that decrypt a dealer's shares for a holder in one sum, one for each kind of mask.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: 
 
 
 def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) -> int | None:
-    """Return the share that a dealer of these public keys has sealed; ``None`` if it is not that."""
+    """Decrypt a share, and check that it is from a dealer with these public keys; ``None`` if it is not."""
     from cryptography.exceptions import InvalidTag
 
     try:
@@ -126,7 +126,9 @@ def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) ->
 
 
 def public_of(number: int, kind: int) -> bytes:
-    """Return what tells whether a number below the prime is a key: of one that masks grow from, a digest.
+    """Return the public value by which a recovered private key is checked: its public key, or a digest of it.
+
+    A digest is used of the keys of individual masks: X25519 ignores five bits of a private key, and masks do not.
 
     A public key would not do there: X25519 ignores five bits of a private one, and masks do not.
     """
@@ -135,7 +137,7 @@ def public_of(number: int, kind: int) -> bytes:
 
 
 _NONCE = bytes(12)
-"""Each opener seals one share and nothing else, so that the nonce may be 0."""
+"""Each key encrypts one share and nothing else, so that the nonce may be 0."""
 
 
 def _cipher(opener: bytes) -> AESGCM:
@@ -145,12 +147,12 @@ def _cipher(opener: bytes) -> AESGCM:
 
 
 def _about(publics: Sequence[bytes], kind: int) -> bytes:
-    """What a sealed share is bound to: the dealer's public keys, which its holder then knows to be the dealer's."""
+    """Return the associated data of an encrypted share: its kind and the dealer's public keys."""
     return b"".join(publics) + bytes([kind])
 
 
 def _polynomial(secret: bytes, context: bytes, kind: int, length: int) -> list[int]:
-    """The first coefficients, of which the first one is a key; the same for the same sum."""
+    """Return the coefficients of a client's polynomial for one sum; the first is the private key."""
     stream = _stream(secret, context + b"/keys" + bytes([kind]), _EVEN * length)
     return [_number(stream[at : at + _EVEN]) for at in range(0, len(stream), _EVEN)]
 
@@ -160,5 +162,5 @@ def _number(stream: bytes) -> int:
 
 
 def _stream(secret: bytes, purpose: bytes, length: int) -> bytes:
-    """Bytes that only those who know the secret can tell from random ones; others for another purpose."""
+    """Return pseudo-random bytes derived from a secret, for one purpose."""
     return shake_256(_PURPOSE + len(secret).to_bytes(1) + secret + purpose).digest(length)

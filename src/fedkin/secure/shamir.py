@@ -1,4 +1,4 @@
-"""Secrets in shares, of which a threshold recovers them and fewer say nothing (Shamir 1979)."""
+"""Shamir's secret sharing (1979): at least a threshold of the shares recovers a secret, and fewer reveal nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PRIME = 2**255 - 19
 
 
 def threshold(holders: int) -> int:
-    """Return how many of the holders' shares recover a secret: more than two thirds.
+    """Return how many of the holders' shares are needed to recover a secret: more than two thirds.
 
     More than half would do against a server that lies alone: to recover two keys of one client, of which each holder
     gives shares of one, would take more holders than there are. More than two thirds withstand a server in league with
@@ -32,7 +32,7 @@ def split(coefficients: Sequence[int], holders: int) -> list[int]:
 
 
 def combine(shares: Mapping[int, int]) -> int:
-    """Return the secret that shares, by their place from 1, belong to; all of them are used.
+    """Return the secret that shares recover, given by their place from 1; all of them are used.
 
     With fewer than its threshold, or with one that is wrong, it is another number.
     """
@@ -49,7 +49,7 @@ def _value(coefficients: Sequence[int], at: int) -> int:
 
 @lru_cache(maxsize=64)
 def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's weights of the values at these places for the value at 0."""
+    """Return Lagrange's weights, by which values at `places` give the value at 0."""
     weights = []
     for at in places:
         above = below = 1

@@ -1,4 +1,4 @@
-"""Tasks by which a secure sum survives dropouts: distribute shares of one's keys, and reveal those of others."""
+"""Tasks that let a secure sum survive dropouts: distribute shares of own keys, and reveal shares of others' keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_SUMS = 64
 
 @task(takes={}, holds={"key": octets(KEY)}, may_hold={"signer": is_text, "signature": is_text})
 def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the public key, uint8 ``(32,)``; the secret it follows from is made at the first request and kept.
+    """Send the client's public key, uint8 ``(32,)``; its secret is made at the first request and kept.
 
     A client with an identity signs it.
     """
@@ -57,7 +57,7 @@ def send_key(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Pay
               "refused": is_text},
 )  # fmt: skip
 def send_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report a client's public keys of each sum, and shares of the private ones, sealed for each of the others.
+    """Send the client's public keys of each sum, and encrypted shares of the private ones for each of the others.
 
     A reply has ``publics``, uint8 ``(sums, 2, 32)``, and ``shares``, uint8 ``(sums, clients, 2, 48)``; or why not.
     """
@@ -93,7 +93,7 @@ def _shared(client: Client, payload: Payload) -> Payload:
     may_hold={"own": octets(None, OPENER), "pairs": octets(None, OPENER), "refused": is_text},
 )
 def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report what opens a client's shares: of the own masks of survivors, of the pairwise masks of the dropped.
+    """Reveal shares of keys: for the individual masks of survivors, and the pairwise masks of those that dropped out.
 
     A reply has ``own``, uint8 ``(survivors, 16)``, and ``pairs``, uint8 ``(dropped, 16)``; or why not. A client answers
     once per sum, and never both for the same client: whoever has both takes all masks off.
@@ -108,7 +108,7 @@ def reveal_shares(clients: Sequence[Client], payloads: Sequence[Payload]) -> lis
 
 
 def _unfit(client: Client, payload: Payload) -> str | None:
-    """Why a client says nothing about such a list of those who replied and those who did not."""
+    """Return why a client reveals nothing for these lists of survivors and dropouts; ``None`` if it does."""
     survivors, needed = payload["survivors"], threshold(len(payload["ids"]))
     if not are_some([*survivors, *payload["dropped"]], payload["ids"]):
         return "survivors and dropped are not different clients of the sum"
@@ -135,6 +135,6 @@ def _revealed(client: Client, payload: Payload) -> Payload:
 
 
 def octets_of(content: bytes, *shape: int) -> Tensor:
-    """Bytes as a tensor, uint8, of this shape; by default ``(n,)``."""
+    """Return bytes as a uint8 tensor of the given shape, by default ``(n,)``."""
     flat = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
     return flat.view(shape or (len(content),))

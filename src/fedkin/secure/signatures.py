@@ -1,4 +1,4 @@
-"""Keys that sites are known by, and what they sign with them: the keys that Flower authenticates its nodes with."""
+"""Signatures of the keys of secure sums, made with the key pairs by which Flower authenticates its nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PURPOSE = b"fedkin key of secure sums"
 
 @dataclass(frozen=True)
 class SiteIdentity:
-    """Whom a site signs its keys of secure sums as, and whose signatures it asks for.
+    """Signing identity of a site: signs its keys for secure sums and checks the signatures of other sites.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SiteIdentity:
     listed: Mapping[str, str] = field(default_factory=dict)
 
     def sign(self, key: bytes) -> dict[str, str]:
-        """Return the public key of the site, ``signer``, and its ``signature`` of a key; empty if it has none."""
+        """Return the site's public key, ``signer``, and its ``signature`` of a key; empty if it has no private key."""
         if self.key is None:
             return {}
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -49,7 +49,7 @@ class SiteIdentity:
         return {"signer": own_public_text(self.key), "signature": b64encode(signature).decode()}
 
     def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
-        """Return why the site takes part in no sum with these keys; ``None`` if it does.
+        """Return why the site refuses a secure sum with these keys; ``None`` if it accepts them.
 
         Parameters
         ----------
@@ -86,12 +86,12 @@ class SiteIdentity:
         return True
 
     def _message(self, key: bytes) -> bytes:
-        """What is signed: nothing that Flower has a node sign, and nothing of another run."""
+        """Return the bytes that are signed, which differ from all that Flower has a node sign, and between runs."""
         return b"/".join((_PURPOSE, self.run.encode(), key))
 
 
 def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
-    """Return public keys by name, without comments.
+    """Check public keys in OpenSSH's format, and return them by name, without comments.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
 
 
 def public_text(pem: bytes) -> str:
-    """Return a public key as OpenSSH writes it, without a comment; empty if `pem` is no key."""
+    """Return a public key in OpenSSH's format, without a comment; empty if `pem` is no key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
@@ -128,7 +128,7 @@ def public_text(pem: bytes) -> str:
 
 
 def own_public_text(path: Path) -> str:
-    """Return the public half of the private key in a file, see `public_text`.
+    """Return the public key of the private key in a file, in OpenSSH's format.
 
     Raises
     ------

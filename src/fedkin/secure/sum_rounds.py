@@ -1,4 +1,4 @@
-"""Three exchanges of a secure sum, as the server sees them: shares are distributed, replies hidden, masks taken off."""
+"""Server's side of a secure sum, in three exchanges: shares distributed, masked replies added up, masks removed."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from fedkin.secure.unmasking import Holdings, leftover, opened_by, recovered
 SIGNED = ("signer", "signature")
 """What a client that has an identity sends with its key."""
 _ATTEMPTS = 3
-"""At hearing enough clients about the keys of a sum, which costs them nothing."""
+"""Requests for shares until enough clients have replied; to repeat them costs no privacy."""
 _NO_PART = "it opens none of its shares of others' keys"
 _BAD_SHARES = "its shares are not those of its keys"
 
 
 @dataclass
 class SumAttempt:
-    """One attempt at the sum of a cluster of clients.
+    """One attempt at a secure sum over a cluster of clients.
 
     Attributes
     ----------
     group : dict
-        What all requests say: ids of the clients that shares are distributed among, in order, their keys, and the tag.
+        Part of all requests: ids of the clients that shares are distributed among, in order, their keys, and the tag.
     signed : list of dict
-        What the clients have signed their keys with; empty where none sign.
+        Signatures of the clients' keys; empty where none sign.
     held : Holdings
         Shares that were distributed.
     asked : bytes
         A digest of what is summed.
     total : ndarray
-        Sum of the hidden replies, uint64 ``(length,)``.
+        Sum of the masked replies, uint64 ``(length,)``.
     replied : list of int
-        The clients it is over.
+        Clients whose replies are in `total`.
     lost : dict of int to str
-        Clients that are not in it, and why.
+        Clients that are not in the sum, and why.
     convicted : dict of int to str
-        Clients that have sent what no honest one sends, and what.
+        Clients that have sent what no honest client sends, and what it was.
     disputed : bool
         Whether clients disagree about what was distributed; then nobody is asked for shares.
     """
@@ -74,21 +74,21 @@ class SumAttempt:
 
     @property
     def needed(self) -> int:
-        """How many clients have to go on."""
+        """Number of clients that must stay for the sum to be recovered."""
         return threshold(len(self.ids))
 
     @property
     def others(self) -> list[int]:
-        """Those who may take part in another attempt."""
+        """Clients that may take part in another attempt."""
         return [client for client in self.ids if client not in self.lost and client not in self.convicted]
 
     def goes_on(self, clients: Sequence[int], complete: bool) -> bool:
-        """Whether so many are left that the sum can come to something."""
+        """Return whether `clients` are enough for the sum to be recovered."""
         return not self.disputed and len(clients) >= (len(self.ids) if complete else self.needed)
 
 
 def distribute(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
-    """Have the clients of every cluster distribute shares of their keys of a new sum; return the attempts at it."""
+    """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
     rounds = {cluster: _new(fed, clients) for cluster, clients in clusters.items()}
     round_of = {client: one for one in rounds.values() for client in one.ids}
     requests: dict[int, Payload] = {}
@@ -117,7 +117,7 @@ def hear(
     rounds: Mapping[int, SumAttempt],
     complete: bool,
 ) -> None:
-    """Have the dealers do `task`, and add up their hidden replies, where there are enough dealers.
+    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
 
     Parameters
     ----------
@@ -160,7 +160,10 @@ def hear(
 
 
 def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
-    """Ask those who replied for what takes the masks off, where enough did; return sums, int64, by cluster."""
+    """Third exchange: collect shares from those who replied, remove the masks, and return sums, int64, by cluster.
+
+    Clusters in which too few replied, or too few reveal their shares, have no sum.
+    """
     open_ = {cluster: one for cluster, one in rounds.items() if one.goes_on(one.replied, complete)}
     round_of = {client: one for one in open_.values() for client in one.replied}
     requests: dict[int, Payload] = {}
@@ -190,7 +193,7 @@ def uncover(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -
 
 
 def _opened(one: SumAttempt, revealed: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
-    """The sum without masks, int64 ``(length,)``; ``None`` with too few shares, or a key that they do not give."""
+    """Return the sum without masks, int64 ``(length,)``; ``None`` with too few shares, or shares that fit no key."""
     holders = [client for client in one.replied if client in revealed]
     if len(holders) < one.needed:
         one.lost |= {client: silent[client] for client in one.replied if client not in revealed and client in silent}
@@ -228,13 +231,13 @@ def _lose(fed: Federation, one: SumAttempt, client: int, reason: str) -> None:
 
 
 def _lose_silent(fed: Federation, round_of: Mapping[int, SumAttempt]) -> None:
-    """Clients that gave no usable reply in the last exchange are lost."""
+    """Record clients without a usable reply in the last exchange as lost to their sum."""
     for client, reason in fed.missing.items():
         round_of[client].lost[client] = reason
 
 
 def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
-    """Who is left out, and why, where holders cannot open what dealers have sealed for them.
+    """Return the clients to leave out, and why, where holders cannot decrypt shares from dealers.
 
     Nobody can say which of two lies. Who disagrees with more than a third of all, of whom fewer than a third lie, is
     wrong; of all others that disagree both are left out of the sum.
@@ -254,7 +257,7 @@ def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, s
 
 
 def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Why a reply cannot be used; ``None`` if it can."""
+    """Return why a reply cannot be used; ``None`` if it can."""
     if "refused" in reply:
         return str(reply["refused"])
     return refusal(reply, expected)

@@ -1,4 +1,4 @@
-"""The task of a secure sum: send a reply hidden by masks."""
+"""Task of a secure sum: run another task, and send its reply hidden by masks."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ STILL_SEALED = "it cannot open its shares of others' keys"
 
 @dataclass(frozen=True)
 class Term:
-    """A tensor or number that is summed.
+    """A tensor or number of a reply that is summed over clients.
 
     Attributes
     ----------
     name : str
-        Of a tensor or number in the reply.
+        Name of a tensor or number in the reply.
     shape : tuple of int
         Its shape; ``()`` for a number.
     factor : str or None
@@ -59,7 +59,7 @@ class Term:
 
 
 def _are_terms(value: Any) -> bool:
-    """Whether it is a list of `Term` as plain values."""
+    """Return whether a value is a list of `Term` as plain values."""
     want: Expected = {"name": is_name, "shape": _is_term_shape, "factor": Nullable(is_name)}
     return isinstance(value, list) and all(objection(term, want) is None for term in value)
 
@@ -82,7 +82,9 @@ def _is_payload(value: Any) -> bool:
     },
 )  # fmt: skip
 def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Do the given task, and report the terms of its reply as ``masked``, int64; or why not.
+    """Run the given task, and send the terms of its reply masked, as ``masked``, int64; or why not, as ``refused``.
+
+    A client that cannot decrypt its shares of others' keys names those dealers in ``sealed``.
 
     A client that cannot open its shares of others' keys names those in ``sealed``.
     """
@@ -106,7 +108,7 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
 
 
 def _unfit(client: Client, payload: Payload) -> str | None:
-    """Why a client shares no masks with these dealers; ``None`` if it does."""
+    """Return why a client refuses to share masks with these dealers; ``None`` if it accepts them."""
     dealers, needed = payload["dealers"], threshold(len(payload["ids"]))
     if not are_some(dealers, payload["ids"]) or len(dealers) != len(payload["publics"]):
         return "the dealers are not different clients of the sum"
@@ -116,7 +118,7 @@ def _unfit(client: Client, payload: Payload) -> str | None:
 
 
 def _still_sealed(client: Client, payload: Payload) -> list[int]:
-    """Dealers whose shares this client cannot open: they, or their public keys, are not those that they distributed."""
+    """Return the dealers whose shares this client cannot decrypt, because they or their public keys were altered."""
     keys, channel = keys_of(payload), channel_key(secret_of(client))
     context, sealed = _shares_context(payload, keys), []
     publics, shares = rows_of(payload["publics"]), rows_of(payload["shares"])
@@ -133,7 +135,7 @@ def _still_sealed(client: Client, payload: Payload) -> list[int]:
 
 
 def _is_replayed(client: Client, payload: Payload) -> bool:
-    """Whether the tag came before with another request, see `is_second`.
+    """Return whether the tag was used before with another request, see `is_second`.
 
     The same tag gives the same masks, so the difference of two replies would be that of what they hide.
     """
@@ -169,7 +171,7 @@ def _shares_context(payload: Payload, keys: Mapping[int, bytes]) -> bytes:
 
 
 def mask_context(shares: bytes, publics: Mapping[int, bytes], asked: bytes) -> bytes:
-    """Name the masks of a sum.
+    """Return bytes that identify the masks of a sum.
 
     Parameters
     ----------
@@ -178,13 +180,13 @@ def mask_context(shares: bytes, publics: Mapping[int, bytes], asked: bytes) -> b
     publics : mapping of int to bytes
         Public keys of those who share masks, by id.
     asked : bytes
-        What they are all asked, see `question`.
+        Digest of what they are all asked, see `question`.
     """
     return context_of(asked + shares, publics)
 
 
 def question(payload: Payload) -> bytes:
-    """A digest of what is summed: masks cancel only among clients that are all asked the same.
+    """Return a digest of what is summed: masks cancel only among clients that are all asked the same.
 
     Otherwise a server could ask the others for what it knows beforehand, and take it off the sum.
     """
@@ -205,7 +207,7 @@ def _values(reply: Payload, term: Term) -> Tensor:
 
 
 def _inner(name: str, payload: Payload) -> Task:
-    """The task called `name`, if it may be summed and takes this payload."""
+    """Return the task called `name`, after checking that it may be summed and takes this payload."""
     found = known_task(name)
     if (reason := found.objection(payload)) is not None:
         raise FedkinError(f"Task '{name}' is not done with this request: {reason}.")

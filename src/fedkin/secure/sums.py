@@ -1,4 +1,4 @@
-"""Sums over clients that hide what each of them gave; what a method uses when `Federation.secure_sums` is set.
+"""Secure sums over clients, for methods to use when `Federation.secure_sums` is set.
 
 Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
 docs/privacy.md says what it protects and what not.
@@ -26,14 +26,14 @@ from fedkin.secure.taking_part import MIN_CLIENTS
 
 _ATTEMPTS = 4
 _MAX_ATTEMPTS = 20
-"""Attempts, if nothing can go on without a sum."""
+"""Attempts at a sum that the run cannot continue without."""
 _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum over clients.
+    """Result of a secure sum over clients.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Sum:
 
 
 def secure(fed: Federation, method: Any) -> None:
-    """Restrict `method` to sums over clients on `fed`; call it before its `init`.
+    """Restrict `method` to secure sums over clients on `fed`; call it before its `init`.
 
     Raises
     ------
@@ -65,7 +65,9 @@ def secure(fed: Federation, method: Any) -> None:
 
 
 def check_enough(clients: int) -> None:
-    """Refuse sums over so few clients that each would learn what the other gave; those lost later do not count.
+    """Refuse secure sums over fewer than three clients; those that drop out later do not count.
+
+    Of two clients, each would learn what the other gave.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def summed(
     attempts: int = _ATTEMPTS,
     complete: bool = False,
 ) -> dict[int, Sum]:
-    """Have clients do `task`, and return the sums of their replies for each cluster of clients.
+    """Run `task` at clients, and return the secure sums of their replies for each cluster of clients.
 
     A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
     the masks off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked
@@ -149,12 +151,12 @@ def summed(
 
 
 def lost_themselves(missing: Mapping[int, str]) -> dict[int, str]:
-    """Those of the `missing` who gave nothing, without those whose sum came to nothing for the sake of others."""
+    """Return the clients in `missing` that failed themselves, without those whose sum failed because of others."""
     return {client: reason for client, reason in missing.items() if reason not in (_OTHERS_LOST, _TOO_FEW)}
 
 
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Return totals over every client present, by name of the term, where all of them are needed.
+    """Return secure sums over every client present, by name of the term; repeated until all have taken part.
 
     Raises
     ------
@@ -179,7 +181,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
-    """Ask clients for their unknown keys; return those that did not send one, and why."""
+    """Ask clients for public keys that are not known yet; return those that did not send one, and why."""
     unknown = [client for client in sorted(clients) if client not in fed.keys]
     if not unknown:
         return {}
@@ -193,6 +195,6 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
 
 
 def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Split numbers ``(length,)`` into their terms."""
+    """Split a vector ``(length,)`` into the tensors of its terms."""
     parts = values.split([prod(term.shape) for term in terms])
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}

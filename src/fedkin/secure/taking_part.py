@@ -1,4 +1,4 @@
-"""What a client looks at before it takes part in a secure sum, and what it must not forget."""
+"""Checks that a client makes before it takes part in a secure sum, and the tags of sums that it remembers."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ OTHER_KEY = "its key is another"
 """Reply of a client that has lost its memory; it is asked for its new key the next time."""
 USED_TAG = "its tag has been used for another request"
 TAG = 16
-"""Bytes of a tag, which is that of one sum."""
+"""Bytes of a tag, which identifies one sum."""
 MASKED, DEALERS, REVEALED = LASTING + "tags", LASTING + "dealers", LASTING + "revealed"
-"""Where a client's state has the tags of what it has hidden, of whom it shared masks with, and of what it has revealed;
-each with a digest."""
+"""Entries of a client's state: tags of the requests it has masked replies to, of its dealers, and of the shares it has
+revealed, each with a digest of the request."""
 _SECRET = "sums_key"
-"""Where a client's state has the secret that its keys follow from, uint8 ``(32,)``."""
+"""Entry of a client's state: the secret that its keys follow from, uint8 ``(32,)``."""
 
 
 def _are_signed(value: Any) -> bool:
-    """Whether it is a list of what clients have signed their keys with; empty texts where one has not."""
+    """Return whether a value is a list of clients' signatures of their keys; texts are empty where one has none."""
     want: Expected = {"signer": is_text, "signature": is_text}
     return isinstance(value, list) and all(objection(one, want) is None for one in value)
 
 
 GROUP: Expected = {"ids": is_list(is_count), "keys": octets("clients", KEY)}
-"""Clients of a sum, and their keys."""
+"""Entries of a request: clients of a sum, and their keys."""
 SIGNED_GROUP: Expected = {**GROUP, "signed": Maybe(_are_signed)}
 
 
 def secret_of(client: Client) -> bytes:
-    """Return what all keys of a client follow from; made when it is first needed, and kept for the run."""
+    """Return the secret that all keys of a client follow from; made at the first call, and kept for the run."""
     if _SECRET not in client.state:
         client.state[_SECRET] = torch.tensor(list(client.secret(KEY)), dtype=torch.uint8)
     return content(client.state[_SECRET])
@@ -55,7 +55,7 @@ def own_key(client: Client) -> bytes:
 
 
 def keys_of(payload: Payload) -> dict[int, bytes]:
-    """Return the public keys of a request, by id."""
+    """Return the clients' public keys in a request, by id."""
     return dict(zip(map(int, payload["ids"]), rows_of(payload["keys"]), strict=False))
 
 
@@ -74,7 +74,7 @@ def group_objection(client: Client, payload: Payload) -> str | None:
 
 
 def signature_objection(client: Client, payload: Payload) -> str | None:
-    """Return why a client trusts not all keys of a request to be those of clients; ``None`` if it does."""
+    """Return why a client refuses the signatures of the keys in a request; ``None`` if it accepts them."""
     if client.identity is None:
         return None
     signed = dict(zip(payload["ids"], payload.get("signed", []), strict=False))
@@ -82,12 +82,12 @@ def signature_objection(client: Client, payload: Payload) -> str | None:
 
 
 def are_some(ids: Sequence[int], among: Sequence[int]) -> bool:
-    """Whether ids are different ones, all of them among others."""
+    """Return whether `ids` are distinct and all of them in `among`."""
     return len(set(ids)) == len(ids) and set(ids) <= set(among)
 
 
 def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
-    """Whether this tag came before with another request; if not, it is remembered with this one.
+    """Return whether a tag was used before with a different request; if it is new, remember it with this one.
 
     The same request again, after a reply was lost, gets the same reply. What is remembered lasts, whatever a server
     says about where the run is. In a simulation nothing is secret, and nothing kept.
@@ -110,18 +110,18 @@ def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
 
 
 def is_known(client: Client, where: str, tag: bytes, request: bytes) -> bool:
-    """Whether this tag came with this request before, see `is_second`; in a simulation, where nothing is kept, yes."""
+    """Return whether a tag was used before with this request, see `is_second`; always true in simulations."""
     own, _, same = _rows(client, where, tag, request)
     return not isinstance(client.noise, Secret) or bool(len(same) and (same == own).all())
 
 
 def _rows(client: Client, where: str, tag: bytes, request: bytes) -> tuple[Tensor, Tensor, Tensor]:
-    """Tag and digest, all that are remembered, and those of them with the same tag."""
+    """Return tag and digest of a request, all remembered pairs of these, and those of the pairs with the same tag."""
     own = torch.frombuffer(bytearray(tag + sha256(request).digest()), dtype=torch.uint8)
     known = client.state.get(where, torch.zeros(0, len(own), dtype=torch.uint8))
     return own, known, known[(known[:, :TAG] == own[:TAG]).all(1)]
 
 
 def names_of(ids: Sequence[int]) -> bytes:
-    """Ids as bytes, whatever their order."""
+    """Return ids as bytes that do not depend on their order."""
     return "/".join(map(str, sorted(ids))).encode()

@@ -1,4 +1,4 @@
-"""What the server recovers of a secure sum from shares: keys, and from them the masks that nothing has cancelled."""
+"""Recovery of keys from shares on the server, and of the masks that are left in a secure sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.secure.shamir import combine
 
 @dataclass
 class Holdings:
-    """Sealed shares of one sum.
+    """Encrypted shares of one sum, which the server holds for the clients.
 
     Attributes
     ----------
@@ -37,26 +37,28 @@ class Holdings:
         return list(self.publics)
 
     def add(self, dealer: int, publics: Tensor, shares: Tensor) -> None:
-        """Keep what a client has distributed; clients come in order of id."""
+        """Keep the shares that a client has distributed; clients must come in order of id."""
         self.publics[dealer], self.shares[dealer] = publics, shares
 
     def publics_by_dealer(self) -> Payload:
-        """What all clients are sent."""
+        """Return the dealers and their public keys, which are sent to all clients."""
         return {"dealers": self.dealers, "publics": torch.stack(list(self.publics.values()))}
 
     def shares_for(self, holder: int) -> Tensor:
-        """What a client is sent: uint8 ``(dealers, 2, 48)``."""
+        """Return the encrypted shares for one holder, uint8 ``(dealers, 2, 48)``."""
         return torch.stack([shares[self.ids.index(holder)] for shares in self.shares.values()])
 
     def mask_publics(self) -> dict[int, bytes]:
-        """The public keys that masks are agreed on by, by dealer."""
+        """Return the public keys of pairwise masks, by dealer."""
         return {dealer: content(publics[PAIRS]) for dealer, publics in self.publics.items()}
 
 
 def opened_by(
     held: Holdings, holder: int, survivors: Sequence[int], dropped: Sequence[int], reply: Payload
 ) -> dict[int, int] | None:
-    """Return the shares that a holder's reply to `reveal_shares` opens, by dealer; ``None`` if it does not open all.
+    """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
+
+    The holder has decrypted them all before, so that a failure is its own fault.
 
     A holder has opened them all before, so that it is wrong itself.
     """
@@ -76,7 +78,7 @@ def opened_by(
 def recovered(
     held: Holdings, survivors: Sequence[int], revealed: Mapping[int, Mapping[int, int]]
 ) -> tuple[dict[int, bytes], list[int]]:
-    """Return one private key of every dealer, and the dealers whose shares are not those of their key.
+    """Recover one private key of every dealer; return the keys, and the dealers whose shares do not fit their key.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ def recovered(
 def leftover(
     keys: Mapping[int, bytes], survivors: Sequence[int], publics: Mapping[int, bytes], context: bytes, length: int
 ) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return the masks in a sum over survivors, uint64 ``(length,)``.
+    """Return the masks that are left in a sum over survivors, uint64 ``(length,)``.
 
     They are the survivors' own masks, and what they share with those who dropped out.
     """
