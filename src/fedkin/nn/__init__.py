@@ -1,7 +1,7 @@
 """Models: autoencoders as stacked parameters, and classifiers as torch modules, by name.
 
-`register`, `build`, `choose` and `loss_of` are imported when first asked for, so that listing `MODELS` need not wait
-for torch.
+`register`, `build`, `choose` and `loss_of` are imported on first access, so that listing `MODELS` does not import
+torch.
 """
 
 from typing import TYPE_CHECKING, Any

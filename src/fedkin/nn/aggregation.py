@@ -26,7 +26,7 @@ _COLUMNS = 1 << 16
 
 
 def middle(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
-    """The coordinate-wise median or trimmed mean of `rows`, each ``(size,)``: float32 ``(size,)``.
+    """Return the coordinate-wise median or trimmed mean of `rows`, each ``(size,)``: float32 ``(size,)``.
 
     A trimmed mean leaves out a fifth of the values at either end, rounded up; it is the median of one to four rows.
     """
@@ -41,7 +41,7 @@ def middle(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is remembered of one update: its client, if that is known, its length and its weight."""
+    """Record of one update: its client if known, its Euclidean norm and its weight."""
 
     cluster: int
     client: int | None
@@ -59,7 +59,7 @@ class Means:
     ----------
     clusters, size : int
     shared : int
-        So many leading numbers are averaged over all clusters together.
+        Number of leading parameters that are averaged over all clusters together.
     aggregation : {"mean", "median", "trimmed-mean"}
     """
 
@@ -72,7 +72,7 @@ class Means:
         self._parts: list[_Part] = []
 
     def add(self, cluster: int, update: Tensor, weight: float, client: int | None = None) -> None:
-        """Add one update ``(size,)``; with its client, if it is one client's, who is named if it stands out."""
+        """Add an update ``(size,)`` to its cluster; `client`, the client that sent it, is named in errors."""
         self.weights[cluster] += weight
         self._parts.append(_Part(cluster, client, float(torch.linalg.vector_norm(update)), weight))
         if self.aggregation != "mean":
@@ -84,7 +84,7 @@ class Means:
         self._common.add_(update[: self.shared], alpha=weight)
 
     def of(self, cluster: int) -> Tensor:
-        """The cluster's average ``(size,)`` in float32; zeros without any update, so its model stays."""
+        """Return the cluster's average ``(size,)`` in float32; zeros if the cluster has no updates."""
         if self.aggregation != "mean" and cluster in self._kept:
             return middle(self._kept[cluster], self.aggregation)
         if cluster not in self.sums or self.weights[cluster] == 0.0:
@@ -92,14 +92,14 @@ class Means:
         return (self.sums[cluster] / self.weights[cluster]).float()
 
     def all(self) -> Tensor:
-        """The averages of all clusters ``(clusters, size)``, equal in their shared leading numbers."""
+        """Return the averages of all clusters ``(clusters, size)``, equal in their shared leading numbers."""
         means = torch.stack([self.of(cluster) for cluster in range(len(self.weights))])
         if self.shared and (self._kept or sum(self.weights) > 0):
             means[:, : self.shared] = self._shared_mean()
         return means
 
     def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
-        """`models` ``(clusters, size)`` moved by `rate` times the averages.
+        """Return `models` ``(clusters, size)`` plus `rate` times the average updates.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Means:
         return after
 
     def check(self, after: Tensor, before: Tensor | None = None) -> None:
-        """Refuse models that nobody can go on with.
+        """Raise an error if aggregation makes a model non-finite, too large, or moves it too far.
 
         Parameters
         ----------
@@ -138,18 +138,18 @@ class Means:
             raise _diverged("has exploded", dominant, usual)
 
     def _moves_far(self, part: _Part, before: Tensor | None, usual: float) -> bool:
-        """Whether an update by itself moves its cluster's model by many times the length of this and other updates."""
+        """Whether one update alone moves its cluster's model by many times the model's and the other updates' norms."""
         own = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
         total = self.weights[part.cluster]
         return total > 0 and part.weight / total * part.length > _MOVED * max(own, usual)
 
     def _usual(self) -> float:
-        """The median length of an update."""
+        """Return the median norm of the updates."""
         lengths = sorted(part.length if part.length == part.length else math.inf for part in self._parts)
         return lengths[(len(lengths) - 1) // 2] if lengths else 0.0
 
     def _shared_mean(self) -> Tensor:
-        """The average of the shared leading numbers ``(shared,)`` over all clusters."""
+        """Return the average of the shared leading numbers ``(shared,)`` over all clusters."""
         if self.aggregation == "mean":
             return (self._common / sum(self.weights)).float()
         every = [update[: self.shared] for updates in self._kept.values() for update in updates]
@@ -157,15 +157,15 @@ class Means:
 
 
 def _useless(models: Tensor) -> Tensor:
-    """Which models ``(clusters, size)`` nobody can use: bool ``(clusters,)``."""
+    """Find models ``(clusters, size)`` with numbers that are not finite or beyond `MAX_MODEL`: bool ``(clusters,)``."""
     if not models.numel():
         return torch.zeros(len(models), dtype=torch.bool)
     least, greatest = models.aminmax(dim=1)
-    return ~((greatest <= MAX_MODEL) & (least >= -MAX_MODEL))  # whatever is not finite fails a comparison
+    return ~((greatest <= MAX_MODEL) & (least >= -MAX_MODEL))  # comparisons with NaN are false
 
 
 def _diverged(what: str, parts: Sequence[_Part], usual: float) -> DivergedError:
-    """The error that a model cannot be used, which says what is odd about the clients of `parts`."""
+    """Return the error for a diverged model, which names the clients of `parts` with unusual updates."""
     reasons = {
         part.client: f"its update has length {part.length:.3g} where most have at most {usual:.3g}"
         for part in parts

@@ -1,4 +1,4 @@
-"""One architecture of a network, and its models as flat vectors."""
+"""Base of all network architectures, whose models are flat vectors."""
 
 from __future__ import annotations
 
@@ -63,29 +63,29 @@ class Architecture(ABC):
 
     @abstractmethod
     def build(self) -> nn.Module:
-        """A new module; it may draw from torch's global generator."""
+        """Return a new module; its weights may be drawn from torch's global generator."""
 
     @abstractmethod
     def targets(self, x: Tensor) -> Tensor:
-        """Something to learn from samples `x`, of the right shape and type, to try the module with."""
+        """Return placeholder targets for samples `x`, of the right shape and type, for a trial run of the module."""
 
     def spec(self) -> dict[str, Any]:
-        """Plain values that `of` makes this architecture from: the arguments of its constructor, which it keeps."""
+        """Return the constructor's arguments as plain values, from which `of` makes this architecture."""
         values = {name: getattr(self, name) for name in signature(type(self)).parameters}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Self:
-        """The architecture of a message's plain values, see `spec`; always the same object."""
+        """Return the architecture that `spec` describes; equal specs give the same object."""
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.items()}
         return cast(Self, _shared(cls, tuple(sorted(values.items()))))
 
     def initial(self, rng: torch.Generator) -> Tensor:
-        """A new model, initialised as its module initialises itself."""
+        """Return a new model ``(size,)``, initialised as its module initialises itself."""
         return vector_of(self._built(draw_seed(rng)))
 
     def module(self, vector: Tensor) -> nn.Module:
-        """A module of its own with the model of `vector`, in evaluation mode."""
+        """Return a new module with the model of `vector`, in evaluation mode."""
         module = self._built(0).eval()
         at = 0
         for part in parts_of(module):
@@ -94,12 +94,12 @@ class Architecture(ABC):
         return module
 
     def leading(self, tensors: int) -> int:
-        """Length of the first so many parameter tensors, as of layers that all clusters share."""
+        """Return the total length of the first `tensors` parameter tensors, such as layers shared by all clusters."""
         return sum(part.numel() for part in list(self._prototype.parameters())[:tensors])
 
     @contextmanager
     def resident(self) -> Iterator[Resident]:
-        """A module on this thread's device, for the caller only while the context lasts."""
+        """Lend a module on this thread's device, for the caller alone while the context lasts."""
         idle = self._idle[device()]
         try:
             resident = idle.pop()
@@ -112,7 +112,7 @@ class Architecture(ABC):
 
     @contextmanager
     def loaded(self, vector: Tensor, rng: torch.Generator | None = None, training: bool = False) -> Iterator[Resident]:
-        """`resident` with the model of `vector`, see `Resident.load`; in evaluation mode or in training mode."""
+        """Lend `resident` with the model of `vector` loaded (see `Resident.load`), in evaluation or training mode."""
         with self.resident() as resident:
             resident.load(vector, rng)
             resident.module.train(training)
@@ -122,13 +122,13 @@ class Architecture(ABC):
         return Resident(self._prototype, self._channels_last, self.criterion)
 
     def _built(self, seed: int) -> nn.Module:
-        """Modules draw their first parameters from torch's global generator, which is put back as it was."""
+        """Return a new module with weights drawn by `seed`; the state of torch's global generator is restored."""
         with GLOBAL_RANDOMNESS, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.build()
 
     def _takes_channels_last(self) -> bool:
-        """Whether the module can work channels last; one that calls `view` on activations cannot."""
+        """Whether the module accepts the channels-last memory format; one that calls `view` on activations does not."""
         if len(self.shape) != 3 or not any(isinstance(part, nn.Conv2d) for part in self._prototype.modules()):
             return False
         x = torch.zeros(2, *self.shape)

@@ -1,7 +1,7 @@
-"""Random views of samples, for learning what they have in common; every sample of a batch at once.
+"""Random augmentation of samples for contrastive learning, a whole batch at once.
 
-Crop, zoom, turn and mirror image are one affine map with one interpolation. Blur is a product with a narrow matrix
-from either side.
+Crop, zoom, rotation and flip are one affine map with one interpolation. Blur is a product with a banded matrix from
+either side.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How a view differs from its sample. The defaults are CCFC's for grey images, as in its authors' code.
+    """Random augmentation that makes a view of a sample. The defaults are CCFC's for grey images.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Augmentation:
     replaced: float = 0.0
 
     def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """One view of every sample.
+        """Return one randomly augmented view of every sample.
 
         Parameters
         ----------
@@ -97,10 +97,10 @@ class Augmentation:
         return grid_sample(x, grid, align_corners=False)
 
     def _kept(self, n: int, rng: torch.Generator) -> Tensor:
-        """Fractions of an image's width and height that are kept, ``(2, n)``: of ten draws the first within the image.
+        """Draw the fractions of width and height that random crops keep, ``(2, n)``: the first of ten draws that fits.
 
-        Large parts that are wide or high do not fit and are drawn again, so that parts are smaller than `crop` alone
-        would make them. Where no draw fits the whole image is kept.
+        Large crops that are wide or high do not fit in the image and are drawn again, so that crops are smaller on
+        average than `crop` alone would make them. Where no draw fits, the whole image is kept.
         """
         area = _between(self.crop, 1.0, n * _DRAWS, rng).view(n, _DRAWS)
         ratio = _between(-_RATIO, _RATIO, n * _DRAWS, rng).view(n, _DRAWS).exp()
@@ -119,7 +119,7 @@ class Augmentation:
         return blurred.view(channels, n, height, width).transpose(0, 1)
 
     def _coloured(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Brightness, contrast, saturation, and no colour at all."""
+        """Change brightness, contrast and saturation at random, and turn some images grey."""
         n = len(x)
         chosen = (torch.rand(n, generator=rng) < self.jittered).float()
         factors = 1 + chosen * _between(-self.jitter, self.jitter, 3 * n, rng).view(3, n)
@@ -133,12 +133,12 @@ class Augmentation:
 def augmentation_for(
     shape: tuple[int, ...], unit: bool = True, views: Views = "affine"
 ) -> Augmentation | PillowAugmentation:
-    """The views that samples of `shape` are learned from; `unit` says whether all their values lie in [0, 1].
+    """Return the augmentation for samples of `shape`; `unit` says whether all their values lie in [0, 1].
 
-    Images with one channel: CCFC's, with "pillow" by the pixel. With more: those that SimSiam uses for CIFAR-10 (Chen
-    and He 2021, appendix D), but for changes of hue; colours change only where there are three, of values in [0, 1].
-    Vectors: three numbers in ten are replaced by the same feature of other samples; CCFC has no vectors, SCARF (Bahri
-    et al. 2022) replaces six.
+    Images with one channel get CCFC's augmentation, with "pillow" exact to the pixel. Images with more channels get
+    that of SimSiam for CIFAR-10 (Chen and He 2021, appendix D) without changes of hue; colours change only where there
+    are three channels of values in [0, 1]. Of a vector, 30 % of the features are replaced by the same feature of other
+    samples: CCFC takes no vectors, and SCARF (Bahri et al. 2022) replaces 60 %.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def augmentation_for(
 
 
 def _replaced(x: Tensor, chance: float, rng: torch.Generator) -> Tensor:
-    """Each number of a sample is, with this chance, the one that another sample of the batch has in its place."""
+    """Replace each feature, with probability `chance`, by the same feature of another sample of the batch."""
     others = torch.randint(len(x), x.shape, generator=rng).to(x.device)
     chosen = (torch.rand(x.shape, generator=rng) < chance).to(x.device)
     return torch.where(chosen, x.gather(0, others), x)
@@ -173,7 +173,7 @@ def _between(low: float, high: float, n: int, rng: torch.Generator) -> Tensor:
 
 
 def _smoothing(spread: Tensor, side: int) -> Tensor:
-    """Matrices ``(n, side, side)`` that average around each place with Gaussian weights, cut off at the edges."""
+    """Return matrices ``(n, side, side)`` of a 1-D Gaussian filter, cut off at the edges."""
     at = torch.arange(side, dtype=torch.float32, device=spread.device)
     weights = (-0.5 * ((at[:, None] - at) / spread.view(-1, 1, 1)).square()).exp()
     return weights / weights.sum(2, keepdim=True)

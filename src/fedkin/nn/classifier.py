@@ -1,4 +1,4 @@
-"""Classifiers, as flat vectors."""
+"""Classifiers whose models are flat vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST, _PIECE = 64, 128
 
 
 class Classifier(Architecture):
-    """An `Architecture` that predicts classes; its module gives logits. It learns by its name's loss, see `register`.
+    """An `Architecture` whose module returns logits of classes, trained with the loss registered for its name.
 
     Parameters
     ----------
@@ -38,25 +38,25 @@ class Classifier(Architecture):
         super().__init__(name, shape)
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         return build(self.name, self.shape, self.classes)
 
     def targets(self, x: Tensor) -> Tensor:
-        """The first class for every sample."""
+        """Return class 0 for every sample."""
         return torch.zeros(len(x), dtype=torch.int64)
 
     @torch.no_grad()
     def logits(self, vector: Tensor, x: Tensor) -> Tensor:
-        """``(n, classes)`` of the model `vector` for samples ``(n, *shape)``, in evaluation mode."""
+        """Return logits ``(n, classes)`` of samples ``(n, *shape)`` under the model `vector`, in evaluation mode."""
         with self.loaded(vector) as resident:
             parts = [resident.output(part).cpu() for part in x.split(_BATCH)]
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
     @torch.no_grad()
     def latents(self, vector: Tensor, x: Tensor) -> Tensor:
-        """What the last linear layer of the model `vector` is given for samples ``(n, *shape)``: ``(n, width)``.
+        """Return the inputs of the last linear layer of the model `vector`: ``(n, width)``.
 
-        Of a module without linear layers, its logits.
+        The logits, if the module has no linear layer.
         """
         given: dict[str, Tensor] = {}
 
@@ -77,13 +77,13 @@ class Classifier(Architecture):
         return torch.cat(parts)
 
     def mixed_logits(self, models: Tensor, weights: Tensor, x: Tensor) -> Tensor:
-        """The logarithm of the mean of several models' probabilities: ``(n, classes)``.
+        """Return the logarithm of the weighted mean of several models' probabilities: ``(n, classes)``.
 
         Parameters
         ----------
         models : Tensor, (K, size)
         weights : Tensor, (K,)
-            Of the models in the mean; they sum to 1.
+            Weights of the models in the mean; they sum to 1.
         x : Tensor, (n, *shape)
         """
         mean = torch.zeros(len(x), self.classes)
@@ -93,15 +93,15 @@ class Classifier(Architecture):
         return mean.clamp_min(torch.finfo(torch.float32).tiny).log()
 
     def loss(self, vector: Tensor, x: Tensor, y: Tensor) -> float:
-        """Mean loss of the model `vector` on labelled samples, in evaluation mode."""
+        """Return the mean loss of the model `vector` on labelled samples, in evaluation mode."""
         return float(self.criterion(self.logits(vector, x), y))
 
     @torch.no_grad()
     def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
-        """Return which of `models` has the lowest mean loss; a model that has diverged comes last.
+        """Return the index of the model of the lowest mean loss; a diverged model comes last.
 
-        The answer is that of `loss`. A processor looks at no more samples of a model than it takes: cross-entropy is
-        never negative, so that a model is out once its sum is above the whole sum of another.
+        The result is the same as by `loss`. On a CPU a model is evaluated only until its sum of losses exceeds the
+        total of a better model, as cross-entropy is never negative.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Classifier(Architecture):
         return max(0, best)
 
     def _sum(self, model: Tensor, x: Tensor, y: Tensor, before: float, limit: float) -> float:
-        """Return `before` and the losses of all samples, or of so many that the sum is above `limit` or NaN."""
+        """Return `before` plus the samples' losses, added up to the batch that makes the sum exceed `limit` or NaN."""
         with self.loaded(model) as resident:
             for at in range(0, len(x), _PIECE):
                 if not before <= limit:

@@ -1,8 +1,9 @@
 """Training of many clients' models of one architecture at once, on an accelerator.
 
-A processor trains them fastest one after another, see `fedkin.nn.descent`. An accelerator is idle for most of a small
+A CPU trains them fastest one after another, see `fedkin.nn.descent`. An accelerator is idle for most of a small
 model's step. There the models of many clients step together by `torch.func.vmap`, which makes one grouped convolution
-of their convolutions. Every client has the batches that it has alone, so that its model is the same up to rounding.
+of their convolutions. Every client has the same batches as when trained alone, so that its model is the same up to
+rounding.
 Epochs begin together; in one, models whose next batches are equally long step together: those with full batches first,
 then the last batches, length by length.
 """
@@ -34,7 +35,7 @@ Trained = tuple[Tensor, float]
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train; the arguments of `descend`."""
+    """Arguments of `descend` for training one model."""
 
     architecture: Architecture
     start: Tensor
@@ -44,14 +45,14 @@ class Job:
     descent: Descent
 
     def alone(self) -> Trained:
-        """Train it by itself."""
+        """Train the model by itself with `descend`."""
         return descend(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
 
 
 def descend_all(jobs: Sequence[Job]) -> list[Trained]:
-    """Train every model as `descend` does: for each the model ``(size,)`` and its mean loss in the last epoch.
+    """Train the model of every job as `descend` does; return each model ``(size,)`` and its last epoch's mean loss.
 
-    On an accelerator those of one architecture that train alike are stacks, if `can_stack` says so.
+    On an accelerator, jobs of the same architecture and `Descent` are trained as one stack if `can_stack` allows it.
     """
     alike: dict[tuple[int, Descent, int], list[int]] = {}
     for at, job in enumerate(jobs):
@@ -65,10 +66,10 @@ def descend_all(jobs: Sequence[Job]) -> list[Trained]:
 
 
 def can_stack(architecture: Architecture, descent: Descent) -> bool:
-    """Whether several models can train as one stack.
+    """Whether several models of the architecture can train as one stack.
 
-    Not with a recipe, whose augmentation and optimiser take one client's batch; nor if the module has dropout, or does
-    what `vmap` cannot do, which two tiny models show.
+    Models cannot if there is a recipe, whose augmentation and optimiser take one client's batch; if the module has
+    dropout; or if `vmap` cannot run it, which is tried with two models on a tiny batch.
     """
     return descent.recipe is None and _trains_alike(architecture)
 
@@ -104,7 +105,7 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
 
 
 def _fitting(jobs: Sequence[Job]) -> int:
-    """How many of the first jobs the free memory of the device holds, at least 1."""
+    """Return the number of leading jobs that fit in the free memory of the device together, at least 1."""
     architecture, descent = jobs[0].architecture, jobs[0].descent
     model = UpdateRule.copies(descent) * architecture.size + _KEPT * descent.batch_size * _outputs(architecture)
     left = stack_memory()
@@ -117,7 +118,7 @@ def _fitting(jobs: Sequence[Job]) -> int:
 
 @lru_cache(maxsize=32)
 def _outputs(architecture: Architecture) -> int:
-    """Numbers that all layers put out for one sample."""
+    """Return the number of outputs of all layers together for one sample."""
     counts: list[int] = []
     module = architecture.module(torch.zeros(architecture.size))
     for part in module.modules():
@@ -128,7 +129,7 @@ def _outputs(architecture: Architecture) -> int:
 
 
 class _ClientStack:
-    """Models in training together, in the module of a resident, which must be the caller's until they are trained."""
+    """Models that train together by one resident's module, which the caller must hold until they are trained."""
 
     def __init__(self, jobs: Sequence[Job], resident: Resident) -> None:
         where = resident.device
@@ -151,16 +152,16 @@ class _ClientStack:
         self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=where)
 
     def train(self) -> list[Trained]:
-        """Train to the end."""
+        """Train all models to the end; return each with its mean loss in the last epoch."""
         for members, steps, rows in self._schedule():
             self._step(members, steps, rows)
         losses = self.losses.cpu()
         return [(model, self._mean_loss(k, losses[k])) for k, model in enumerate(self.models.cpu())]
 
     def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """For every common step the models ``(k,)``, how many steps each has done ``(k,)``, and rows ``(k, batch)``.
+        """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
 
-        They are sent to the device at once.
+        All are sent to the device in one transfer.
         """
         done = [0] * len(self.batches)
         shapes: list[tuple[int, int]] = []
@@ -182,7 +183,7 @@ class _ClientStack:
             at += models * (batch + 2)
 
     def _next(self, done: Sequence[int]) -> list[int]:
-        """The models that step next: of those in the earliest epoch the ones with the longest batches."""
+        """Return the models that step next: of those in the earliest epoch, the ones with the longest batches."""
         waiting = [k for k, batches in enumerate(self.batches) if done[k] < len(batches)]
         epochs = {k: done[k] // self.per_epoch[k] for k in waiting}
         earliest = min(epochs.values(), default=0)
@@ -208,7 +209,7 @@ class _ClientStack:
 
 
 class _StackedGradients:
-    """Gradients of many models by one module."""
+    """Gradients of many models of one module, computed together by `vmap`."""
 
     def __init__(self, resident: Resident) -> None:
         self.module, criterion = resident.module.train(), resident.criterion
@@ -222,7 +223,7 @@ class _StackedGradients:
         self.of = vmap(grad_and_value(loss))
 
     def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``, whose buffers change in place.
+        """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
 
         Parameters
         ----------
@@ -239,23 +240,23 @@ class _StackedGradients:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor of a module lies in a model's vector, and what it is there."""
+    """Position and shape of one of a module's tensors within the flat vector of its model."""
 
     where: slice
     shape: torch.Size
     dtype: torch.dtype
 
     def of(self, models: Tensor) -> Tensor:
-        """The tensors of models ``(k, size)``, as views."""
+        """Return views of this tensor in models ``(k, size)``."""
         return models[:, self.where].view(len(models), *self.shape)
 
     def copy_of(self, models: Tensor) -> Tensor:
-        """A contiguous copy; `vmap` would write a batch norm's statistics into copies of its own otherwise."""
+        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
         return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
 
 
 def _places(parts: Iterable[tuple[str, Tensor]], at: int = 0) -> dict[str, _Place]:
-    """The places of tensors that lie one after another."""
+    """Return the positions of tensors laid one after another from `at`, by name."""
     places = {}
     for name, part in parts:
         places[name] = _Place(slice(at, at + part.numel()), part.shape, part.dtype)

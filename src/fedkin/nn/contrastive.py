@@ -1,8 +1,8 @@
-"""Networks of contrastive learning: an encoder, and a predictor that matches one representation to another.
+"""Networks for contrastive learning: an encoder, and a predictor of one view's representation from another's.
 
-For grey images those of CCFC as in its authors' code, which section 4.1 of the paper sketches: three convolutions of
-64, 128 and 256 channels, and a projector and a predictor of two fully connected layers each. Images with colour get
-ResNet-18 (section 4.1). The networks for vectors and for images with a side below 8 are not of the paper.
+Grey images get the networks of CCFC as in its authors' code, sketched in section 4.1 of the paper: three convolutions
+of 64, 128 and 256 channels, and a projector and a predictor of two fully connected layers each. Images with colour get
+ResNet-18 (section 4.1). The networks for vectors and for images with a side below 8 are not from the paper.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESNET18 = (2, 2, 2, 2)
 
 @dataclass(frozen=True)
 class Design:
-    """What a network is made from, as plain values: the `shape` of a sample, and options of CCFC.
+    """Settings of a contrastive network, as plain values: the `shape` of a sample, and options of CCFC.
 
     `fedkin.methods.samples.ccfc.ccfc.CCFCMethod` describes them. The projector ends the encoder. A predictor that is
     narrow beside its input is what the authors use. Group normalisation keeps no statistics that averaging could spoil.
@@ -46,11 +46,11 @@ class Design:
     normalization: Normalization = "batch"
 
     def spec(self) -> dict[str, Any]:
-        """As a payload, which `fedkin.nn.contrastive_training.Contrastive.of` makes a network from."""
+        """Return the design as a payload for `fedkin.nn.contrastive_training.Contrastive.of`."""
         return asdict(self) | {"shape": list(self.shape)}
 
     def decided(self) -> Design:
-        """The same with a backbone that is named.
+        """Return the design with "auto" replaced by the backbone that it stands for.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class Design:
 
 
 class ContrastiveNetwork(nn.Module):
-    """An encoder f and a predictor h.
+    """Contrastive network of an encoder f (backbone and projector) and a predictor h.
 
     Parameters
     ----------
@@ -96,13 +96,13 @@ class ContrastiveNetwork(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predictions ``(n, latent)`` of samples ``(n, *shape)``."""
+        """Return predictions ``(n, latent)`` of samples ``(n, *shape)``."""
         made: Tensor = self.predictor(self.encoder(x))
         return made
 
 
 def _backbone(design: Design) -> tuple[nn.Sequential, int]:
-    """The layers before the projector, and how many numbers they make of a sample."""
+    """Return the layers before the projector, and the number of their outputs."""
     if design.backbone == "resnet18":
         whole = resnet(design.shape, 1, name="resnet18", blocks=_RESNET18, norm=design.normalization)
         *layers, last = whole

@@ -1,4 +1,4 @@
-"""Losses of contrastive networks: near are samples of a cluster, and the common network (CCFC, eqs. 1 to 7; CCFC++)."""
+"""Losses of contrastive networks: cluster contrast, model contrast (CCFC, eqs. 1 to 7) and decorrelation (CCFC++)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NO_VARIANCE = 1e-8
 
 
 def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
-    """Negative mean cosine between rows of ``(n, latent)``; no gradient flows into `other` (eq. 5)."""
+    """Return the negative mean cosine similarity between rows of ``(n, latent)``; `other` gets no gradient (eq. 5)."""
     return -(normalize(predicted, dim=1) * normalize(other.detach(), dim=1)).sum(1).mean()
 
 
 def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: Form) -> Tensor:
-    """How far samples of a cluster are from each other (eqs. 1 and 2).
+    """Return the cluster-contrastive loss, which pulls samples of a cluster together (CCFC, eqs. 1 and 2).
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def cluster_contrast(predicted: Tensor, latents: Tensor, members: Tensor, form: 
 
 
 def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Form) -> Tensor:
-    """How far predictions are from the common network's: the second term of eq. 4, without lambda.
+    """Return the model-contrastive loss: negative similarity to the global network's predictions (CCFC, eq. 4).
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def model_contrast(predicted: Tensor, anchors: Tensor, members: Tensor, form: Fo
 
 
 def mean_correlation(latents: Tensor) -> Tensor:
-    """How much the dimensions of representations vary together in a batch (CCFC++; Shi et al. 2023, FedDecorr).
+    """Return the mean squared correlation between dimensions in a batch (CCFC++; FedDecorr, Shi et al. 2023).
 
     Parameters
     ----------

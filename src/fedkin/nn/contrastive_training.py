@@ -1,7 +1,7 @@
 """Training of one client's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
 
 Equations are those of the paper: (1) and (2) pull samples of one cluster together, (4) to (7) keep a client's network
-near the common one. Both are computed within a batch; clusters with a single sample in it are left out of the first.
+near the global one. Both are computed within a batch; clusters with a single sample in it are left out of the first.
 CCFC++ adds a term that keeps the dimensions of representations uncorrelated.
 """
 
@@ -32,7 +32,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class ContrastiveTraining:
-    """How a client trains in one round; the options are those of `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`.
+    """Settings of a client's contrastive training, see `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`.
 
     A last batch of a single sample is left out, for a batch norm cannot learn from it. With a `model_weight` of 0 the
     common network is not computed in rounds by views. Whatever the `precision` of products, parameters, statistics,
@@ -49,12 +49,12 @@ class ContrastiveTraining:
     views: Views = "affine"
 
     def products(self) -> AbstractContextManager[Any]:
-        """Within it, products have the precision asked for."""
+        """Return a context in which matrix products and convolutions have the chosen precision."""
         return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
 
 
 class Contrastive(Architecture):
-    """A `ContrastiveNetwork` whose models are flat vectors.
+    """An `Architecture` of a `ContrastiveNetwork`.
 
     Parameters
     ----------
@@ -69,27 +69,27 @@ class Contrastive(Architecture):
         super().__init__(self.design.backbone, self.design.shape)
 
     def spec(self) -> dict[str, Any]:
-        """Of the design."""
+        """Return the design's plain values."""
         return self.design.spec()
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         return ContrastiveNetwork(self.design)
 
     def _takes_channels_last(self) -> bool:
-        """Not with batch norms.
+        """Whether the module accepts the channels-last memory format; not used with batch normalisation.
 
-        On a processor torch adds up their statistics one value after another where channels are last: of digits, mostly
+        On a CPU torch adds up batch statistics one value after another where channels are last: on digits, mostly
         black, activations were 4e-5 off and gradients up to 7e-3, for steps that are 6 % faster.
         """
         return self.design.normalization != "batch" and super()._takes_channels_last()
 
     def targets(self, x: Tensor) -> Tensor:
-        """Something to be close to."""
+        """Return ones as placeholder targets, which the loss ignores."""
         return torch.ones(len(x), self.design.latent)
 
     def latents(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Representations of samples, each scaled to length 1.
+        """Return the samples' representations, each scaled to length 1.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Contrastive(Architecture):
         return normalize(self._both(vector, x, with_predictions=False)[0], dim=1)
 
     def anchors(self, vector: Tensor, x: Tensor, training: ContrastiveTraining) -> tuple[Tensor, Tensor]:
-        """Representations, scaled to length 1, and predictions (eq. 7) of samples: ``(n, latent)`` each."""
+        """Return representations scaled to length 1, and predictions (eq. 7), of samples: ``(n, latent)`` each."""
         with training.products():
             latents, predictions = self._both(vector, x, with_predictions=True)
         return normalize(latents, dim=1), predictions

@@ -23,7 +23,7 @@ from fedkin.nn.resident import Resident
 
 
 class DeepEncoder(Encoder):
-    """Fully connected autoencoder, 784-500-500-2000-code and back for images of 28 x 28, with ReLU but not on the code.
+    """Fully connected autoencoder of DCN: 784-500-500-2000-code and back for 28 x 28 images, ReLU on all but the code.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class DeepEncoder(Encoder):
         super().__init__("deep", shape, output)
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         features = prod(self.shape)
         widths = [features, *hidden_widths(features), self.code]
         decoder = nn.Sequential(*linear_layers(widths[::-1]), *last_layers(self.output), nn.Unflatten(1, self.shape))
@@ -49,7 +49,7 @@ class DeepEncoder(Encoder):
 
 @dataclass(frozen=True)
 class DeepClustering:
-    """Hyper-parameters. Training is by Adam, where the paper's is by plain gradient descent.
+    """Hyper-parameters of DCN's training, which uses Adam, where the paper uses plain SGD.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class DeepClustering:
     restarts: int = 10
 
     def fit(self, encoder: DeepEncoder, x: Tensor, n_clusters: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Cluster samples.
+        """Train the encoder on samples, and cluster them.
 
         Parameters
         ----------
@@ -131,14 +131,14 @@ class DeepClustering:
 
 @dataclass
 class _Clusters:
-    """Centroids ``(k, width)``, the cluster of every sample ``(n,)``, and the samples each is the mean of."""
+    """State of DCN's clusters: centroids ``(k, width)``, the cluster of every sample ``(n,)``, and counts."""
 
     centroids: Tensor
     labels: Tensor
     counts: Tensor
 
     def assign(self, rows: Tensor, codes: Tensor) -> None:
-        """Assign the samples at `rows` anew, and move each centroid towards its own of them.
+        """Assign the samples at `rows` anew, and move each centroid towards those assigned to it.
 
         A centroid moves by ``1 / count`` of the way to one sample after another, which makes it the mean of all that
         were ever assigned to it.

@@ -26,7 +26,7 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class DeepClusters:
-    """What DEC found: an encoder, and centroids in its code.
+    """Result of DEC: an encoder, and centroids in its latent space.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class DeepClusters:
     centre : Tensor
         ``(features,)``, subtracted from samples.
     spread : float
-        What samples are then divided by.
+        Standard deviation that centred samples are divided by.
     encoder : Tensor
         ``(size,)``: weights and biases of layer after layer.
     centroids : Tensor
@@ -50,7 +50,7 @@ class DeepClusters:
 
     @torch.no_grad()
     def codes(self, x: Tensor) -> Tensor:
-        """Codes ``(n, code)`` of samples ``(n, features)``."""
+        """Return codes ``(n, code)`` of samples ``(n, features)``."""
         module = _module(self.widths)
         nn.utils.vector_to_parameters(self.encoder, module.parameters())
         module.to(device())
@@ -58,11 +58,11 @@ class DeepClusters:
         return torch.cat(parts) if parts else torch.zeros(0, self.widths[-1])
 
     def assign(self, x: Tensor) -> Tensor:
-        """Cluster of samples ``(n, features)``: that of the centroid nearest to the code; int64 ``(n,)``."""
+        """Return the cluster of samples ``(n, features)``, that of the centroid nearest to the code: int64 ``(n,)``."""
         return self.memberships(x).argmax(dim=1)
 
     def memberships(self, x: Tensor) -> Tensor:
-        """Soft assignments of samples ``(n, features)`` to the clusters: ``(n, k)``, each row with a sum of 1."""
+        """Return soft assignments of samples ``(n, features)`` to the clusters: ``(n, k)``, rows sum to 1."""
         return assignment(self.codes(x), self.centroids)
 
 
@@ -114,13 +114,13 @@ class DeepEmbeddedClustering:
         return self.memberships(x, n_clusters, rng).argmax(dim=1)
 
     def memberships(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
-        """Soft assignments of the rows of `x` to the clusters that `fit` finds: ``(n, n_clusters)``."""
+        """Train as `fit` does; return soft assignments of the rows of `x` to the clusters: ``(n, n_clusters)``."""
         if n_clusters == 1 and len(x):
             return torch.ones(len(x), 1)
         return self.train(x, n_clusters, rng).memberships(x)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
-        """Cluster the rows of `x`, as `fit` does, and return what new rows are assigned by.
+        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class DeepEmbeddedClustering:
             optimizer.step()
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Train `encoder` in place; the centroids that go with it."""
+        """Train `encoder` in place towards the sharpened assignments; return the final centroids."""
         centroids = centroids.clone().requires_grad_()
         parameters = [*encoder.parameters(), centroids]
         optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
@@ -177,7 +177,7 @@ class DeepEmbeddedClustering:
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
-    """Soft assignment (Q): similarity to each centroid under Student's t with one degree of freedom, normalised.
+    """Return soft assignments (Q): Student's t similarity (one degree of freedom) to each centroid, normalised.
 
     Parameters
     ----------
@@ -197,26 +197,26 @@ def assignment(code: Tensor, centroids: Tensor) -> Tensor:
 
 
 def sharpened(soft: Tensor) -> Tensor:
-    """Target distribution (P) of a soft assignment: squared, divided by cluster frequency, normalised by row."""
+    """Return the target distribution (P) of soft assignments: squares over cluster frequency, normalised by row."""
     weight = soft.square() / soft.sum(dim=0)
     return weight / weight.sum(dim=1, keepdim=True)
 
 
 def hidden_widths(features: int) -> tuple[int, ...]:
-    """The paper's widths from 256 features on, in proportion below, and never fewer than 32 units."""
+    """Return DEC's hidden widths for 256 features or more, in proportion below, with at least 32 units."""
     factor = min(1.0, features / 256)
     return tuple(max(32, round(width * factor)) for width in _PAPER_WIDTHS)
 
 
 def _scale(x: Tensor) -> tuple[Tensor, float]:
-    """What to subtract from `x`, and then to divide it by, so that the mean squared length of a row is its features."""
+    """Return the shift and the scale that make the mean squared length of rows of `x` equal to its features."""
     centre = x.mean(dim=0)
     spread = float((x - centre).square().mean().sqrt())
     return centre, spread if spread > 0 else 1.0
 
 
 def _mlp(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
-    """Linear layers with a ReLU between them; He-scaled weights, biases of zero."""
+    """Return linear layers with ReLU in between, with He-scaled weights and zero biases."""
     module = _module(widths)
     for layer in module:
         if isinstance(layer, nn.Linear):
@@ -226,7 +226,7 @@ def _mlp(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
 
 
 def _module(widths: Sequence[int]) -> nn.Sequential:
-    """Linear layers with a ReLU between them, whose parameters are not set yet."""
+    """Return linear layers with ReLU in between, whose parameters are still to be set."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [torch.nn.utils.skip_init(nn.Linear, inputs, outputs), nn.ReLU()]
@@ -234,6 +234,6 @@ def _module(widths: Sequence[int]) -> nn.Sequential:
 
 
 def _batches(samples: int, size: int, rng: torch.Generator) -> Iterator[Tensor]:
-    """Row numbers of batch after batch, epoch after epoch, without end."""
+    """Yield row numbers of batches without end, in a new random order for every epoch."""
     while True:
         yield from torch.randperm(samples, generator=rng).split(size)

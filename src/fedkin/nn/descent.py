@@ -19,7 +19,7 @@ __all__ = ["Descent", "batch_orders", "descend", "steps_of"]
 def descend(
     architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: Descent
 ) -> tuple[Tensor, float]:
-    """Train from `start`.
+    """Train a model on one client's samples, from `start`.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ def descend(
     start : Tensor, (size,) float32
         Not modified.
     x, y : Tensor, (n, *shape) float32, and for a classifier (n,) int64; n >= 1
-        Samples, and what to learn of them: for an autoencoder the samples again.
+        Samples and targets; for an autoencoder the targets are the samples again.
     rng : torch.Generator
-        Shuffles, and gives dropout its randomness.
+        Random generator of the shuffling and of dropout.
     descent : Descent
 
     Returns
@@ -55,46 +55,46 @@ def descend(
 
 
 def steps_of(n: int, descent: Descent) -> tuple[int, int]:
-    """Optimiser steps in all, and in one epoch."""
+    """Return the number of optimiser steps in all, and in one epoch."""
     per_epoch = math.ceil(n / descent.batch_size)
     return descent.steps if descent.steps is not None else descent.epochs * per_epoch, per_epoch
 
 
 def batch_orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:
-    """Row numbers for `total` batches: a new order for every epoch, the last one cut short."""
+    """Yield row numbers of `total` batches, in a new order for every epoch; the last epoch may be cut short."""
     per_epoch = math.ceil(n / batch_size)
     for done in range(0, total, per_epoch):
         yield torch.randperm(n, generator=rng)[: (total - done) * batch_size]
 
 
 class _Optimizer:
-    """Steps on the trainable part of a resident's vector."""
+    """Optimiser steps on the trainable part of a resident's vector."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent) -> None:
         self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
         self.rule = UpdateRule(resident.placed(start), descent, resident.frozen)
 
     def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
-        """One step for every batch of `order`, see `Resident.descend`."""
+        """Take one step on every batch of `order`, as `Resident.descend` does."""
         if self.rule.is_plain:
             return self.resident.descend(x, y, order, batch_size, self.descent.learning_rate)
         return self.resident.through(x, y, order, batch_size, self.step)
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
-        """One step on a batch; its loss before the step."""
+        """Take one step on a batch; return its loss before the step."""
         loss = self.regularised(x, y)
         self.rule.move(self.params, self.grad)
         return loss
 
     def regularised(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the loss and of its penalties into `grad`; the loss without them."""
+        """Write the gradient of the loss and its penalties into `grad`; return the loss without penalties."""
         loss = self.resident.gradient(x, y)
         self.rule.regularise(self.params, self.grad)
         return loss
 
 
 class _ByRecipe(_Optimizer):
-    """The same with a recipe's optimiser and augmentation, on the module's own parameters."""
+    """Optimiser steps by a recipe's own optimiser and augmentation, on the module's own parameters."""
 
     def __init__(self, resident: Resident, start: Tensor, descent: Descent, rng: torch.Generator) -> None:
         super().__init__(resident, start, descent)

@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 class Autoencoding(nn.Module):
-    """An encoder and its decoder; calling it reconstructs samples ``(n, *shape)``.
+    """Autoencoder module: an encoder and its decoder; calling it reconstructs samples ``(n, *shape)``.
 
     Parameters
     ----------
@@ -42,15 +42,15 @@ class Autoencoding(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def forward(self, x: Tensor) -> Tensor:
-        """The samples, reconstructed."""
+        """Return the reconstructed samples."""
         made: Tensor = self.decoder(self.encoder(x))
         return made
 
 
 def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
-    """Fully connected, 784-50-20-50-784 for images of 28 x 28 (81,304 parameters), with ReLU but no bound on the code.
+    """Return a fully connected autoencoder, 784-50-20-50-784 for images of 28 x 28 (81,304 parameters).
 
-    Narrower data get a code of at most half their width.
+    Hidden layers have ReLU; the code is unbounded. Narrower data get a code of at most half their width.
     """
     features = math.prod(shape)
     code = min(_DENSE_WIDTHS[1], max(1, features // 2))
@@ -61,15 +61,15 @@ def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
 
 
 def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
-    """Three halving 4 x 4 convolutions with batch normalisation, and their mirror: 47,601 parameters for colour.
+    """Return an autoencoder of three strided 4 x 4 convolutions with batch normalisation, and their transposes.
 
-    The code has 48 numbers for every 8 x 8 pixels: 768 for images of 32 x 32, 3,072 for 64 x 64. The parameters do not
-    depend on the size of the image.
+    The code has 48 numbers for every 8 x 8 pixels: 768 for images of 32 x 32, 3,072 for 64 x 64. The number of
+    parameters does not depend on the size of the image: 47,601 for colour.
 
     Raises
     ------
     FedkinError
-        If samples are no images, or a side is not a multiple of 8.
+        If samples are not images, or a side is not a multiple of 8.
     """
     if len(shape) != 3 or any(side % _SHRINKS or not side for side in shape[1:]):
         raise FedkinError(
@@ -89,7 +89,7 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
 
 
 def last_layers(output: Output) -> list[nn.Module]:
-    """What bounds the output of a decoder: a sigmoid, or nothing."""
+    """Return the decoder's output activation: a sigmoid, or none."""
     return [nn.Sigmoid()] if output == "sigmoid" else []
 
 
@@ -100,7 +100,7 @@ _FACTORIES: dict[str, Callable[[Sequence[int], Output], Autoencoding]] = {
 
 
 def build_autoencoder(name: str, shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
-    """A new autoencoder for samples of `shape`, in training mode.
+    """Return a new autoencoder for samples of `shape`, in training mode.
 
     Raises
     ------
@@ -113,7 +113,10 @@ def build_autoencoder(name: str, shape: Sequence[int], output: Output = "sigmoid
 
 
 def choose_autoencoder(shape: Sequence[int]) -> str:
-    """The name that "auto" stands for: convolutional for colour images with sides in multiples of 8, else dense."""
+    """Return what "auto" stands for: "conv-autoencoder" for colour images, otherwise "dense-autoencoder".
+
+    Colour images with a side that is not a multiple of 8 also get "dense-autoencoder".
+    """
     fits = len(shape) == 3 and shape[0] > 1 and all(side % _SHRINKS == 0 for side in shape[1:])
     return "conv-autoencoder" if fits else "dense-autoencoder"
 
@@ -144,26 +147,26 @@ class Encoder(Architecture):
         self.width = self.codes(torch.zeros(self.size), torch.zeros(1, *shape)).shape[1]
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         return build_autoencoder(self.name, self.shape, self.output)
 
     def targets(self, x: Tensor) -> Tensor:
-        """The samples themselves."""
+        """Return the samples themselves."""
         return x
 
     @torch.no_grad()
     def codes(self, vector: Tensor, x: Tensor, batch_statistics: bool = False) -> Tensor:
-        """Codes ``(n, width)`` of samples ``(n, *shape)``.
+        """Return codes ``(n, width)`` of samples ``(n, *shape)``.
 
         Parameters
         ----------
         vector : Tensor, (size,)
         x : Tensor
         batch_statistics : bool
-            Normalise by the statistics of `x`, taken as one batch, instead of those remembered from training, where
-            there is a batch norm; a single sample is normalised by itself.
+            Whether batch normalisation uses the statistics of `x`, taken as one batch, instead of the running
+            statistics of training; a single sample is normalised by itself.
         """
-        if batch_statistics and len(x) == 1:  # torch refuses a channel of one number; twice the same has its statistics
+        if batch_statistics and len(x) == 1:  # torch refuses one value per channel; a duplicate has equal statistics
             return self.codes(vector, torch.cat([x, x]), batch_statistics)[:1]
         with self.loaded(vector, training=batch_statistics) as resident:
             encoder = cast(Autoencoding, resident.module).encoder
@@ -173,29 +176,29 @@ class Encoder(Architecture):
 
     @torch.no_grad()
     def decoded(self, vector: Tensor, codes: Tensor) -> Tensor:
-        """Samples ``(n, *shape)`` that the decoder makes of codes ``(n, width)``."""
+        """Decode codes ``(n, width)`` into samples ``(n, *shape)``."""
         with self.loaded(vector) as resident:
             decoder = cast(Autoencoding, resident.module).decoder
             made = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
         return torch.cat(made).contiguous() if made else torch.zeros(0, *self.shape)
 
     def errors(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Mean squared reconstruction error of every sample ``(n,)``."""
+        """Return the mean squared reconstruction error of every sample ``(n,)``."""
         return (self.decoded(vector, self.codes(vector, x)) - x).square().flatten(1).mean(1)
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A trained encoder, and its file.
+    """A trained encoder with its metadata, which can be saved to a file.
 
     Attributes
     ----------
     spec : dict
-        The `Encoder`'s.
+        Arguments of the `Encoder`.
     vector : Tensor
-        Its model.
+        The encoder's model.
     about : dict
-        How it was trained, plain values.
+        Plain values that say how it was trained.
     """
 
     spec: dict[str, Any]
@@ -203,12 +206,12 @@ class Pretrained:
     about: dict[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write it as one safetensors file."""
+        """Save the encoder as one safetensors file."""
         save_tree(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> Pretrained:
-        """The inverse of `save`.
+        """Load an encoder from a file that `save` wrote.
 
         Raises
         ------
@@ -224,7 +227,7 @@ class Pretrained:
             ) from error
 
     def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:
-        """The encoder for samples of `shape`; a convolutional one also takes other sizes than it was trained on.
+        """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training.
 
         Raises
         ------

@@ -24,14 +24,14 @@ _BATCH = 500
 
 
 class Coupling(nn.Module):
-    """Affine coupling: one half is scaled by ``exp(s)`` and shifted by ``t``, both made from the other half.
+    """Affine coupling layer: scales one half by ``exp(s)`` and shifts it by ``t``, both computed from the other half.
 
     Parameters
     ----------
     given, changed : int
         Length of either half; `changed` at least 1.
     width, depth : int
-        Units of a hidden layer, and number of hidden layers, of the network that both s, by a tanh, and t are made by.
+        Units of a hidden layer, and number of hidden layers, of the network that computes s, bounded by a tanh, and t.
     """
 
     def __init__(self, given: int, changed: int, width: int, depth: int) -> None:
@@ -40,29 +40,29 @@ class Coupling(nn.Module):
         self.scale, self.shift = nn.Linear(width, changed), nn.Linear(width, changed)
 
     def forward(self, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
-        """The half `changed` ``(n, changed)`` after the map, and the log-determinant of every sample ``(n,)``."""
+        """Return the transformed half ``(n, changed)``, and the log-determinant of every sample ``(n,)``."""
         scale, shift = self.affine(given)
         return changed * scale.exp() + shift, scale.sum(1)
 
     def inverse(self, given: Tensor, changed: Tensor) -> Tensor:
-        """What `forward` makes `changed` of."""
+        """Return the half that `forward` maps to `changed`."""
         scale, shift = self.affine(given)
         return (changed - shift) * (-scale).exp()
 
     def affine(self, given: Tensor) -> tuple[Tensor, Tensor]:
-        """Scale s and shift t, both ``(n, changed)``, made from the half that is given."""
-        if not given.shape[1]:  # samples of a single number: nothing to go by
+        """Return the log-scale s and the shift t, both ``(n, changed)``, computed from the unchanged half."""
+        if not given.shape[1]:  # samples of one feature: the other half is empty
             given = given.new_zeros(len(given), 1)
         hidden = self.conditioner(given)
         return self.scale(hidden).tanh(), self.shift(hidden)
 
 
 class RealNVP(nn.Module):
-    """Couplings that take turns in which half they change, from samples to standard normal latents.
+    """RealNVP flow: couplings that change the two halves in turn, from samples to standard normal latents.
 
-    The halves of an image are the black and the white fields of a checkerboard, of a vector the numbers in even and in
-    odd places. A coupling's network sees only the half that is given and makes only the half that is changed: the same
-    as masking whole samples, without work on what the mask removes.
+    The halves of an image are the black and the white squares of a checkerboard; those of a vector are its even and its
+    odd positions. A coupling's network takes only the unchanged half and returns values only for the changed half: the
+    same as masking whole samples, without work on what the mask removes.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ class RealNVP(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Log-density of samples ``(n, *shape)`` in nats: ``(n,)``."""
+        """Return the log-density of samples ``(n, *shape)`` in nats: ``(n,)``."""
         z, log_determinant = self.latent(x)
         return log_determinant - 0.5 * (z.square().sum(1) + z.shape[1] * math.log(2 * math.pi))
 
     def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Latents ``(n, d)`` of samples ``(n, *shape)``, and ``log |det dz/dx|`` ``(n,)``."""
+        """Return latents ``(n, d)`` of samples ``(n, *shape)``, and ``log |det dz/dx|`` ``(n,)``."""
         parts = self._parted(x.flatten(1))
         log_determinant = x.new_zeros(len(x))
         for given, coupling in zip(self.turns, self.couplings, strict=True):
@@ -101,7 +101,7 @@ class RealNVP(nn.Module):
         return self._joined(parts), log_determinant
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Flat samples ``(n, d)`` of latents ``(n, d)``."""
+        """Return the flattened samples ``(n, d)`` of latents ``(n, d)``."""
         parts = self._parted(z)
         for given, coupling in zip(self.turns[::-1], list(self.couplings)[::-1], strict=True):
             parts[1 - given] = cast(Coupling, coupling).inverse(parts[given], parts[1 - given])
@@ -116,7 +116,7 @@ class RealNVP(nn.Module):
 
 
 def checkerboard(shape: Sequence[int]) -> Tensor:
-    """The black fields, bool `shape`: of every channel where row plus column is even; of a vector the even places.
+    """Return a checkerboard mask, bool `shape`: True where row plus column is even, or at even positions of a vector.
 
     Raises
     ------
@@ -135,10 +135,10 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
 
 
 def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
-    """Values of images, of 256 levels in [0, 1], spread over the real line (Dinh et al. 2017, section 4.1).
+    """Map 8-bit pixel values in [0, 1] to the real line by dequantisation and a logit (Dinh et al. 2017, section 4.1).
 
-    A level becomes an interval of width 1/256, in which `noise` chooses a place. The resulting [0, 1] is scaled to
-    [alpha, 1 - alpha], whose logit is returned.
+    Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a position. The resulting values
+    in [0, 1] are scaled to [alpha, 1 - alpha], and their logits are returned.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Ten
 
 
 class Flow(Architecture):
-    """An `Architecture` whose module gives the log-density of samples and learns by making it large.
+    """An `Architecture` whose module returns the log-density of samples, trained by maximum likelihood.
 
     Parameters
     ----------
@@ -180,20 +180,20 @@ class Flow(Architecture):
 
     @staticmethod
     def criterion(output: Tensor, target: Tensor) -> Tensor:
-        """Mean negative log-likelihood, in nats."""
+        """Return the mean negative log-likelihood, in nats."""
         return -output.mean()
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         return RealNVP(self.shape, self.width, self.depth, self.couplings)
 
     def targets(self, x: Tensor) -> Tensor:
-        """The samples themselves; there is nothing else to learn."""
+        """Return the samples themselves as placeholder targets, which the loss ignores."""
         return x
 
     @torch.no_grad()
     def log_likelihoods(self, models: Tensor, x: Tensor) -> Tensor:
-        """Log-likelihood, in nats, of samples ``(n, *shape)`` under flows ``(k, size)``: float32 ``(k, n)``."""
+        """Return log-likelihoods, in nats, of samples ``(n, *shape)`` under flows ``(k, size)``: float32 ``(k, n)``."""
         table = torch.empty(len(models), len(x))
         with self.resident() as resident:
             for row, model in zip(table, models, strict=True):
@@ -204,7 +204,7 @@ class Flow(Architecture):
 
 
 def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = None) -> Tensor:
-    """Samples as flows take them. Values of images beyond [0, 1], which have no logit, count as 0 or 1.
+    """Prepare samples for flows: dequantise images and map them by a logit; values beyond [0, 1] are clipped first.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Training of a generative adversarial network, and samples from it; `gan_networks` has its two networks."""
+"""Training of a generative adversarial network (GAN), and sampling from it; its networks are in `gan_networks`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What both networks of a client are made from; plain values.
+    """Settings of a client's generator and discriminator, as plain values.
 
     Attributes
     ----------
@@ -32,10 +32,10 @@ class Blueprint:
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1].
     noise : int
-        Normal numbers in a latent.
+        Number of standard normal values in a latent.
     kinds : int
-        Length of the one-hot part of a latent, of which each value is as frequent. Nothing ties it to a class; it lets
-        a generator make unlike samples without a leap in the noise.
+        Length of the one-hot part of a latent, whose values are equally frequent. It is not tied to a class; it lets a
+        generator make distinct kinds of samples although the noise is continuous.
     capacity : float
         Units and channels as a fraction of the paper's.
     """
@@ -48,24 +48,24 @@ class Blueprint:
 
     @staticmethod
     def of(spec: Mapping[str, Any]) -> Blueprint:
-        """The inverse of `spec`."""
+        """Return the blueprint that `spec` describes."""
         return Blueprint(**{**spec, "shape": tuple(spec["shape"])})
 
     def spec(self) -> dict[str, Any]:
-        """As a payload."""
+        """Return the blueprint as a payload."""
         return {**self.__dict__, "shape": list(self.shape)}
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Learning rates of one epoch."""
+    """Learning rates of the generator and the discriminator in one epoch."""
 
     generator: float
     discriminator: float
 
 
 class _Adversary(Architecture):
-    """One of the two networks of a blueprint; a model is a flat vector."""
+    """Base of the generator and the discriminator as architectures."""
 
     criterion = staticmethod(binary_cross_entropy_with_logits)
 
@@ -75,50 +75,50 @@ class _Adversary(Architecture):
 
 
 class Generator(_Adversary):
-    """Makes samples of latents."""
+    """An `Architecture` that generates samples from latents."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__("generator", (blueprint.noise + blueprint.kinds,), blueprint)
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         made = self.blueprint
         return build_generator(made.shape, self.shape[0], made.output, made.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
-        """Zeros of the samples' shape."""
+        """Return zeros of the samples' shape."""
         return torch.zeros(len(x), *self.blueprint.shape)
 
 
 class Discriminator(_Adversary):
-    """Distinguishes real samples from made ones."""
+    """An `Architecture` that tells real samples from generated ones."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__("discriminator", blueprint.shape, blueprint)
 
     def build(self) -> nn.Module:
-        """A new module."""
+        """Return a new module."""
         return build_discriminator(self.shape, self.blueprint.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
-        """Ones: all samples are real."""
+        """Return the target 1, real, for every sample."""
         return torch.ones(len(x))
 
 
 @dataclass(frozen=True)
 class Adversaries:
-    """Both architectures of a blueprint, to train and sample any client's models with."""
+    """Generator and discriminator of a blueprint, to train clients' models and to sample from them."""
 
     generator: Generator
     discriminator: Discriminator
 
     @staticmethod
     def of(blueprint: Blueprint) -> Adversaries:
-        """Those of `blueprint`; always the same object."""
+        """Return the generator and discriminator of `blueprint`; equal blueprints give the same object."""
         return _shared(blueprint)
 
     def latents(self, count: int, rng: torch.Generator) -> Tensor:
-        """Random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds in turn."""
+        """Draw random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds in turn."""
         blueprint = self.generator.blueprint
         noise = torch.randn(count, blueprint.noise, generator=rng)
         kinds = torch.arange(count) % blueprint.kinds
@@ -134,11 +134,12 @@ class Adversaries:
         batch_size: int,
         min_steps: int = 1,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Train both for one pass over the samples, or as many as it takes to make `min_steps` steps.
+        """Train both networks for one pass over the samples, or for as many passes as make `min_steps` steps.
 
         For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
-        and made samples, each normalised as a batch of its own. Then the generator takes one on the cross entropy of
-        having other made samples taken for real. Adam's moments begin at zero in every epoch, as in the authors' code.
+        and generated samples, each normalised as a batch of its own. Then the generator takes a step on the cross
+        entropy of newly generated samples with the target 1, real. Adam's moments begin at zero in every epoch, as in
+        the authors' code.
 
         Parameters
         ----------
@@ -157,7 +158,8 @@ class Adversaries:
         -------
         generator, discriminator : Tensor, (size,)
         losses : Tensor, (2,)
-            Means over all batches' samples: the generator's, and the discriminator's mean over real and made ones.
+            Mean losses over all batches' samples: of the generator, and of the discriminator on real and generated
+            ones.
         """
         with (
             self.generator.loaded(generator, training=True) as maker,
@@ -176,14 +178,14 @@ class Adversaries:
 
     @torch.no_grad()
     def samples(self, generator: Tensor, count: int, rng: torch.Generator) -> Tensor:
-        """So many made samples, float32 ``(count, *shape)``, with the batch norms' remembered statistics."""
+        """Generate `count` samples, float32 ``(count, *shape)``, with batch normalisation's running statistics."""
         with self.generator.loaded(generator) as maker:
             made = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(_BATCH)]
         return torch.cat(made)
 
 
 class _Game:
-    """Both networks in training, with an optimiser each for one epoch."""
+    """Generator and discriminator in training, each with an optimiser for one epoch."""
 
     def __init__(self, maker: Resident, judge: Resident, rates: Rates) -> None:
         self.maker, self.judge = maker, judge
@@ -191,7 +193,7 @@ class _Game:
         self.judging = adam_for(judge, rates.discriminator, _BETAS)
 
     def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
-        """One step of each on a batch, and on samples made of these latents: their losses before it, ``(2,)``."""
+        """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``."""
         yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
         with torch.no_grad():
             shown = self.judge.laid(self.maker.output(to_judge))

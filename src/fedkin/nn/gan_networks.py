@@ -1,9 +1,9 @@
-"""The generator and the discriminator of a generative adversarial network.
+"""The generator and the discriminator of a generative adversarial network (GAN).
 
-For images those of SDA-FC (Yan et al. 2024, as in its authors' code): with 28 x 28 pixels the generator has fully
+Images get the networks of SDA-FC (Yan et al. 2024, as in its authors' code): for 28 x 28 pixels the generator has fully
 connected layers of 1,024 and 6,272 units and two transposed convolutions, the discriminator three convolutions of 64,
 128 and 256 channels and a fully connected layer of 1,024 units. Vectors, and images with a side below 8, get small
-fully connected networks, which are not of the paper.
+fully connected networks, which are not from the paper.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _INITIAL_SPREAD = 0.02
 
 
 def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid", capacity: float = 1.0) -> nn.Module:
-    """A new generator, from latents ``(n, latent)`` to samples ``(n, *shape)``, in training mode.
+    """Return a new generator, from latents ``(n, latent)`` to samples ``(n, *shape)``, in training mode.
 
     Parameters
     ----------
     shape : sequence of int
         Shape of one sample: (channels, height, width) or (features,).
     latent : int
-        Numbers that a sample is made of.
+        Length of a latent.
     output : {"sigmoid", "linear"}
         "sigmoid" for data in [0, 1], "linear" for standardised data.
     capacity : float
@@ -65,7 +65,7 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
 
 
 def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Module:
-    """A new discriminator, from samples ``(n, *shape)`` to logits ``(n,)`` of their being real, in training mode.
+    """Return a new discriminator, from samples ``(n, *shape)`` to logits ``(n,)`` of being real, in training mode.
 
     `shape` and `capacity` are as in `build_generator`.
     """
@@ -91,7 +91,7 @@ def takes_convolutions(shape: Sequence[int]) -> bool:
 
 
 class _Planes(nn.Module):
-    """Rows ``(n, C * H * W)`` as images ``(n, C, H, W)``, channels last in memory as convolutions are fastest with."""
+    """Reshape rows ``(n, C * H * W)`` to images ``(n, C, H, W)``, in the channels-last memory format."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class _Planes(nn.Module):
 
 
 class _Cropped(nn.Module):
-    """The upper left part of images: sides that are no multiples of 4 come out of the last layer too long."""
+    """Crop images to the upper left part, as transposed convolutions make sides in multiples of 4."""
 
     def __init__(self, height: int, width: int) -> None:
         super().__init__()
@@ -118,9 +118,9 @@ def _scaled(units: int, capacity: float) -> int:
 
 
 def _initialised(module: nn.Module, capacity: float) -> nn.Module:
-    """Weights drawn from a normal distribution with standard deviation 0.02, biases 0, as in the authors' code.
+    """Draw weights from N(0, 0.02**2) and set biases to 0, as the authors' code does; return the module.
 
-    Fewer units have larger weights, so that what they add up to is as strong at the start.
+    With a `capacity` below 1 weights are larger, so that sums over fewer units have the same variance at the start.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):

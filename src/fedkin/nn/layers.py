@@ -1,7 +1,7 @@
 """Layers that networks share, and dropout with a random generator of its own.
 
-torch's dropout draws from one generator for the whole process, so what one client's model drops would depend on which
-others are trained on other threads at the same time. Here every model gets the client's generator.
+torch's dropout draws from one generator for the whole process, so that a client's dropout would depend on the models
+trained in other threads at the same time. Here every model gets the client's generator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedkin.core.errors import FedkinError
 
 
 class Dropout(nn.Module):
-    """Dropout that draws from `generator` alone; identity in evaluation mode.
+    """Dropout that draws only from its own `generator`; identity in evaluation mode.
 
     Kept values are divided by ``1 - p``, so that their expectation stays (Srivastava et al. 2014).
 
@@ -31,7 +31,7 @@ class Dropout(nn.Module):
     Attributes
     ----------
     generator : torch.Generator or None
-        Set by whoever trains. A copy of the module starts without one, so that no two draw from the same.
+        Set by the training code. A copy of the module starts without one, so that no two modules share a generator.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Dropout(nn.Module):
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` with some values dropped, of the same shape and type.
+        """Return `x` with some values set to 0, of the same shape and type.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Dropout(nn.Module):
         return x * mask.to(x.device)
 
     def extra_repr(self) -> str:
-        """What `repr` says between the brackets."""
+        """Return the text that `repr` shows between the brackets."""
         return f"p={self.p}, whole_channels={self.whole_channels}"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Dropout(nn.Module):
 
 
 def linear_layers(widths: Sequence[int]) -> list[nn.Module]:
-    """Linear layers of these widths, input first, with a ReLU between them."""
+    """Return linear layers of these widths, input first, with ReLU in between."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -85,7 +85,7 @@ def linear_layers(widths: Sequence[int]) -> list[nn.Module]:
 
 
 def normalised_layer(inputs: int, units: int) -> list[nn.Module]:
-    """A linear layer, batch normalisation and a ReLU."""
+    """Return a linear layer followed by batch normalisation and ReLU."""
     return [nn.Linear(inputs, units), nn.BatchNorm1d(units), nn.ReLU()]
 
 
@@ -113,7 +113,7 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
     Raises
     ------
     FedkinError
-        If a layer draws random numbers in a way that cannot be replaced: alpha dropout, RReLU, or dropout inside of
+        If a layer draws random numbers in a way that cannot be replaced: alpha dropout, RReLU, or dropout inside
         recurrent or attention layers.
     """
     for name, layer in module.named_modules():
@@ -131,7 +131,7 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
 
 
 def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Let every `Dropout` in `module` draw from `generator`, in turn; None removes it."""
+    """Set the random generator of every `Dropout` in `module`; None removes it."""
     for layer in module.modules():
         if isinstance(layer, Dropout):
             layer.generator = generator

@@ -1,4 +1,4 @@
-"""Classifiers by name: the library's, those a program registers, and those a dotted path leads to."""
+"""Classifiers by name: built-in ones, registered ones, and those at a dotted path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _losses: dict[str, Criterion] = {}
 
 
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
-    """Make `name` known to `build` in this process. Registering the same factory again changes nothing.
+    """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
     Parameters
     ----------
@@ -51,34 +51,34 @@ def register(name: str, factory: Factory, loss: Criterion | None = None) -> None
         ``factory(shape, classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits
         ``(n, classes)``; `shape` is (features,) or (channels, height, width).
     loss : callable, optional
-        ``loss(logits, classes)`` returns the mean loss of a batch, what clients learn by and choose models by; by
+        ``loss(logits, classes)`` returns the mean loss of a batch, by which clients train and choose models; by
         default cross-entropy.
 
     Raises
     ------
     FedkinError
-        If the name cannot be had, or `factory` cannot be called.
+        If the name is taken or not allowed, or `factory` cannot be called.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
     if not callable(factory):
         raise FedkinError(f"Model '{name}' was registered with {factory!r}, which is no function (shape, classes).")
-    if _factories.setdefault(name, factory) is not factory:  # one operation, so two threads cannot both have the name
+    if _factories.setdefault(name, factory) is not factory:  # atomic, so that two threads cannot both take the name
         raise FedkinError(f"A model '{name}' exists already; register this one under another name.")
     if loss is not None:
         _losses[name] = loss
 
 
 def loss_of(name: str) -> Criterion:
-    """The loss that a model was registered with, or cross-entropy."""
+    """Return the loss that a model was registered with, or cross-entropy."""
     return _losses.get(name, cross_entropy)
 
 
 def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
-    """A new classifier for samples of `shape`, in training mode.
+    """Return a new classifier for samples of `shape`, in training mode.
 
     Its weights are drawn as the factory draws them, as a rule from torch's global generator. torch's dropout layers
-    are replaced by `layers.Dropout`, which waits for a generator before it trains.
+    are replaced by `layers.Dropout`, which needs a generator before it trains.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     Raises
     ------
     FedkinError
-        If the name is unknown; if a dotted path leads nowhere or to something else than a factory; if the factory
-        fails; or if what it makes is no module, or does not turn two samples of zeros into ``(2, classes)``.
+        If the name is unknown; if nothing, or no factory, is at a dotted path; if the factory fails; or if it does not
+        return a module that turns two samples of zeros into ``(2, classes)``.
     """
     shape = tuple(shape)
     if not shape or min(shape) < 1 or classes < 1:
@@ -124,7 +124,7 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def choose(shape: Sequence[int]) -> str:
-    """The name that "auto" stands for: "lenet5" for images it can take, "perceptron" for vectors and all else.
+    """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron".
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def choose(shape: Sequence[int]) -> str:
 
 
 def _imported(path: str) -> Factory:
-    """The factory at ``package.module:attribute``."""
+    """Import the factory at ``package.module:attribute``."""
     factory = named_object(path, "Model")
     if not callable(factory):
         raise FedkinError(f"Model '{path}' is of type {type(factory).__name__}, not a function (shape, classes).")
@@ -144,7 +144,7 @@ def _imported(path: str) -> Factory:
 
 
 def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a module, in evaluation mode, that does not turn two samples into two rows of logits."""
+    """Check that a module, in evaluation mode, turns two samples into two rows of logits."""
     try:
         with torch.no_grad():
             logits = module(torch.zeros(2, *shape, dtype=torch.float32))

@@ -1,4 +1,4 @@
-"""What payloads must say of networks and their training, see `fedkin.core.replies`."""
+"""Payload schemas of networks and their training, checked by `fedkin.core.replies`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedkin.core.replies import (
 )
 
 MANY = 2**31
-"""Greatest count that a server may name."""
+"""Greatest count that a payload may contain."""
 OUTPUT = one_of("sigmoid", "linear")
 _UNITS = counts_to(2**16)
 _WIDTHS = is_list(_UNITS)
@@ -64,6 +64,6 @@ DEEP_SEARCH: Expected = {
 
 
 def are_models(value: Any) -> bool:
-    """Whether it is a tensor of models ``(m, size)``, or a list of one tensor each."""
+    """Whether `value` is a tensor of models ``(m, size)``, or a list with one tensor per model."""
     wanted = updates(None, "size") if isinstance(value, Tensor) else Several(updates("size"))
     return objection({"models": value}, {"models": wanted}) is None

@@ -1,4 +1,4 @@
-"""The models that can be named, in one line each; imports nothing."""
+"""Names of the built-in models, with a one-line description each; imports nothing."""
 
 MODELS: dict[str, str] = {
     "perceptron": "One hidden layer of 200; for vectors, and images seen as vectors.",

@@ -1,6 +1,6 @@
 """Perceptrons and small convolutional networks of the papers on clustered federated learning.
 
-Every function takes the shape of one sample and the number of classes, and makes a flat `torch.nn.Sequential` that
+Every function takes the shape of one sample and the number of classes, and returns a flat `torch.nn.Sequential` that
 turns float32 samples ``(n, *shape)`` into logits ``(n, classes)``. Weights are drawn as torch draws them. Papers 001,
 002 and 004 are Prigent et al., Lin et al. and Zuziak et al.; `docs/models.md` says who is who.
 """
@@ -17,18 +17,18 @@ from fedkin.nn.layers import Dropout, linear_layers
 
 
 def perceptron(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """One hidden layer of 200 ReLU units: IFCA's network (Ghosh et al. 2020, section 6) for MNIST."""
+    """Return IFCA's network for MNIST: one hidden layer of 200 ReLU units (Ghosh et al. 2020, section 6)."""
     return _dense(math.prod(shape), 200, classes)
 
 
 def gradient_loss_mlp(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """Hidden layers of 512 and 128 ReLU units, of 2048 and 512 for images with colour (Lin et al., Fig. 3)."""
+    """Return a perceptron with 512 and 128 hidden ReLU units, for colour 2048 and 512 (Lin et al., Fig. 3)."""
     hidden = (2048, 512) if len(shape) == 3 and shape[0] > 1 else (512, 128)
     return _dense(math.prod(shape), *hidden, classes)
 
 
 def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """The convolutional networks of Lin et al., Fig. 3: one for grey images, another for images with colour.
+    """Return the convolutional network of Lin et al., Fig. 3, for grey images or for images with colour.
 
     Convolutions are not padded.
 
@@ -64,7 +64,7 @@ LENET_MIN_SIDE = 4
 
 
 def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """The LeNet-5 of Prigent et al., wider than LeCun's, with tanh; logits.
+    """Return the LeNet-5 of Prigent et al., wider than LeCun's, with tanh.
 
     Two 5 x 5 convolutions of 16 and 32 channels, each followed by pooling, then 120 and 84 units. The paper's
     convolutions are not padded, which needs 16 x 16 pixels. Images with a smaller side, such as 8 x 8 digits, are
@@ -95,7 +95,7 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def lenet5_softmax(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """`lenet5` whose probabilities are taken for logits, as the code of Prigent et al. does.
+    """Return `lenet5` with a softmax whose outputs are used as logits, as the code of Prigent et al. does.
 
     Cross-entropy then applies a second softmax, so that the loss stays above ``log(1 + (classes - 1) / e)`` and
     gradients are small. Only for comparison with the paper's numbers.
@@ -104,7 +104,7 @@ def lenet5_softmax(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
-    """The network of Zuziak et al. for MNIST and Fashion-MNIST: 25,404,240 parameters for 1 x 28 x 28 and 10 classes.
+    """Return the network of Zuziak et al. for MNIST and Fashion-MNIST: 25,404,240 parameters for 10 classes.
 
     Three padded 5 x 5 convolutions of 16, 32 and 32 channels without pooling, then 1000, 250 and 100 units, each
     with dropout of 0.2 behind its ReLU.
@@ -125,12 +125,12 @@ def ocfl_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
 
 
 def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int, int, int]:
-    """`shape` as (channels, height, width).
+    """Check that `shape` is that of an image, and return it as (channels, height, width).
 
     Raises
     ------
     FedkinError
-        If it has another length, or height or width below `min_side`; the sentence names `model`.
+        If it does not have three numbers, or height or width is below `min_side`; the message names `model`.
     """
     if len(shape) != 3 or min(shape[1:]) < min_side:
         raise FedkinError(
@@ -142,10 +142,10 @@ def image_shape(model: str, shape: tuple[int, ...], min_side: int) -> tuple[int,
 
 
 def _dense(*widths: int) -> nn.Sequential:
-    """Flatten, then linear layers with a ReLU between them."""
+    """Return a flattening layer, then linear layers with ReLU in between."""
     return nn.Sequential(nn.Flatten(), *linear_layers(widths))
 
 
 def _after_valid(side: int) -> int:
-    """What two unpadded 5 x 5 convolutions, each followed by pooling, leave of a side."""
+    """Return the side length after two unpadded 5 x 5 convolutions, each followed by pooling."""
     return ((side - 4) // 2 - 4) // 2

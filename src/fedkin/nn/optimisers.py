@@ -16,7 +16,7 @@ _NAMES = ("adam_mean", "adam_square", "adam_steps")
 
 @dataclass
 class AdamMoments:
-    """What Adam remembers.
+    """State of Adam: running moments of the gradient, and the number of steps.
 
     Attributes
     ----------
@@ -32,45 +32,45 @@ class AdamMoments:
 
     @classmethod
     def new(cls, parameters: int) -> AdamMoments:
-        """Those of a new optimiser."""
+        """Return the moments of a new optimiser, all zero."""
         return cls(torch.zeros(parameters), torch.zeros(parameters), torch.zeros(()))
 
     @classmethod
     def like(cls, params: Tensor) -> AdamMoments:
-        """Those of a new optimiser of one model ``(parameters,)`` or of many ``(K, parameters)``, on their device."""
+        """Return zero moments for parameters ``(parameters,)`` or ``(K, parameters)``, on their device."""
         return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
 
     def of(self, rows: Tensor) -> AdamMoments:
-        """A copy of those of some of many models."""
+        """Return a copy of the moments of the models at `rows`."""
         return AdamMoments(self.mean[rows], self.square[rows], self.steps[rows])
 
     def put(self, rows: Tensor, part: AdamMoments) -> None:
-        """Take over those of some of many models."""
+        """Write `part`, the moments of the models at `rows`, back into these."""
         self.mean[rows], self.square[rows], self.steps[rows] = part.mean, part.square, part.steps
 
     @classmethod
     def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
-        """A copy of those in a client's `state`, or new ones."""
+        """Return a copy of the moments in a client's `state`, or new ones."""
         if _NAMES[0] not in state:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
 
     def move(self, device: torch.device | str) -> None:
-        """To a device."""
+        """Move the moments to a device."""
         self.mean, self.square, self.steps = (part.to(device) for part in (self.mean, self.square, self.steps))
 
     def keep(self, state: MutableMapping[str, Tensor]) -> None:
-        """Write them into a client's `state`."""
+        """Store the moments in a client's `state`."""
         state.update(zip(_NAMES, (self.mean, self.square, self.steps), strict=True))
 
     @staticmethod
     def forget(state: MutableMapping[str, Tensor]) -> None:
-        """Remove them from a client's `state`, if they are there."""
+        """Remove the moments from a client's `state`, if there are any."""
         for name in _NAMES:
             state.pop(name, None)
 
     def step(self, params: Tensor, grad: Tensor, rate: float) -> None:
-        """Move `params`, of the shape of `mean`, in place by their gradient; betas 0.9 and 0.999, epsilon 1e-8."""
+        """Take one Adam step on `params` in place, with betas 0.9 and 0.999 and epsilon 1e-8."""
         if params.dim() == 1:
             adam_step([params], [grad], [self.mean], [self.square], [self.steps], rate, epsilon=1e-8)
         else:
@@ -82,7 +82,7 @@ def adam_step(
     params: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor], steps: list[Tensor],
     rate: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """One step of torch's fused Adam, in place, with betas 0.9 and 0.999; every tensor has its own count of steps."""
+    """Take one step of torch's fused Adam in place, with betas 0.9 and 0.999; every tensor has its own step count."""
     adam(
         params, grads, means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=rate,
         weight_decay=0.0, eps=epsilon, maximize=False,
@@ -90,6 +90,6 @@ def adam_step(
 
 
 def adam_for(resident: Resident, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.Adam:
-    """Fused Adam of torch for all parameters of a resident, as one tensor."""
+    """Return torch's fused Adam for all parameters of a resident, as one tensor."""
     resident.params.grad = resident.grad
     return torch.optim.Adam([resident.params], lr=rate, betas=betas, fused=True)

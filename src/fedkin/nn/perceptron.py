@@ -1,4 +1,4 @@
-"""The gradient of a fully connected classifier, written by hand: a small one spends much of its step in autograd."""
+"""Hand-written gradients of fully connected classifiers, as autograd takes much of the time of a small model's step."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class PerceptronResident(Resident):
         self._gradients = [(_gradient_of(part.weight), _gradient_of(part.bias)) for part in layers]
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `Resident.gradient`."""
+        """Write the gradient into `grad` as `Resident.gradient` does."""
         return self._step(x.flatten(1), self._one_hot(y), 0.0, y.is_floating_point())
 
-    @torch.inference_mode()  # less to do around small products
+    @torch.inference_mode()  # less overhead around small products
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """As `Resident.descend`; a layer's product goes straight into its weights, without a gradient in between."""
+        """Descend as `Resident.descend` does, adding products directly to the weights without storing a gradient."""
         x, truth = x.flatten(1), self._one_hot(y)
         given = y.is_floating_point()
         batches = order.split(batch_size)
@@ -32,13 +32,13 @@ class PerceptronResident(Resident):
         return torch.stack(losses), batch_lengths(len(order), batch_size)
 
     def _one_hot(self, y: Tensor) -> Tensor:
-        """Targets ``(n, classes)``: those given, whose rows may sum to anything, or 1 for each sample's class."""
+        """Return targets ``(n, classes)``: one-hot classes, or `y` itself if it already has a row per sample."""
         if y.is_floating_point():
             return y
         return torch.zeros(len(y), len(self._biases[-1])).scatter_(1, y.unsqueeze(1), 1.0)
 
     def _step(self, x: Tensor, truth: Tensor, rate: float, given: bool) -> Tensor:
-        """Loss of one batch; its gradient goes into `grad` or, if `rate` is above 0, times it off the parameters.
+        """Return the loss of one batch; write its gradient into `grad` or, if `rate` is above 0, take a gradient step.
 
         Rows of `truth` sum to 1, unless targets were `given`.
         """
@@ -68,7 +68,7 @@ class PerceptronResident(Resident):
 
 
 def is_perceptron(module: nn.Module) -> bool:
-    """Whether `module` is a plain sequence of linear layers with biases and ReLUs between, nothing frozen or tied."""
+    """Whether `module` is a plain sequence of linear layers with biases and ReLU in between, none frozen or tied."""
     if type(module) is not nn.Sequential:
         return False
     parts = list(module)

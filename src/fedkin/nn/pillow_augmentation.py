@@ -1,12 +1,12 @@
-"""Random views of grey images, pixel for pixel those of torchvision's transforms on Pillow images of 8 bits.
+"""Random augmentation of grey images, equal to the pixel to torchvision's transforms on 8-bit Pillow images.
 
-Part of an image with borders between pixels is enlarged to the image's size, turned, and perhaps blurred. Pillow
+A crop along pixel borders is enlarged to the image's size, rotated, and perhaps blurred. Pillow
 rounds to 8 bits after every pass over rows or columns, and these roundings are part of what a network sees. Here a
 pass over a whole batch is a product of matrices of integers, in float64, which holds them exactly.
 
-The crops are those of torchvision's ``RandomResizedCrop`` with ``Image.resize`` (bilinear, and
-never reducing), the turns those of ``RandomRotation`` with ``Image.rotate`` (nearest pixel, black corners), the blur
-is ``ImageFilter.GaussianBlur``, three passes of a box (Gwosdek et al. 2011). Drawn are the same distributions; the
+The crops are those of torchvision's ``RandomResizedCrop`` with ``Image.resize`` (bilinear, and never reducing), the
+rotations those of ``RandomRotation`` with ``Image.rotate`` (nearest pixel, black corners), the blur is
+``ImageFilter.GaussianBlur``, three passes of a box (Gwosdek et al. 2011). The distributions are the same; the random
 generator is another one.
 """
 
@@ -33,7 +33,7 @@ _WHITE = 255
 
 @dataclass(frozen=True)
 class PillowAugmentation:
-    """How a view differs from its sample. The defaults are those of CCFC's authors for MNIST.
+    """Random augmentation that makes a view of a grey image. The defaults are those of CCFC's authors for MNIST.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PillowAugmentation:
     blur: float = 0.5
 
     def views(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """One view of every sample.
+        """Return one randomly augmented view of every sample.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class PillowAugmentation:
 
 
 def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Generator) -> Tensor:
-    """Parts of images as torchvision draws them: of ten draws the first that lies within the image.
+    """Draw random crops as torchvision does: for each image the first of ten draws that lies within it.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def crop_boxes(n: int, height: int, width: int, smallest: float, rng: torch.Gene
 
 
 def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
-    """Parts of images, enlarged to the images' size as by ``image.crop(box).resize(image.size, BILINEAR)``.
+    """Crop images and enlarge the crops to the images' size, as ``image.crop(box).resize(image.size, BILINEAR)`` does.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def cropped(pixels: Tensor, boxes: Tensor) -> Tensor:
 
 
 def turned(pixels: Tensor, angles: Tensor) -> Tensor:
-    """Images turned around their middle, counterclockwise, as by ``image.rotate(angle, NEAREST)``.
+    """Rotate images around their centre, counterclockwise, as ``image.rotate(angle, NEAREST)`` does.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def turned(pixels: Tensor, angles: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        As `pixels`; 0 where there is nothing.
+        As `pixels`; 0 outside the rotated image.
     """
     n, height, width = pixels.shape
     steps = np.array([_turn(angle, height, width) for angle in angles.tolist()], np.int64).reshape(n, 6)
@@ -158,7 +158,7 @@ def turned(pixels: Tensor, angles: Tensor) -> Tensor:
 
 
 def blurred(pixels: Tensor, radii: Tensor) -> Tensor:
-    """Images as by ``image.filter(GaussianBlur(radius))``; beyond an edge its pixels go on.
+    """Blur images as ``image.filter(GaussianBlur(radius))`` does; beyond an edge its pixels are repeated.
 
     Parameters
     ----------
@@ -190,15 +190,15 @@ def _stacked(matrices: list[np.ndarray], side: int) -> Tensor:
 
 
 def _rounded(sums: Tensor, bits: int) -> Tensor:
-    """Sums of pixels times weights of so many bits, as pixels again."""
+    """Round fixed-point sums of weighted pixels, with `bits` fractional bits, to 8-bit pixels."""
     return ((sums + 2.0 ** (bits - 1)) * 2.0**-bits).floor().clamp(0, _WHITE)
 
 
 @lru_cache(maxsize=4096)
 def _enlarging(begin: int, end: int, side: int) -> np.ndarray:
-    """Weights ``(side, side)`` that make a line of `side` pixels of those from `begin` to `end`.
+    """Return weights ``(side, side)`` that resize pixels `begin` to `end` of a line to `side` pixels, bilinearly.
 
-    A new pixel takes of the two old ones beside its place, more of the nearer; at the ends there is one.
+    A new pixel is the weighted mean of its two neighbours in the old line; at the ends there is only one.
     """
     at, places = np.arange(end - begin), (np.arange(side)[:, None] + 0.5) * ((end - begin) / side)
     near = (at >= (places - 0.5).astype(int)) & (at < (places + 1.5).astype(int))
@@ -209,8 +209,9 @@ def _enlarging(begin: int, end: int, side: int) -> np.ndarray:
 
 
 def _turn(angle: float, height: int, width: int) -> tuple[int, ...]:
-    """Where in the image, in parts of 2**16 of a pixel, a pixel comes from: two rows of a step right, a step down and
-    an origin, each rounded as Pillow does.
+    """Return the inverse affine map of a rotation in units of 2**-16 pixels.
+
+    It has two rows: step to the right, step down and origin, each number rounded as Pillow does.
     """
     backwards = -math.radians(angle % 360.0)
     cosine, sine = round(math.cos(backwards), 15), round(math.sin(backwards), 15)
@@ -225,7 +226,7 @@ def _turn(angle: float, height: int, width: int) -> tuple[int, ...]:
 
 
 def _boxes(radii: Tensor, side: int) -> Tensor:
-    """Weights ``(n, side, side)`` of one of the passes that together blur by Gaussians of these standard deviations.
+    """Return weights ``(n, side, side)`` of one box-filter pass; three passes blur by Gaussians of these radii.
 
     A box of whole pixels with a fraction of one more on either side, in single precision, as Pillow computes it.
     """
@@ -246,9 +247,9 @@ def _boxes(radii: Tensor, side: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _shifts(furthest: int, side: int) -> Tensor:
-    """Which pixel of a line is so far left or right of each, ``(2 furthest + 1, side * side)`` of 0 and 1.
+    """Return one-hot matrices ``(2 furthest + 1, side * side)`` that shift a line of pixels left or right.
 
-    Beyond an end it is the last.
+    Beyond an end, the last pixel is repeated.
     """
     at = torch.arange(side)
     places = (at + torch.arange(-furthest, furthest + 1)[:, None]).clamp(0, side - 1)

@@ -1,6 +1,6 @@
-"""A client's training that its owner has changed: an optimiser of torch's or their own, and augmentation.
+"""Custom training of clients, chosen by their owner: an optimiser of torch's or their own, and augmentation.
 
-The plain optimisers of `fedkin.nn.descent` work on one flat vector and are faster; these go the general way.
+The built-in optimisers of `fedkin.nn.descent` work on one flat vector and are faster; these work on any parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimiz
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What is different in the clients' training.
+    """Custom optimiser and augmentation of the clients' training.
 
     Attributes
     ----------
@@ -31,34 +31,34 @@ class Recipe:
         ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` for
         the one that `Descent` names.
     augmentation : callable or None
-        From a batch of samples float32 ``(n, *shape)`` to one of the same shape, for every batch of training anew. What
-        it draws from torch's global generator is repeatable.
+        Function from a batch of samples float32 ``(n, *shape)`` to one of the same shape, called for every batch of
+        training. What it draws from torch's global generator is repeatable.
     """
 
     optimizer: OptimizerFactory | None = None
     augmentation: Callable[[Tensor], Tensor] | None = None
 
     def optimizer_for(self, module: nn.Module, learning_rate: float) -> torch.optim.Optimizer | None:
-        """A new optimiser of the trainable parameters; ``None`` if the recipe has none of its own.
+        """Return a new optimiser of the trainable parameters, or ``None`` if the recipe has none of its own.
 
         Raises
         ------
         FedkinError
-            If it cannot be made, or is something else.
+            If it cannot be made, or is not an optimiser.
         """
         if self.optimizer is None:
             return None
         trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
         try:
             made = self.optimizer(trainable, learning_rate)
-        except Exception as error:  # whatever a user's own function raises
+        except Exception as error:  # a user's own function may raise anything
             raise FedkinError(f"The optimizer given cannot be made: {in_short(error)}.") from error
         if not isinstance(made, torch.optim.Optimizer):
             raise FedkinError(f"The optimizer given made a {type(made).__name__}, not a torch.optim.Optimizer.")
         return made
 
     def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """A batch as it is trained on; global randomness comes from `rng`.
+        """Return the augmented batch; draws from torch's global generator are seeded by `rng`.
 
         Raises
         ------
@@ -83,17 +83,17 @@ _recipes: WeakValueDictionary[str, Recipe] = WeakValueDictionary()
 
 
 def register_recipe(name: str, recipe: Recipe) -> None:
-    """Make `name` known to `recipe_of` in this process for as long as `recipe` lives."""
+    """Register `recipe` under `name` in this process, for as long as `recipe` lives."""
     _recipes[name] = recipe
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe that was registered under a name, or that a dotted path ``package.module:recipe`` leads to.
+    """Return the recipe registered as `name`, or the one at a dotted path ``package.module:recipe``.
 
     Raises
     ------
     FedkinError
-        If there is none.
+        If there is no such recipe.
     """
     if ":" in name:
         found = named_object(name, "Recipe")

@@ -1,10 +1,10 @@
-"""A module whose parameters live in one flat vector, so that a model is loaded, stepped and read in one move each.
+"""A module whose parameters live in one flat vector, so that loading, stepping and reading a model are one operation.
 
 Many clients train the same architecture in turn. One module stays in memory and takes each client's vector; its
-parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time
-around the arithmetic. Whatever is faster without changing a result is done here, for any module. Pooling goes before a
-monotone activation, images lie channels last, layers are replaced by cheaper ones of the same value, and dropout draws
-from the client's own generator.
+parameters and their gradients are views of two flat buffers. Small convolutional networks spend most of their time on
+overhead, so everything that is faster without changing a result is done here, for any module: pooling goes before a
+monotone activation, images use the channels-last memory format, and layers are replaced by cheaper ones of the same
+value. Dropout draws from the client's own generator.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Resident:
-    """One module, ready to take any model of its architecture, on the current `device`.
+    """A module in memory that can load any model of its architecture, on the current `device`.
 
     Parameters
     ----------
     module : nn.Module
         Its parameters and floating buffers must be float32. It is copied.
     channels_last : bool
-        Whether images are given to it channels last.
+        Whether images use the channels-last memory format.
     criterion : callable
-        What it learns by, from its output and a batch's targets.
+        Loss, from the module's output and a batch's targets.
 
     Attributes
     ----------
     device : torch.device
-        Where its module computes, and `params` and `grad` are.
+        Device of the module, `params` and `grad`.
     params, grad : Tensor
         float32 ``(parameters,)``: all parameters, and their gradient. Optimisers change `params` in place.
     frozen : list of slice
-        Where in `grad` the parameters lie that do not train; their gradient is 0.
+        Positions in `grad` of parameters that do not train; their gradient is 0.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
@@ -77,7 +77,7 @@ class Resident:
                 at += buffer.numel()
 
     def load(self, vector: Tensor, rng: torch.Generator | None = None) -> None:
-        """Become the model of `vector` ``(size,)``; `rng` is where its dropout draws from."""
+        """Load the model of `vector` ``(size,)``; its dropout draws from `rng`."""
         self._vector.copy_(vector)
         at = len(self._vector) - sum(counter.numel() for counter in self._counters)
         for counter in self._counters:
@@ -87,7 +87,7 @@ class Resident:
             set_generator(self.module, rng)
 
     def vector(self) -> Tensor:
-        """A copy of the present model as one vector ``(size,)``, on the processor."""
+        """Return a copy of the present model as one vector ``(size,)``, on the CPU."""
         vector = self._vector.to("cpu", copy=True)
         at = len(vector) - sum(counter.numel() for counter in self._counters)
         for counter in self._counters:
@@ -96,33 +96,33 @@ class Resident:
         return vector
 
     def placed(self, x: Tensor) -> Tensor:
-        """`x` on the device."""
+        """Return `x` on the module's device."""
         return x.to(self.device)
 
     def laid(self, x: Tensor) -> Tensor:
-        """Samples ``(n, *shape)`` on the device, and in memory as the module likes them best."""
+        """Return samples ``(n, *shape)`` on the device, in the module's preferred memory format."""
         x = self.placed(x)
         return channels_last(x) if self.channels_last else x
 
     def output(self, x: Tensor) -> Tensor:
-        """What the module makes of samples ``(n, *shape)``, such as logits, in its present mode; on the device."""
+        """Return the module's output for samples ``(n, *shape)``, such as logits, on the device."""
         made: Tensor = self.module(self.laid(x))
         return made
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the batch's mean loss into `grad`; returns that loss, a scalar on the device."""
+        """Write the gradient of the batch's mean loss into `grad`; return that loss, a scalar on the device."""
         self.grad.zero_()
         loss = self.criterion(self.output(x), self.placed(y))
         loss.backward()
         return loss.detach()
 
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """Plain gradient descent through the batches of `order`; `grad` holds nothing of use after it.
+        """Take a step of plain gradient descent on every batch of `order`; `grad` is undefined afterwards.
 
         Parameters
         ----------
         x, y : Tensor, (n, *shape) and (n,)
-            Samples, and what to learn of them, for a classifier their classes; on the device.
+            Samples and targets, for a classifier their classes; on the device.
         order : Tensor
             Rows of `x`, one batch after another.
         batch_size : int
@@ -131,8 +131,8 @@ class Resident:
         Returns
         -------
         losses, counts : Tensor, (batches,)
-            Each batch's loss before its step, and its number of samples, on the processor; without batches of one
-            sample if the module cannot learn from them.
+            Each batch's loss before its step, and its number of samples, on the CPU; batches of one sample are left out
+            if the module cannot learn from them.
         """
 
         def step(x: Tensor, y: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class Resident:
     def through(
         self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, step: Callable[[Tensor, Tensor], Tensor]
     ) -> Losses:
-        """Call `step` with every batch of `order`; what it returns, and the batches' lengths, as in `descend`."""
+        """Call `step` on every batch of `order`; return the losses and the batches' lengths, as `descend` does."""
         losses, counts = [], []
         for rows in self.placed(order).split(batch_size):
             if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample
@@ -155,25 +155,25 @@ class Resident:
 
 
 def batch_lengths(samples: int, batch_size: int) -> Tensor:
-    """Lengths of the batches that so many samples are cut into, float32."""
+    """Return the lengths of the batches that `samples` samples are cut into, float32."""
     return torch.tensor([min(batch_size, samples - at) for at in range(0, samples, batch_size)], dtype=torch.float32)
 
 
 def vector_of(module: nn.Module) -> Tensor:
-    """A module's model as one float32 vector."""
+    """Return a module's model as one float32 vector."""
     return torch.cat([part.detach().flatten().float() for part in parts_of(module)])
 
 
 def parts_of(module: nn.Module) -> list[Tensor]:
-    """What a vector is made of, in its order: parameters, then floating buffers, then counters."""
+    """Return a module's tensors in the order of its vector: parameters, then floating buffers, then counters."""
     return [*module.parameters(), *sorted(module.buffers(), key=lambda buffer: not buffer.is_floating_point())]
 
 
 def pool_first(module: nn.Module) -> nn.Module:
-    """`module` with max-pooling before, instead of after, a monotone activation: same values, a quarter of the work.
+    """Move max-pooling in front of monotone activations in `module`: the same values for a quarter of the work.
 
-    Neighbours are swapped in place, in a plain `nn.Sequential` and such as are part of it: any other module may use
-    what one of its sequences computes half-way.
+    Layers are swapped in place, in a plain `nn.Sequential` and in those nested directly in it: any other module may use
+    the intermediate values of its sequences.
     """
     if type(module) is nn.Sequential:
         for part in module:
@@ -189,8 +189,8 @@ def _is_plain_pooling(module: nn.Module) -> bool:
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Images ``(n, C, H, W)`` with the channels of a pixel side by side in memory."""
+    """Return images ``(n, C, H, W)`` in the channels-last memory format."""
     if x.shape[1] > 1:
         return x.contiguous(memory_format=torch.channels_last)
-    height, width = x.shape[2:]  # one channel lies the same way in memory, but torch goes by the strides
+    height, width = x.shape[2:]  # same memory order with one channel, but torch looks at the strides
     return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))

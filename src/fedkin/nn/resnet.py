@@ -1,4 +1,4 @@
-"""Residual networks of basic blocks (He et al. 2016, section 4.1, Table 1); weights drawn as torchvision does."""
+"""Residual networks of basic blocks (He et al. 2016, section 4.1, Table 1), with torchvision's initialisation."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def resnet(
     norm: Literal["batch", "group"] = "batch",
     stem: Literal["small", "imagenet"] = "small",
 ) -> nn.Sequential:
-    """A residual network that gives logits.
+    """Return a residual network of basic blocks, whose output is logits.
 
     Parameters
     ----------
     shape : tuple of int
-        (channels, height, width) of a sample. Images of any size end in one mean per channel.
+        (channels, height, width) of a sample. Any size works, as the last layer takes the mean of each channel.
     classes : int
     name : str
-        What errors call it.
+        Name of the model in error messages.
     blocks : sequence of 4 ints
         Blocks with 64, 128, 256 and 512 channels: (2, 2, 2, 2) is ResNet-18 and (3, 4, 6, 3) is ResNet-34.
     norm : {"batch", "group"}
@@ -68,7 +68,7 @@ def resnet(
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions and a way round them; where the shape changes, it is a 1 x 1 convolution.
+    """Residual basic block: two 3 x 3 convolutions and a shortcut, a 1 x 1 convolution where the shape changes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Block(nn.Module):
     stride : int
         Stride of the first convolution.
     norm : callable
-        Makes a normalisation for a number of channels.
+        Function from a number of channels to a normalisation layer.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
@@ -94,7 +94,7 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """From ``(n, inputs, height, width)`` to ``(n, outputs, height / stride, width / stride)``, rounded up."""
+        """Map ``(n, inputs, height, width)`` to ``(n, outputs, height / stride, width / stride)``, rounded up."""
         added: Tensor = self.residual(x) + self.shortcut(x)
         return added.relu()
 
@@ -112,7 +112,7 @@ def _group_norm(channels: int) -> nn.Module:
 
 
 def _draw_convolutions(network: nn.Module) -> None:
-    """Normal weights whose variance is 2 / fan-out (He et al. 2015); other layers keep torch's own start."""
+    """Draw convolutions' weights from N(0, 2 / fan-out) (He et al. 2015); other layers keep torch's defaults."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

@@ -1,11 +1,11 @@
 """Training of many small models on different data at once.
 
-On a CPU a handful of small models trained as one stack share the cost of every call into torch; many more fall out of
-the cache. So models train a few at a time, and each has its own epochs: none waits for another's longer epoch, and one
-that is done leaves the stack, parameters and Adam moments untouched from then on.
+On a CPU a handful of small models trained as one stack share the overhead of every call into torch; many more do not
+fit in the cache. So models train a few at a time, and each has its own epochs: none waits for another's longer epoch,
+and one that is done leaves the stack; its parameters and Adam moments are not touched from then on.
 
 On an accelerator every call costs the same for one model as for hundreds. There as many train at once as its memory
-holds, and what their batches consist of is drawn before and sent there once.
+holds, and the rows of their batches are drawn before and sent there once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from fedkin.nn.stacked_autoencoder import Autoencoder, Gradient
 
 @dataclass(frozen=True)
 class StackTraining:
-    """How models are trained: Adam on the mean squared error of shuffled mini-batches.
+    """Settings of a stack's training: Adam on the mean squared error of shuffled mini-batches.
 
     Parameters
     ----------
     epochs : int
         Passes over the data.
     min_steps : int
-        Smaller data get as many more epochs as make up this number of optimiser steps.
+        Minimum number of optimiser steps; small data sets get more epochs to reach it.
     batch_size : int
     learning_rate : float
     epsilon : float
@@ -46,11 +46,11 @@ class StackTraining:
     epsilon: float = 1e-7
 
     def steps(self, samples: int) -> int:
-        """Optimiser steps in one epoch."""
+        """Return the number of optimiser steps in one epoch."""
         return math.ceil(samples / self.batch_size)
 
     def total_steps(self, samples: int) -> int:
-        """Optimiser steps in all epochs."""
+        """Return the number of optimiser steps in all epochs."""
         steps = self.steps(samples)
         return steps * max(self.epochs, math.ceil(self.min_steps / steps))
 
@@ -69,7 +69,7 @@ def fit(
     training: StackTraining,
     stack_size: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Train every row of `stack` on its own data; as if each were trained by itself.
+    """Train every model of `stack` on its own data; the result is as if each were trained by itself.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def fit(
 
 
 def _fitting(model: Autoencoder, data: Sequence[Tensor], training: StackTraining) -> int:
-    """Models that the free memory of the device holds at once, at least 1."""
+    """Return the number of models that fit in the free memory of the device together, at least 1."""
     longest = max(training.total_steps(len(x)) for x in data)
     outputs = model.widths[0] + 2 * sum(outputs for _, outputs in model.layers)
     samples = max(len(x) for x in data) * model.widths[0]
@@ -116,7 +116,7 @@ def _fitting(model: Autoencoder, data: Sequence[Tensor], training: StackTraining
 
 @dataclass(eq=False)
 class _Part:
-    """A few models in training, longest first; each walks through its own epochs at its own pace."""
+    """Some models of a stack in training, longest first; each goes through its own epochs."""
 
     model: Autoencoder
     stack: Tensor
@@ -132,7 +132,7 @@ class _Part:
         self.losses = torch.zeros(len(self.data))
 
     def train(self) -> Tensor:
-        """Train to the end; each model's mean error over its last epoch."""
+        """Train the models to the end; return each model's mean error over its last epoch."""
         steps = [self.training.steps(len(x)) for x in self.data]
         totals = [self.training.total_steps(len(x)) for x in self.data]
         reported = min(total - epoch for total, epoch in zip(totals, steps, strict=True))
@@ -163,7 +163,7 @@ class _Part:
 
 
 class _Scheduled(_Part):
-    """Many models in training on a device: the rows of every batch are drawn before, and sent there once."""
+    """Many models in training on an accelerator, with the rows of every batch drawn in advance and sent once."""
 
     def __post_init__(self) -> None:
         where = device()
@@ -177,7 +177,7 @@ class _Scheduled(_Part):
         self.gradient = Gradient(self.model, self.stack, self.training.batch_size)
 
     def train(self) -> Tensor:
-        """Train to the end; each model's mean error over its last epoch."""
+        """Train the models to the end; return each model's mean error over its last epoch."""
         gradient = self.gradient.gradient
         moments = torch.zeros_like(gradient), torch.zeros_like(gradient), torch.zeros_like(gradient[:, 0])
         tensors = [list(part) for part in (self.stack, gradient, *moments)]
@@ -200,7 +200,7 @@ class _Scheduled(_Part):
         )
 
     def _schedule(self, steps: Sequence[int], totals: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Rows of all data together, int64 ``(steps, models, batch)``, and weights ``(steps, models, batch, 1)``.
+        """Return batch rows in the joined data, int64 ``(steps, models, batch)``, and weights of the same size.
 
         Batches are those of `_Part`, and so are the numbers drawn.
         """

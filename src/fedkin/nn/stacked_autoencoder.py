@@ -1,4 +1,4 @@
-"""Fully connected autoencoders, many at once.
+"""Stacks of many small fully connected autoencoders, which are trained and evaluated together.
 
 A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``: one model is one row, a payload
 is a slice of rows, and averaging models is averaging rows. The backward pass is written out by hand, because with
@@ -35,7 +35,7 @@ class Autoencoder:
 
     @property
     def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of every layer, encoder then decoder."""
+        """Sizes (inputs, outputs) of every layer, encoder then decoder."""
         path = [*self.widths, *reversed(self.widths[:-1])]
         return list(pairwise(path))
 
@@ -45,7 +45,7 @@ class Autoencoder:
         return sum(inputs * outputs + outputs for inputs, outputs in self.layers)
 
     def initial(self, rngs: Sequence[torch.Generator]) -> Tensor:
-        """One model per generator, Glorot-uniform weights and zero biases: ``(len(rngs), size)`` float32."""
+        """Return one model per generator, Glorot-uniform weights and zero biases: ``(len(rngs), size)`` float32."""
         stack = torch.zeros(len(rngs), self.size)
         for row, rng in zip(stack, rngs, strict=True):
             for weight, _ in self.split(row[None]):
@@ -54,7 +54,7 @@ class Autoencoder:
         return stack
 
     def split(self, stack: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Views of a stack as (weights ``(K, inputs, outputs)``, biases ``(K, 1, outputs)``) per layer."""
+        """Return views of a stack as (weights ``(K, inputs, outputs)``, biases ``(K, 1, outputs)``) per layer."""
         views, at = [], 0
         for inputs, outputs in self.layers:
             weight = stack[:, at : at + inputs * outputs].unflatten(1, (inputs, outputs))
@@ -64,7 +64,7 @@ class Autoencoder:
         return views
 
     def errors(self, stack: Tensor, x: Tensor) -> Tensor:
-        """Mean squared reconstruction error of every model on every sample.
+        """Return the mean squared reconstruction error of every model on every sample.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Autoencoder:
         Returns
         -------
         Tensor, (K, n)
-            On the processor; they are computed on the current `device`.
+            Errors on the CPU, computed on the current `device`.
         """
         stack, x = stack.to(device()), x.to(device())
         result = stack.new_empty(len(stack), x.shape[-2])
@@ -99,7 +99,7 @@ class Autoencoder:
 
 
 class Gradient:
-    """Loss and gradient of a stack on one batch per model, with all working memory allocated once.
+    """Gradient of a stack of autoencoders on one batch per model, with all working memory allocated once.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Gradient:
         self._active = 0
 
     def __call__(self, active: int, weights: Tensor) -> None:
-        """Write the gradient of the first `active` models' mean loss into `gradient`.
+        """Write the gradient of the mean loss of each of the first `active` models into `gradient`.
 
         `weights` is ``(K, batch_size, 1)``: 1/batch length for a sample, 0 for padding, so a short last batch counts
         as the mean over its own samples.
@@ -146,14 +146,14 @@ class Gradient:
                 torch.ops.aten.threshold_backward(layer.delta_below, layer.below, 0.0, grad_input=layer.delta_below)
 
     def losses(self, weights: Tensor) -> Tensor:
-        """Mean loss of every active model in the last call, which `weights` was given to."""
+        """Return the mean loss of every active model in the last call, given its `weights`."""
         last = self._layers[-1]
         torch.sub(last.hidden, self._layers[0].below, out=last.delta)
         squares = torch.linalg.vector_norm(last.delta, dim=2, keepdim=True).square_()
         return torch.div(squares.mul_(weights[: self._active]).sum(dim=(1, 2)), self.model.widths[0])
 
     def _narrow(self, active: int) -> None:
-        """Make the views of the first `active` models once; cut at every step, they would cost as much as a layer."""
+        """Make and keep the views of the first `active` models; making them at every step costs as much as a layer."""
         self._active = active
         views = zip(self.model.split(self.stack[:active]), self.model.split(self.gradient[:active]), strict=True)
         hidden = [self.batch[:active], *(out[:active] for out in self._hidden)]
@@ -166,7 +166,7 @@ class Gradient:
 
 @dataclass
 class _Layer:
-    """One layer of a stack: views of its parameters, their gradient, and what comes in and goes out."""
+    """One layer of a stack: views of its parameters and their gradient, its inputs and its outputs."""
 
     weight: Tensor
     bias: Tensor
@@ -183,6 +183,6 @@ class _Layer:
 
 
 def widths_for(features: int) -> tuple[int, ...]:
-    """Layer widths for data of `features` columns: the paper's 784-100-64-32 (Table 2), narrower for narrower data."""
+    """Return layer widths for `features` columns: FedCRef's 784-100-64-32 (Table 2), narrower for narrower data."""
     code = min(32, max(1, round(features**0.5) + 4), max(1, features // 2))
     return (features, min(100, 4 * code), min(64, 2 * code), code)

@@ -1,4 +1,4 @@
-"""Steps of gradient descent, or Adam (Kingma and Ba 2015), on flat models: on one, or on many at once."""
+"""Update rules of flat models, one or many at once: gradient descent, or Adam (Kingma and Ba 2015)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.nn.optimisers import AdamMoments
 
 @dataclass(frozen=True)
 class Descent:
-    """How a client trains: shuffled mini-batches, the architecture's mean loss, a new optimiser every time.
+    """Settings of a client's training: shuffled mini-batches, the architecture's mean loss, a new optimiser each time.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Descent:
     proximal : float
         FedProx's mu: the loss gains ``mu / 2 * ||w - w_start||^2`` (Li et al. 2020, eq. 2).
     recipe : str or None
-        An optimiser in place of `optimizer`, and augmentation, see `fedkin.nn.recipes.recipe_of`.
+        Name of a custom optimiser and augmentation, see `fedkin.nn.recipes.recipe_of`.
     """
 
     epochs: int = 1
@@ -48,15 +48,15 @@ class Descent:
 
 
 class UpdateRule:
-    """What a `Descent` makes of gradients.
+    """Update rule of a `Descent`: the penalties it adds to gradients, and the step it takes by them.
 
     Parameters
     ----------
     start : Tensor, (parameters,) or (K, parameters)
-        Where training starts, on the device that trains; not modified, and not to be modified if `proximal` is set.
+        Initial parameters, on the device that trains; not modified, and not to be modified if `proximal` is set.
     descent : Descent
     frozen : sequence of slice
-        Where the parameters lie that do not train.
+        Positions of parameters that do not train.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class UpdateRule:
 
     @staticmethod
     def copies(descent: Descent) -> int:
-        """Numbers in memory per parameter at most, that of the model and its gradient included, while rows step."""
+        """Return the numbers in memory per parameter at most, model and gradient included, while some rows step."""
         remembered = 2 * (descent.optimizer == "adam") + bool(descent.momentum) + bool(descent.proximal)
         return 3 + 2 * remembered
 
     def of(self, rows: Tensor) -> UpdateRule:
-        """The rule of some of many models; what it remembers is copied, see `put`."""
+        """Return the rule of the models at `rows`, with copies of their momentum and moments (see `put`)."""
         part = UpdateRule.__new__(UpdateRule)
         part.descent, part.frozen, part.is_plain = self.descent, self.frozen, self.is_plain
         part.start, part.velocity = (None if one is None else one[rows] for one in (self.start, self.velocity))
@@ -87,14 +87,14 @@ class UpdateRule:
         return part
 
     def put(self, rows: Tensor, part: UpdateRule) -> None:
-        """Take over what the rule of these models remembers."""
+        """Write the momentum and moments of `part`, the rule of the models at `rows`, back into these."""
         if self.velocity is not None and part.velocity is not None:
             self.velocity[rows] = part.velocity
         if self.moments is not None and part.moments is not None:
             self.moments.put(rows, part.moments)
 
     def regularise(self, params: Tensor, grad: Tensor) -> None:
-        """Add the gradients of the penalties to `grad`, and take away those of what is frozen; in place."""
+        """Add the gradients of the penalties to `grad` in place, and set those of frozen parameters to 0."""
         if self.descent.weight_decay:
             grad.add_(params, alpha=self.descent.weight_decay)
         if self.start is not None:
@@ -103,7 +103,7 @@ class UpdateRule:
             grad[..., place] = 0.0
 
     def move(self, params: Tensor, grad: Tensor) -> None:
-        """Move `params` in place by a gradient that `regularise` has been applied to."""
+        """Take one step on `params` in place, by a gradient that `regularise` has been applied to."""
         if self.moments is not None:
             self.moments.step(params, grad, self.descent.learning_rate)
             return
