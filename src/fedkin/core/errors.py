@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 _PROBLEMS = 50
-"""Names and lines that a sentence lists at most."""
+"""Maximum number of names or lines that an error lists."""
 
 
 class FedkinError(ValueError):

@@ -18,7 +18,7 @@ _ELSEWHERE = {
     "eval_set": "eval", "validation_data": "validation", "test_data": "eval", "callback": "callbacks",
     "random_state": "seed", "clusters": "n_clusters", "time": "budget",
 }  # fmt: skip
-"""What other libraries call an argument."""
+"""Names of arguments in other libraries, and those of fedkin's that they mean."""
 _DONE_OTHERWISE = dict.fromkeys(
     ("groups", "group", "by", "client_column"), "give clients as table.groupby('hospital'), divided by a column."
 ) | dict.fromkeys(("names", "client_names"), "give clients in a dict by name.")

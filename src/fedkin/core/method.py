@@ -50,7 +50,7 @@ Oracle = Callable[[int], Sequence[int]]
 """The true class of each local cluster of a client, by its id."""
 
 OwnData = Callable[[str], Tensor]
-"""From the name or path of samples that the server has, to samples ``(n, *shape)`` prepared as the clients' are."""
+"""Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
 
 class Method(ABC, Generic[S]):

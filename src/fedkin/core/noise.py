@@ -58,7 +58,7 @@ class Secret:
 
 
 Noise = Secret | torch.Generator
-"""Where such numbers come from; a generator in a simulation, where nothing is secret and runs are to repeat."""
+"""Source of random numbers: a secret, or in simulations, where nothing is secret, a generator that is reproducible."""
 
 
 def uniform(shape: Sequence[int], noise: Noise, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -19,7 +19,7 @@ Payload = dict[str, Any]
 _TENSOR = "__tensor__"
 _DEEPEST = 64
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types of values that stand for themselves; long lists are of these."""
+"""Types that JSON represents directly; long lists hold these."""
 
 
 def pack(tree: Any) -> tuple[dict[str, Tensor], str]:

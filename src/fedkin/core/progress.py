@@ -25,7 +25,7 @@ _OTHER_HOOKS = (
     (("train_begin", "train_start", "fit_start", "fit_begin", "run_begin", "run_start"), "begin"),
     (("round_begin", "round_start", "epoch_begin", "epoch_start"), "phase"),
 )
-"""Parts of names that other libraries give to methods of callbacks, and the method here."""
+"""Parts of the names of callbacks' methods in other libraries, and the corresponding method here."""
 
 
 class Callback:
@@ -117,7 +117,7 @@ class Callbacks(Callback):
 Follower = Callback | Callable[[RecordLine], object]
 """A callback, or a function that is called with each step's record."""
 Followers = Follower | Iterable[Follower] | None
-"""What is given as callbacks."""
+"""Callbacks as users give them: one, several or none."""
 
 
 class _Called(Callback):

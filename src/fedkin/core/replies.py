@@ -14,16 +14,16 @@ Check = Callable[[Any], bool]
 Shape = tuple[int | str | None, ...]
 
 MAX_COUNT = 2**53
-"""Greatest whole number that may cross; beyond it, floating point numbers are no longer exact."""
+"""Greatest integer that may be sent; beyond it, floating point numbers are no longer exact."""
 MAX_NUMBER = 1e30
-"""Greatest magnitude of a number that may cross; the square of a sum of such numbers is still finite in float64."""
+"""Greatest magnitude of a number that may be sent; the square of a sum of such numbers is finite in float64."""
 MAX_UPDATE = 1e10
 """Greatest magnitude of a number in a model or an update of one."""
 MAX_SAMPLE = 1e15
 """Greatest magnitude of a number in a sample that the server clusters; sums of their squares are finite in float32."""
 MAX_CLASSES = 2**15
 MAX_TEXT = 4096
-"""Characters of a text that may cross, at most."""
+"""Maximum number of characters of a text that may be sent."""
 _MAX_NAME = 256
 
 
@@ -94,8 +94,8 @@ class Nullable:
 
 Want = Shape | Check | Array | Maybe | Nullable | Several | Mapping[str, Any]
 Expected = Mapping[str, Want]
-"""By name what a value must be: a tensor of a shape, an `Array`, whatever a function says yes to, or again such
-a mapping. In a shape ``None`` stands for any length, and a text for any that is the same wherever the text stands."""
+"""Specification of a mapping, by name of each entry: a shape of a tensor, an `Array`, a function that accepts a value,
+or again a mapping. In a shape ``None`` means any size, and a text a size that is the same wherever it stands."""
 
 
 def reals(*shape: int | str | None, minimum: float = -MAX_NUMBER, maximum: float = MAX_NUMBER) -> Array:

@@ -23,7 +23,7 @@ _PIECE = 1 << 20
 """Bytes of a file that are read at once."""
 _START = b'{"__metadata__":{"tree":"'
 _BLANK = "0" * 64
-"""Stands for the checksum while that is computed."""
+"""Placeholder for the checksum while it is computed."""
 
 
 def owned(tree: Any) -> Any:

@@ -16,7 +16,7 @@ _WORDS = {
     "List should have": "a list of",
     " after validation": "",
 }
-"""Pydantic's words, and those of a TOML file and its user."""
+"""Pydantic's words, and the words for users of TOML files that replace them."""
 
 
 def validation_sentence(

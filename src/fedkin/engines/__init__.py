@@ -1,1 +1,1 @@
-"""Engines: they carry a method's tasks to clients, in this process or over Flower."""
+"""Engines, which carry a method's tasks to clients: in this process or over Flower."""

@@ -1,4 +1,4 @@
-"""The local engine: all clients in this process, one worker thread per core."""
+"""Local engine: all clients in this process, one worker thread per core."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fedkin.core.seeds import derive_bytes, derive_generator
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
 _ON_ACCELERATOR = 128
-"""Clients per call there: a step takes about as long for all of their models as for one."""
+"""Clients per call on an accelerator, where a step takes about as long for all of their models as for one."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch inside: on small tensors its own threads cost far more than they give."""
+    """Restrict torch to one thread inside the context: on small tensors more threads cost more than they gain."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -40,7 +40,7 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for its next use, where it is GNU's.
+    """Make the C library keep freed memory for reuse, where it is glibc.
 
     By default it hands the megabyte of a batch's activations back to the system and fetches it again at every step;
     the page faults cost small convolutional networks a good part of their time.
@@ -55,7 +55,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_memory() -> None:
-    """Hand what `keep_freed_memory` has kept back to the system, as between two runs in one process."""
+    """Return the memory that `keep_freed_memory` has kept to the system, as between two runs in one process."""
     gc.collect()
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
@@ -64,7 +64,7 @@ def give_back_memory() -> None:
 
 
 class LocalFederation(Federation):
-    """Clients that live in this process, and whose networks compute on the device of the thread that makes it.
+    """Federation of clients in this process, whose networks compute on the device of the thread that makes it.
 
     Clients are handed to a task a few at a time, so that their models train as small stacks, and chunks run on
     one single-threaded worker per core: with models this small, torch's own threads cost more than they give.
@@ -160,19 +160,19 @@ class LocalFederation(Federation):
 
 
 def _check(task: Task, payloads: Mapping[int, Payload]) -> None:
-    """See that the payloads are what the task takes; those that clients share once."""
+    """Check that payloads are what the task takes; a payload that clients share is checked once."""
     for payload in {id(payload): payload for payload in payloads.values()}.values():
         if (reason := task.objection(payload)) is not None:
             raise FedkinError(f"Clients refuse task '{task.name}': {reason}.")
 
 
 class _Pace:
-    """Chooses how many clients a call of a task gets.
+    """Scheduler that chooses how many clients each call of a task gets.
 
     Parameters
     ----------
     fixed : int or None
-        Always so many; by default the number follows the time that clients take.
+        Number of clients per call; by default it adapts to the time that clients take.
     workers : int
     """
 
@@ -181,7 +181,7 @@ class _Pace:
         self.size = fixed or _MIN_CHUNK
 
     def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
-        """`clients` in order, cut as the pace is when a piece is asked for; the last pieces are small."""
+        """Yield `clients` in chunks of the current size; the last chunks are small, so that workers end together."""
         at = 0
         while at < len(clients):
             fair = max(
@@ -192,14 +192,14 @@ class _Pace:
             at += size
 
     def learn(self, count: int, seconds: float) -> None:
-        """Adapt to the seconds that a call took for `count` clients."""
+        """Adapt the size of chunks to the seconds that a call took for `count` clients."""
         self.size = max(_MIN_CHUNK, min(_MAX_CHUNK, int(count * _SECONDS / max(seconds, 1e-6))))
 
 
 def _in_order(
     pool: ThreadPoolExecutor, work: Callable[[list[int]], list[Payload]], chunks: Iterator[list[int]], ahead: int
 ) -> Iterator[tuple[list[int], list[Payload]]]:
-    """Chunks with their replies, in order; only a few are worked on ahead of the reader, so replies cannot pile up."""
+    """Yield chunks with their replies in order; at most `ahead` chunks are computed before they are read."""
     waiting: deque[tuple[list[int], Future[list[Payload]]]] = deque()
     try:
         while True:

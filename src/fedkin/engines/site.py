@@ -1,4 +1,4 @@
-"""A site: its data, its private folder, and how it does tasks; independent of the transport."""
+"""Site of a federation: its data, its private folder, and how it runs tasks; independent of the transport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Site:
-    """One site's data and folder.
+    """A site's data and private folder, and how it runs tasks on them.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class Site:
     classes, features : list of str
         Names of the classes and of a table's columns; may be empty.
     begins_with : dict of str to Tensor
-        Its memory before the first exchange.
+        State of its client before the first exchange.
     prepare : callable
-        Called with the client whenever its memory has been put back, before a task: what was done to the data and is
-        remembered, such as scaling, is done again.
+        Called with the client before a task, whenever its state has been loaded, to repeat what the state says was done
+        to the data, such as scaling.
     simulated : bool
         Whether noise follows from the run's seed; at a real site it must not, for the server knows the seed. There it
         follows from a secret, so that the same question always gets the same answer.
@@ -89,7 +89,7 @@ class Site:
 
     @property
     def identity(self) -> str:
-        """A random token, made once and kept in the folder; another site of the same name has a different one.
+        """Random token, made once and kept in the folder, which distinguishes sites of the same name.
 
         Raises
         ------
@@ -105,9 +105,9 @@ class Site:
         return token
 
     def introduction(self, labels: bool) -> Payload:
-        """Return what a server needs before a run begins; names of classes only if it needs `labels`.
+        """Return what a server needs to know before a run begins; names of classes only if it asks for `labels`.
 
-        With a privacy budget never: a class may be that of a single sample.
+        They are never sent under a privacy budget: a class may be that of a single sample.
         """
         return {
             "name": self.name,
@@ -119,7 +119,7 @@ class Site:
         }
 
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
-        """Do a task on this site's data: the reply, and the seconds of computing.
+        """Run a task on this site's data; return the reply and the seconds of computing.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Site:
         return reply, seconds
 
     def client(self, request: Request) -> Client:
-        """Return the site as the client that a task works on, before the first exchange."""
+        """Return the client that a task works on, with its state before the first exchange."""
         rng = derive_generator(request.seed, "client", request.client, request.exchange)
         client = Client(
             request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
@@ -167,11 +167,11 @@ class Site:
         return client
 
     def memory(self, run: str) -> Memory:
-        """Return the site's memory of a run."""
+        """Return the memory in which the site keeps its state of a run."""
         return Memory(self.folder / run)
 
     def _labels(self, classes: Sequence[str]) -> Tensor | None:
-        """Labels as the run numbers the classes; ``None`` where it does not ask for any."""
+        """Return labels as indices into the run's classes; ``None`` where it does not ask for any."""
         if self.y is None or not classes:
             return None
         if list(classes) == self.classes:
@@ -184,7 +184,7 @@ class Site:
 
 
 def _done(task: Task, client: Client, payload: Payload) -> Payload:
-    """The reply of a task, whose payload is of the right form but may not fit this client's data or memory."""
+    """Run a task whose payload has the right form; an error is reported without details, which may hold samples."""
     try:
         (reply,) = task.run([client], [payload])
     except FedkinError:

@@ -1,4 +1,4 @@
-"""What a client remembers between exchanges, on the disk of the machine it runs on.
+"""Memory of a client between exchanges, on the disk of the machine it runs on.
 
 A site keeps its memory in one file per exchange that changed it. A server that was killed resumes from its last
 checkpoint and repeats the exchanges after it; the site then starts from the memory it had at that moment and discards
@@ -28,9 +28,9 @@ _KEY, _LASTING_FILE = "key", "lasting.safetensors"
 
 
 class Memory:
-    """A client's private state in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
+    """Private state of a client in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
 
-    What lasts is in ``lasting.safetensors``. Used as a context, it keeps other processes out meanwhile.
+    What must never be forgotten is in ``lasting.safetensors``. As a context manager it locks out other processes.
 
     Parameters
     ----------
@@ -54,24 +54,24 @@ class Memory:
         self._lock.__exit__(*error)
 
     def exchanges(self) -> list[int]:
-        """Exchanges that changed it, in order; discarded ones among them."""
+        """Return the exchanges that changed the state, in order, including discarded ones."""
         names = (re.fullmatch(r"memory-(\d+)\.safetensors", path.name) for path in self.folder.glob("memory-*"))
         return sorted(int(name[1]) for name in names if name)
 
     def state(self) -> dict[str, Tensor] | None:
-        """The latest state; ``None`` if there is none."""
+        """Return the latest state; ``None`` if there is none."""
         kept = self.exchanges()
         return dict(load_tree(self._path(kept[-1]))) | self._lasting() if kept else None
 
     def key(self) -> bytes:
-        """A secret of the site's in this run, made once, that its noise follows from."""
+        """Return the site's secret key for noise in this run, made once."""
         path = self.folder / _KEY
         if not path.exists():
             write_secret(path, os.urandom(KEY))
         return path.read_bytes()
 
     def recalled(self, client: Client, request: Request) -> Client:
-        """Return `client` with its state before this exchange; later states are deleted, but for what lasts."""
+        """Return `client` with its state before this exchange; later states are deleted, except what must last."""
         before = []
         for exchange in self.exchanges():
             if exchange < request.exchange:
@@ -88,7 +88,7 @@ class Memory:
         return client
 
     def keep(self, client: Client, request: Request) -> None:
-        """Save the state if the exchange changed it; first what lasts."""
+        """Save the client's state if the exchange changed it, and before it what must last."""
         state, lasting = owned(client.state), {}
         for name in [name for name in state if name.startswith(LASTING)]:
             lasting[name] = state.pop(name)
@@ -106,7 +106,7 @@ class Memory:
 
 
 class WatchedSites:
-    """Clients whose folders this process can see, though others do the work.
+    """Copies of clients that run in other processes, updated from the folders of their memories.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class WatchedSites:
         self._read: dict[int, int] = {}
 
     def refresh(self) -> None:
-        """Read the states that have changed."""
+        """Load the states that have changed."""
         for number, client in self.clients.items():
             memory = self._memories[number]
             latest = max(memory.exchanges(), default=0)

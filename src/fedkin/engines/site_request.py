@@ -12,7 +12,7 @@ from fedkin.core.replies import is_name
 
 @dataclass(frozen=True)
 class Request:
-    """A server's request to a site, without the payload.
+    """Request of a server to a site, without the payload.
 
     Attributes
     ----------
@@ -41,12 +41,12 @@ class Request:
     classes: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """The request as text."""
+        """Return the request as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """The inverse of `to_json`.
+        """Parse a request from JSON.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Request:
         return request
 
     def _is_typed(self) -> bool:
-        """Whether all is of its type; numbers become names of files."""
+        """Return whether all fields have their types; numbers become parts of file names."""
         numbers = (self.client, self.seed, self.exchange, self.settled)
         words = [self.run, *(self.classes if isinstance(self.classes, list) else [None])]
         numbered = all(type(number) is int and number >= 0 for number in numbers)

@@ -1,4 +1,4 @@
-"""What samples are compared by: named features that need no training, and functions or modules by their path."""
+"""Feature extractors that need no training: named ones, registered ones, and functions or modules by dotted path."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog
 
 Extractor = Callable[[Tensor], Any]
-"""From samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``: a row for each by itself."""
+"""Maps samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``, each sample to a row of its own."""
 
 
 def extract(name: str, x: Tensor) -> Tensor:
-    """Features of samples.
+    """Compute features of samples.
 
     Parameters
     ----------
     name : str
-        "raw": the numbers of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
+        "raw": the values of a sample, flattened. "unit": these, scaled to Euclidean length 1. "hog": histograms of
         oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image. "gradients": the same
         without hard edges between directions and cells, see `fedkin.features.gradients.gradients`. A name that was
         registered. Or a dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of
@@ -55,13 +55,13 @@ def extract(name: str, x: Tensor) -> Tensor:
 
 
 def width_of(name: str, shape: tuple[int, ...]) -> int:
-    """Numbers of the features of a sample of `shape`, be they finite of no sample; raises as `extract`."""
+    """Return the number of features of a sample of `shape`; raises the errors of `extract`."""
     x = torch.zeros(1, *shape)
     return extract(name, x).shape[1] if name in known else _rows(name, _extractor(name, x), x).shape[1]
 
 
 def register(name: str, extractor: Extractor) -> None:
-    """Make `name` known to `extract` in this process.
+    """Register an extractor under `name`, for `extract` in this process.
 
     Raises
     ------
@@ -75,13 +75,13 @@ def register(name: str, extractor: Extractor) -> None:
 
 
 def forget(name: str) -> None:
-    """Make a registered name unknown again."""
+    """Remove a registered extractor."""
     if name not in known:
         _FEATURES.pop(name, None)
 
 
 def suited(shape: tuple[int, ...]) -> str:
-    """The default features of samples of `shape`: "gradients" for images, "raw" else."""
+    """Return the name of the default features for samples of `shape`: "gradients" for images, else "raw"."""
     return "gradients" if len(shape) == 3 and min(shape[1:]) >= MIN_SIDE else "raw"
 
 
@@ -105,7 +105,7 @@ known = frozenset(_FEATURES)
 
 @lru_cache(maxsize=8)
 def _made(path: str, shape: tuple[int, ...]) -> Extractor:
-    """What the factory at a dotted path returns; a module in evaluation mode."""
+    """Call the factory at a dotted path, and return its extractor; a module is set to evaluation mode."""
     factory = named_object(path, "Features")
     try:
         made = factory(shape)
@@ -122,7 +122,7 @@ def _made(path: str, shape: tuple[int, ...]) -> Extractor:
 
 
 def _extractor(name: str, x: Tensor) -> Extractor:
-    """What makes the features of this name of such samples."""
+    """Return the extractor of this name for samples like `x`."""
     if ":" in name:
         return _made(name, tuple(x.shape[1:]))
     if name not in _FEATURES:
@@ -131,7 +131,7 @@ def _extractor(name: str, x: Tensor) -> Extractor:
 
 
 def _rows(name: str, extractor: Extractor, x: Tensor) -> Tensor:
-    """What a user's own extractor makes of samples, if it is one row of numbers for each."""
+    """Apply a user's own extractor to samples, and check that it returns one row of numbers for each."""
     try:
         with torch.no_grad():
             found = extractor(x)

@@ -1,4 +1,4 @@
-"""Maps of oriented gradients: histograms of oriented gradients without hard edges between directions and cells.
+"""Maps of oriented gradients: histograms of oriented gradients with soft bins in direction and position.
 
 After DAISY (Tola, Lepetit, Fua 2010): each map of one direction is blurred and read at the points of a grid. Unlike
 cells and bins, which a line crosses all at once, these change little where an image changes little.
@@ -24,7 +24,7 @@ _NOTHING = 1e-6
 
 
 def check_images(features: str, x: Tensor) -> None:
-    """Refuse samples that edges cannot be looked for in.
+    """Check that samples are images that are large enough for features of edges.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def check_images(features: str, x: Tensor) -> None:
 
 
 def gradients(x: Tensor) -> Tensor:
-    """Which way edges run around each point of a grid.
+    """Compute maps of oriented gradients: how strong edges of eight directions are around each point of a grid.
 
     An image is sheared upright, as far as its own moments say that it leans. The strength of each pixel's gradient is
     divided between the two nearest of eight directions of the whole circle. The map of each direction is blurred (a
@@ -80,7 +80,7 @@ def gradients(x: Tensor) -> Tensor:
 
 
 def upright(x: Tensor) -> Tensor:
-    """Images sheared along their rows so that what is bright does not lean, as handwriting does.
+    """Deslant images: shear them along their rows so that what is bright does not lean, as in handwriting.
 
     How far a row moves is its distance from the centre of mass times the covariance of rows and columns over the
     variance of rows, at most 1; between pixels it is linear, and what comes from outside is 0. Values below 0 have no
@@ -112,7 +112,7 @@ def upright(x: Tensor) -> Tensor:
 
 
 def _at(x: Tensor, columns: Tensor) -> Tensor:
-    """Pixels of ``(n, channels, height, width)`` at the whole `columns` ``(n, height, width)``; 0 outside."""
+    """Return the pixels of ``(n, channels, height, width)`` at integer `columns` ``(n, height, width)``; 0 outside."""
     width = x.shape[3]
     inside = (columns >= 0) & (columns < width)
     index = columns.clamp(0, width - 1).long()[:, None].expand(x.shape)
@@ -120,7 +120,7 @@ def _at(x: Tensor, columns: Tensor) -> Tensor:
 
 
 def _edges(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Strength of the gradient at each pixel and its direction in eighths of a circle: ``(n, 1, height, width)``."""
+    """Return strength and direction, in eighths of a circle, of each pixel's gradient: ``(n, 1, height, width)``."""
     down, right = torch.zeros_like(x), torch.zeros_like(x)
     torch.sub(x[..., 2:, :], x[..., :-2, :], out=down[..., 1:-1, :])
     torch.sub(x[..., 2:], x[..., :-2], out=right[..., 1:-1])
@@ -133,7 +133,7 @@ def _edges(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=16)
 def _blur(length: int, shorter: int) -> Tensor:
-    """Weights ``(points, length)`` by which pixels of one axis count at its points; of a Gaussian cut at 3 widths."""
+    """Return weights ``(points, length)`` of the pixels of one axis in each point: a Gaussian cut at 3 sigma."""
     unit = shorter / _SIDE
     step = max(1, round(_STEP * unit))
     points = torch.arange((length - 1) % step // 2, length, step)

@@ -14,12 +14,12 @@ _MAX_CELLS, _MIN_CELL = 8, 4
 
 
 def cell_side(shape: tuple[int, ...]) -> int:
-    """Side of a cell in pixels: 4, and more where the shorter side of an image would have over eight cells."""
+    """Return the side of a cell in pixels: 4, or more where the shorter side would have over eight cells."""
     return max(_MIN_CELL, min(shape[1:]) // _MAX_CELLS)
 
 
 def hog(x: Tensor) -> Tensor:
-    """How edges run in each part of an image, whatever their contrast.
+    """Compute histograms of oriented gradients of images, which do not depend on contrast.
 
     Eight directions without sign, square cells of four pixels or more, blocks of 2 x 2 cells that overlap, each block
     scaled to length 1, cut off at 0.2 and scaled again ("L2-Hys").

@@ -1,4 +1,4 @@
-"""Principal components of samples of many clients, from sums that these send.
+"""Federated PCA: principal components of all clients' samples, from sums that the clients send.
 
 A client sends how many samples it has, the sum of their features and the sum of outer products about its own mean. The
 server adds these up as if the samples had been pooled (Chan, Golub and LeVeque 1983), which stays exact where a mean is
@@ -22,11 +22,11 @@ PROJECTED = 1024
 """Features that remain of them."""
 _BATCH = 2048
 _NEGLIGIBLE = 1e-7
-"""Components with less than this part of the first one's variance are rounding."""
+"""Components with less than this part of the first one's variance are errors of rounding."""
 _NOISE_MARGIN = 1.25
-"""What noise may vary more than it does on average, and its median less than its mean."""
+"""Factor for the variance of noise, whose spectrum varies, and whose median is below its mean."""
 _ROUNDING = 1e-13
-"""And so is a feature's variance below this part of its squared mean, in single precision."""
+"""A feature's variance below this part of its squared mean is rounding in single precision."""
 
 Features = Callable[[Tensor], Tensor]
 """From samples ``(n, *shape)`` to float32 ``(n, width)``."""
@@ -34,7 +34,7 @@ Features = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class FeatureMoments:
-    """What a client sends of its features.
+    """Moments of a client's features: their count, sum and scatter.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class FeatureMoments:
     scatter: Tensor
 
     def __add__(self, other: FeatureMoments) -> FeatureMoments:
-        """Moments of both sets of samples together."""
+        """Return the moments of both sets of samples together."""
         count = self.count + other.count
         difference = self.total / self.count - other.total / other.count
         between = torch.outer(difference, difference) * (self.count * other.count / count)
         return FeatureMoments(count, self.total + other.total, self.scatter + other.scatter + between)
 
     def payload(self) -> dict[str, Any]:
-        """As it crosses: the scatter's lower triangle, in single precision."""
+        """Return the moments as they are sent: the scatter's lower triangle, in single precision."""
         rows, columns = torch.tril_indices(*self.scatter.shape)
         return {"count": self.count, "total": self.total, "scatter": self.scatter[rows, columns].float()}
 
     @classmethod
     def received(cls, payload: dict[str, Any]) -> Self:
-        """The inverse of `payload`."""
+        """Return the moments in a `payload`."""
         width = len(payload["total"])
         scatter = torch.zeros(width, width, dtype=torch.float64)
         rows, columns = torch.tril_indices(width, width)
@@ -74,7 +74,7 @@ class FeatureMoments:
 
 @dataclass(frozen=True)
 class Components:
-    """A projection of features: ``(features - mean) @ directions``.
+    """Principal components, as a projection of features: ``(features - mean) @ directions``.
 
     Attributes
     ----------
@@ -91,27 +91,27 @@ class Components:
     variances: Tensor
 
     def apply(self, rows: Tensor) -> Tensor:
-        """Components of features ``(n, width)``: float32 ``(n, d)``."""
+        """Project features ``(n, width)`` on the components: float32 ``(n, d)``."""
         return (rows - self.mean) @ self.directions
 
     def explained_variance(self, found: FeatureMoments, standardised: bool) -> float:
-        """Fraction of the features' variance, or of the standardised features', that is in the components."""
+        """Return the fraction of the features' variance, standardised or not, that the components explain."""
         variances = found.scatter.diagonal() / found.count
         whole = float((variances > 0).sum() if standardised else variances.sum())
         return float(self.variances.sum()) / whole if whole > 0 else 1.0
 
     def unit(self) -> Self:
-        """The same components, scaled so that their variances add up to 1."""
+        """Return the same components, scaled so that their variances add up to 1."""
         scale = float(self.variances.sum().sqrt()) or 1.0
         return type(self)(self.mean, self.directions / scale, self.variances / scale**2)
 
     def tree(self) -> dict[str, Tensor]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {"mean": self.mean, "directions": self.directions, "variances": self.variances}
 
 
 def moments(x: Tensor, features: Features, batch: int = _BATCH) -> FeatureMoments:
-    """Moments of the features of samples, a batch at a time.
+    """Compute the moments of samples' features, a batch at a time.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def moments(x: Tensor, features: Features, batch: int = _BATCH) -> FeatureMoment
 
 
 def moments_of(rows: Tensor) -> FeatureMoments:
-    """Moments of features ``(n, width)``, n >= 1."""
+    """Compute the moments of features ``(n, width)``, n >= 1."""
     total = rows.sum(0, dtype=torch.float64)
     centred = rows - (total / len(rows)).float()
     drift = centred.sum(0, dtype=torch.float64)
@@ -138,16 +138,16 @@ def moments_of(rows: Tensor) -> FeatureMoments:
 
 
 def components(found: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
-    """The leading principal components.
+    """Compute the leading principal components from the moments of all samples.
 
     Parameters
     ----------
     found : Moments
         Moments of all samples.
     count : int
-        At most so many; fewer where less varies. Of more features than that, components are left out that vary no more
-        than they would if half of all were independent noise: up to (1 + root of features / samples) squared times the
-        median variance (Marchenko and Pastur 1967), and a quarter more.
+        Maximum number of components; there are fewer if fewer have any variance. With more features than that,
+        components are left out whose variance is not above that of noise: (1 + root of features / samples) squared
+        times the median variance (Marchenko and Pastur 1967), and a quarter more.
     standardise : bool
         Whether each feature is divided by its standard deviation first; those that do not vary are left out.
     whitening : float
@@ -180,7 +180,7 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
 
 @lru_cache(maxsize=2)
 def random_projection(width: int, count: int, seed: int) -> Tensor:
-    """A public projection ``(width, count)``, float32, that keeps squared distances on average; the same for a seed."""
+    """Return a public random projection ``(width, count)``, float32, that keeps squared distances on average."""
     rng = torch.Generator().manual_seed(seed)
     projection: Tensor = torch.randn(width, count, generator=rng) / math.sqrt(count)
     return projection

@@ -1,1 +1,1 @@
-"""What a message of bits gives away: quantisation, randomised response, what it guarantees, and attacks on it."""
+"""Differential privacy: randomised response on bits, Gaussian noise on sums, accounting, and clients' budgets."""

@@ -1,4 +1,4 @@
-"""What flipping bits guarantees: differential privacy of randomised response, exactly.
+"""Exact differential privacy of randomised response: what flipping the bits of a message guarantees.
 
 A message of n bits, each flipped with probability P, is n randomised responses (Warner 1965). Where two data sets give
 messages that differ in m true bits, the privacy loss is e * (2 K - m), with e = ln((1 - P) / P) and K binomial of m and
@@ -32,7 +32,7 @@ another."""
 
 
 def bit_epsilon(probability: float) -> float:
-    """Pure epsilon of one bit that is flipped with `probability` in [0, 0.5]: ln((1 - P) / P); infinite at 0.
+    """Return the pure epsilon of one bit that is flipped with `probability` P in [0, 0.5]: ln((1 - P) / P).
 
     Raises
     ------
@@ -44,7 +44,7 @@ def bit_epsilon(probability: float) -> float:
 
 
 def delta_of(epsilon: float, probability: float, bits: int) -> float:
-    """The smallest delta for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+    """Return the smallest delta for which messages with `bits` different bits are (epsilon, delta)-indistinguishable.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def delta_of(epsilon: float, probability: float, bits: int) -> float:
 
 
 def epsilon_of(delta: float, probability: float, bits: int) -> float:
-    """The smallest epsilon for which messages that differ in `bits` true bits are (epsilon, delta)-indistinguishable.
+    """Return the smallest epsilon for which messages with `bits` different bits are (epsilon, delta)-indistinguishable.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def epsilon_of(delta: float, probability: float, bits: int) -> float:
 
 
 def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
-    """The smallest probability of flips that keeps a whole message of `bits` bits within a budget.
+    """Return the smallest probability of flips that keeps a message of `bits` bits within (epsilon, delta).
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
 
 @dataclass(frozen=True)
 class Statement:
-    """What one message guarantees, at three levels.
+    """Guarantee of one message: epsilon for a bit, for a sample, and for all of a client's data.
 
     Attributes
     ----------
@@ -167,13 +167,13 @@ class Statement:
     delta: float
 
     def tree(self) -> dict[str, Any]:
-        """Plain values by name; ``None`` where an epsilon is infinite, which JSON cannot say."""
+        """Return plain values by name; ``None`` where an epsilon is infinite, which JSON cannot express."""
         fields = dataclasses.asdict(self)
         return {name: None if value == math.inf else value for name, value in fields.items()}
 
 
 def statement(flip: float, bits: int, width: int, separate: bool = True, delta: float = DELTA) -> Statement:
-    """What a message of `bits` bits in segments of `width`, flipped with probability `flip`, guarantees.
+    """Return the guarantee of a message of `bits` bits in segments of `width`, each flipped with probability `flip`.
 
     Parameters
     ----------
@@ -211,13 +211,13 @@ def statement(flip: float, bits: int, width: int, separate: bool = True, delta: 
 
 
 def _losses(probability: float, bits: int) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """All privacy losses ``(bits + 1,)`` and their chances; `probability` is not 0."""
+    """Return all privacy losses ``(bits + 1,)`` and their probabilities; `probability` is not 0."""
     kept = np.arange(bits + 1, dtype=np.float64)
     return bit_epsilon(probability) * (2.0 * kept - bits), binom.pmf(kept, bits, 1.0 - probability)
 
 
 def _excess(epsilon: float, losses: NDArray[np.floating[Any]], chances: NDArray[np.floating[Any]]) -> float:
-    """Sum of chance * (1 - exp(epsilon - loss)) over losses above `epsilon`; no term is negative, nothing cancels."""
+    """Return the sum of chance * (1 - exp(epsilon - loss)) over losses above `epsilon`; no term is negative."""
     above = losses > epsilon
     return min(1.0, float(-np.sum(chances[above] * np.expm1(epsilon - losses[above]))))
 

@@ -1,4 +1,4 @@
-"""Where a condition begins to hold, by halving."""
+"""Bisection: finds by halving an interval where a condition begins to hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: int = 80) -> tuple[float, float]:
-    """Narrows an interval in which `holds` becomes true: the last number known to fail, and the first known to hold.
+    """Narrow an interval in which `holds` becomes true; return the last number that fails and the first that holds.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, halvings: in
 
 
 def bisect_upwards(holds: Callable[[float], bool], halvings: int = 100) -> tuple[float, float]:
-    """As `bisect`, for a condition that fails at 0 and holds somewhere above it."""
+    """Do the same as `bisect`, for a condition that fails at 0 and holds somewhere above it."""
     low, high = 0.0, 1.0
     while not holds(high):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""A client's budget: how much privacy its runs may spend together, and how much each of them was granted."""
+"""Privacy budget of a client: what all its runs may spend together, and what each of them was granted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _AccountFile:
 
 @dataclass(frozen=True)
 class Account:
-    """An account in a file, kept from one run to the next.
+    """Account of a client's privacy budget in a file, kept from one run to the next.
 
     A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
     exchange, and what it had spent would be lost. It is charged once, however far it comes.
@@ -33,7 +33,7 @@ class Account:
     Attributes
     ----------
     folder : Path
-        The client's private one.
+        The client's private folder.
     epsilon, delta : float
         What all runs together may spend.
 
@@ -51,7 +51,7 @@ class Account:
         gaussian_mu(self.epsilon, self.delta)
 
     def reserve(self, run: str, mu: float) -> bool:
-        """Whether a run may spend this much, mu of Gaussian differential privacy; if so, it is written down.
+        """Charge a run for `mu` of Gaussian differential privacy, and return whether the budget allows it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Gaussian noise on sums, and what several noisy releases guarantee together.
+"""Gaussian mechanism: noise on sums, and the guarantee of several noisy releases together.
 
 A release of sums that one sample changes by at most `sensitivity` in Euclidean length, with noise of standard deviation
 s, is mu-GDP with mu = sensitivity / s (Dong, Roth, Su 2022). Several of them, each chosen by what came before, are
@@ -23,7 +23,7 @@ from fedkin.privacy.bisection import bisect_upwards
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The smallest delta for which what is mu-GDP is (epsilon, delta)-differentially private.
+    """Return the smallest delta for which what is mu-GDP is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu that keeps mu-GDP within (epsilon, delta)-differential privacy.
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
+    """Return the smallest epsilon for which what is mu-GDP is (epsilon, delta)-differentially private.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp(sensitivity: float, standard_deviation: float) -> float:
-    """The mu of sums that a sample changes by `sensitivity`, with Gaussian noise; infinite without noise."""
+    """Return mu of Gaussian differential privacy, of sums with `sensitivity` to a sample; infinite without noise."""
     return sensitivity / standard_deviation if standard_deviation > 0 else math.inf
 
 
 def noisy(value: Tensor, standard_deviation: float, noise: Noise) -> Tensor:
-    """`value` with independent Gaussian noise of standard deviation `standard_deviation` on each number; float64."""
+    """Add independent Gaussian noise of standard deviation `standard_deviation` to each number; float64."""
     return value.double() + standard_deviation * normal(value.shape, noise)

@@ -1,4 +1,4 @@
-"""Turns codes into bits, and flips bits as randomised response.
+"""Randomised response: quantises codes to bits, and flips the bits at random.
 
 Tensors of bits are uint8 and hold zeros and ones.
 """
@@ -18,7 +18,7 @@ Normalise = Literal["segment", "vector"]
 
 
 def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """Numbers mapped to [0, 1] by their minimum and maximum.
+    """Scale numbers to [0, 1] by their minimum and maximum.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
 
 
 def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
-    """One bit for every number: 1 where it is nearer to the maximum than to the minimum (paper 001, section IV-B).
+    """Quantise numbers to bits: 1 where a number is nearer to the maximum than to the minimum (Prigent et al., IV-B).
 
     Parameters and errors are those of `normalised`; what that gives is rounded, one half to 0 (half to even).
 
@@ -64,7 +64,7 @@ def binary(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
 
 
 def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
-    """`bits` of any shape, each flipped independently with `probability`.
+    """Flip each bit of `bits`, of any shape, independently with `probability`.
 
     Parameters
     ----------
@@ -90,7 +90,9 @@ def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
 
 
 def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
-    """Flipped bits, the same whenever the true bits are: permanent randomised response (Erlingsson et al. 2014).
+    """Flip bits once and remember the answers: permanent randomised response (Erlingsson et al. 2014).
+
+    The answer is the same whenever the true bits are.
 
     For each position, and each value the true bit may take, the answer is drawn once and kept. Whoever collects the
     answers of many rounds can therefore not average the noise away.
@@ -135,12 +137,12 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
 
 
 def packed(bits: Tensor) -> Tensor:
-    """Eight bits in a byte, the first the highest: uint8 ``(n,)`` to uint8 ``(ceil(n / 8),)``, filled with zeros."""
+    """Pack bits into bytes, the first bit the highest: uint8 ``(n,)`` to uint8 ``(ceil(n / 8),)``, zero-padded."""
     return torch.from_numpy(np.packbits(bits.numpy()))
 
 
 def unpacked(packed: Tensor, n: int) -> Tensor:
-    """The first `n` bits, uint8 ``(n,)``, of bytes from `packed`.
+    """Unpack the first `n` bits, uint8 ``(n,)``, of bytes from `packed`.
 
     Raises
     ------
@@ -153,6 +155,6 @@ def unpacked(packed: Tensor, n: int) -> Tensor:
 
 
 def check_probability(probability: float) -> None:
-    """Raise a `FedkinError` unless `probability` is one that a bit may be flipped with."""
+    """Check that `probability` is one that a bit may be flipped with, in [0, 0.5]."""
     if not 0.0 <= probability <= 0.5:
         raise FedkinError(f"Flip probability {probability} is outside [0, 0.5]; at 0.5 a bit carries no information.")

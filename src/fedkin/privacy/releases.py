@@ -1,4 +1,4 @@
-"""What leaves a client under a budget of differential privacy: sums with Gaussian noise, of rows that it has clipped.
+"""Releases under a privacy budget: sums of clipped rows, with Gaussian noise.
 
 A client keeps an account of its releases in a run. It sends nothing if a request exceeds the budget that the server
 names, or if that budget exceeds its own. A repeated release has the same noise and costs nothing.
@@ -24,7 +24,7 @@ NAMES, SPENT = LASTING + "released", LASTING + "spent"
 def released(
     client: Client, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
 ) -> list[Tensor] | None:
-    """Sums, float64, with noise of the requested standard deviation; ``None`` if the client's budget does not suffice.
+    """Add noise to sums, and charge the client's budget; return them, float64, or ``None`` if it does not suffice.
 
     A repeated release with the same noise costs nothing; any other is recorded, by the name of its noise.
 
@@ -51,7 +51,7 @@ def released(
 
 
 def clipped(rows: Tensor) -> Tensor:
-    """Rows clipped to length 1; numbers that are not finite, which noise could not hide, become 0."""
+    """Clip rows to length 1; numbers that are not finite, which noise could not hide, become 0."""
     finite = rows.nan_to_num(0.0, 0.0, 0.0)
     shortened: Tensor = finite / finite.norm(dim=1, keepdim=True).clamp_min(1.0)
     return shortened

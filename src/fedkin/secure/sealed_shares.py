@@ -129,8 +129,6 @@ def public_of(number: int, kind: int) -> bytes:
     """Return the public value by which a recovered private key is checked: its public key, or a digest of it.
 
     A digest is used of the keys of individual masks: X25519 ignores five bits of a private key, and masks do not.
-
-    A public key would not do there: X25519 ignores five bits of a private one, and masks do not.
     """
     key = number.to_bytes(KEY, "little")
     return public_key(key) if kind == PAIRS else sha256(_PURPOSE + key).digest()

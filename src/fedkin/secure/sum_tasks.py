@@ -85,8 +85,6 @@ def masked(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Paylo
     """Run the given task, and send the terms of its reply masked, as ``masked``, int64; or why not, as ``refused``.
 
     A client that cannot decrypt its shares of others' keys names those dealers in ``sealed``.
-
-    A client that cannot open its shares of others' keys names those in ``sealed``.
     """
     replies: list[Payload] = []
     for client, payload in zip(clients, payloads, strict=True):

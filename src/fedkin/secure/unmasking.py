@@ -59,8 +59,6 @@ def opened_by(
     """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
 
     The holder has decrypted them all before, so that a failure is its own fault.
-
-    A holder has opened them all before, so that it is wrong itself.
     """
     if refusal(reply, {"own": (len(survivors), OPENER), "pairs": (len(dropped), OPENER)}) is not None:
         return None

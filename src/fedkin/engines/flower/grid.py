@@ -1,4 +1,4 @@
-"""The Flower engine: a federation of clients, simulated or real, that Flower's messages reach."""
+"""Federation over Flower: clients are nodes of a Flower grid, simulated or real."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _RETRY, _LONGEST_RETRY = 3.0, 60.0
 
 
 class FlowerFederation(Federation):
-    """Clients that are reached over a Flower grid.
+    """Federation whose clients are reached over a Flower grid.
 
     A client that was killed and restarted while it owed a reply is asked again, with its memory as it was before the
     exchange. A client that stays away is missing once Flower gives it up, after a minute or less, or after `timeout`.
 
-    An exchange that does not need all is closed by the replies of a `quorum`. Who was asked and replies later is late:
-    its reply is refused, or counts in the next exchange of the same task, for which it is not asked again.
+    An exchange that does not need all replies ends once a `quorum` of clients has replied. A reply that comes later is
+    refused, or counts in the next exchange of the same task, for which its client is not asked again.
 
     Parameters
     ----------
     roster : Roster
-        Its members are the clients, with ids in order of their names.
+        Sites that take part; its members are the clients, with ids in order of their names.
     run : str
         Token of the run, hexadecimal.
     seed : int
@@ -67,7 +67,7 @@ class FlowerFederation(Federation):
     Attributes
     ----------
     names : list of str
-        The sites', in order of id; a free seat has a name that no site has.
+        Names of the sites, in order of id; a free seat has a name that no site has.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class FlowerFederation(Federation):
                 yield waiting[0], ready.pop(waiting.pop(0))
 
     def conclude(self, results: Mapping[int, Payload]) -> dict[int, str]:
-        """Have clients save their part of the result; return those that did not, and why."""
+        """Have clients save their part of the result; return the clients that did not, and why."""
         request = Request(self.run, 0, self.seed, self.exchange + 1, self.settled, "", self.classes)
 
         def message(client: int) -> Message:
@@ -130,7 +130,7 @@ class FlowerFederation(Federation):
         return {client: reply for client, reply in sorted(replies, key=lambda one: one[0]) if isinstance(reply, str)}
 
     def arrived(self) -> list[int]:
-        """Give sites that have joined their seats, and return the ids of those that do not take part yet."""
+        """Assign seats to sites that have joined, and return the ids of those that do not take part yet."""
         self.roster.greet()
         taken = set(self.seats)
         for name in self.roster.members:
@@ -145,12 +145,12 @@ class FlowerFederation(Federation):
         return self.names[: self._taken]
 
     def refresh(self) -> None:
-        """Read what the clients remember, where this process can see them."""
+        """Load the clients' states from disk, where this process can read them."""
         if self.watched:
             self.watched.refresh()
 
     def pause(self, attempt: int) -> None:
-        """Wait for clients to come back, and report it; simulated ones are never away."""
+        """Wait for clients to come back, and report it; simulated clients are never away."""
         if self.watched is None:
             seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
             reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
@@ -164,7 +164,7 @@ class FlowerFederation(Federation):
     def _exchanged(
         self, clients: Sequence[int], message: Callable[[int], Message], task: str = ""
     ) -> Iterator[tuple[int, Payload | str]]:
-        """Send each client its message; (client, reply or reason), as they come in."""
+        """Send each client its message, and yield (client, reply or reason) as replies arrive."""
         self.roster.greet()
         self._report_changes()
         late, self._late = self._late, {}
@@ -180,7 +180,7 @@ class FlowerFederation(Federation):
         began = heard = looked = time.monotonic()
 
         def between(arrived: bool) -> None:
-            """Report now and then whom the server waits for, and look for restarted clients."""
+            """Report now and then which clients the server waits for, and look for restarted clients."""
             nonlocal heard, looked
             now = time.monotonic()
             silent = now - heard > _SAY
@@ -218,7 +218,7 @@ class FlowerFederation(Federation):
         return ", ".join(self.names[client] for client in sorted(clients))
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
-        """Send clients that owe a reply and were just restarted their message again."""
+        """Send the message again to clients that owe a reply and have just restarted."""
         back = {member.name for member in self.roster.greet()}
         for number, client in list(owing.items()):
             if self.names[client] in back and (again := self._push(client, message)):
@@ -226,7 +226,7 @@ class FlowerFederation(Federation):
                 owing |= again
 
     def _push(self, client: int, message: Callable[[int], Message]) -> dict[str, int]:
-        """Send a client its message: the client by Flower's message id; nothing if it is not connected."""
+        """Send a client its message; return the client by Flower's message id, or nothing if it is not connected."""
         made = message(client)
         return {} if made.metadata.dst_node_id == NOWHERE else push(self.grid, {client: made})
 

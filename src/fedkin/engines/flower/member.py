@@ -1,4 +1,4 @@
-"""A site as the server knows it: what it says of itself, checked, and what Flower says of its node."""
+"""Members of a federation over Flower: what a site has introduced itself with, checked, and its Flower node."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOWHERE = 0
 """Node of a site that took part and has not come back."""
 
 _LONGEST = 300
-"""Characters of a node's own words in the log."""
+"""Maximum number of characters of a node's own words in the log."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A site as the server knows it.
+    """A site as the server knows it, from its introduction.
 
     Attributes
     ----------
@@ -49,24 +49,24 @@ class Member:
 
     @property
     def kind(self) -> tuple[int, ...] | None:
-        """The shape of a sample; ``None`` of tables, whose columns are agreed on by name later."""
+        """Shape of a sample; ``None`` for tables, whose columns are agreed on by name later."""
         return None if self.features else self.shape
 
     @property
     def data(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """What must be the same when the site comes back."""
+        """Shape and columns of the data, which must be the same when the site comes back."""
         return self.shape, tuple(self.features)
 
     @property
     def described(self) -> str:
-        """Its data in words."""
+        """Description of the data in words, such as "samples of shape (1, 28, 28)"."""
         if self.features:
             return f"a table of {len(self.features)} columns ({listing(self.features)})"
         return f"samples of shape {self.shape}"
 
 
 def introduced(reply: Message, node: int, key: str) -> Member:
-    """Return the site that has introduced itself.
+    """Return the member that a site's introduction describes.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def introduced(reply: Message, node: int, key: str) -> Member:
 
 
 def _is_typed(one: Member) -> bool:
-    """Whether every field has its type."""
+    """Return whether every field has its type."""
     if not all(isinstance(several, list) for several in (one.shape, one.features, one.classes)):
         return False
     if not (is_name(one.name) and is_name(one.identity) and is_text(one.key)):

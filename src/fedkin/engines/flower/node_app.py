@@ -1,4 +1,4 @@
-"""The ClientApp: what a Flower node does with fedkin's messages."""
+"""Flower ClientApp that answers fedkin's messages at a node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Keep = Callable[[Site, Request, Payload], None]
 
 
 def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
-    """Return a ClientApp that introduces a site, does any task on its data, and saves its results.
+    """Return a ClientApp that introduces a site, runs tasks on its data, and saves its results.
 
     Any error at the site reaches the server as one sentence and nothing more.
 
@@ -70,7 +70,7 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
 
 
 def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
-    """Return the site; an error in its file or data stays at the site."""
+    """Return the site of a node; of an error in its file or data the server learns no details."""
     try:
         return site_of(context)
     except FedkinError as error:

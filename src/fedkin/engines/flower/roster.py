@@ -1,4 +1,4 @@
-"""The list of sites that take part: they introduce themselves, and are numbered in order of their names."""
+"""Roster of the sites that take part: they introduce themselves, are checked, and are numbered in order of name."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_REFUSED = 100
 
 
 class Roster:
-    """The sites of a federation. Nodes are asked to introduce themselves when they appear and after a restart.
+    """Sites of a federation, which introduce themselves when they appear and after a restart.
 
-    A node has one seat. The first site of a name keeps it, and may come back under another of Flower's numbers; if it
-    came with a key of its own, only with that key.
+    A node has one seat. The first site of a name keeps the name, and may come back under another node number of
+    Flower's; if it came with a key of its own, only with that key.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Roster:
         self._asked: dict[str, int] = {}
 
     def greet(self) -> list[Member]:
-        """Ask new nodes who they are; return sites that have introduced themselves since the last call."""
+        """Ask new nodes to introduce themselves; return the sites that have done so since the last call."""
         nodes = {node.node_id: node for node in self.grid.get_nodes()}
         new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
         if new:
@@ -106,7 +106,7 @@ class Roster:
         return came
 
     def admit(self, member: Member) -> None:
-        """Add a site, or update its node.
+        """Add a site to the members, or update its node.
 
         Raises
         ------
@@ -141,14 +141,14 @@ class Roster:
             self.report(f"Site '{member.name}' joins; its data are {member.described}")
 
     def _try(self, member: Member) -> None:
-        """Admit a site, or refuse it."""
+        """Admit a site, or refuse it and record why."""
         try:
             self.admit(member)
         except FedkinError as error:
             self._refuse(str(error))
 
     def _check_newcomer(self, member: Member) -> None:
-        """Refuse a site that comes after the run has begun, where there is no seat for it or it does not fit."""
+        """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""
         if self._open <= 0:
             seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
             raise FedkinError(f"Site '{member.name}' was not there when the run began, {seats}.")
@@ -171,7 +171,7 @@ class Roster:
             raise FedkinError(f"Site '{name}' did not come with the key that 'federation.keys' has for it.")
 
     def _check_one_seat(self, member: Member) -> None:
-        """Refuse a second name of a node, folder or key."""
+        """Refuse a site whose node, private folder or key already belongs to another name."""
         others = [one for name, one in self.members.items() if name != member.name]
         for other in others:
             if member.node != NOWHERE and other.node == member.node:
@@ -198,13 +198,13 @@ class Roster:
             self.refused.append(reason)
 
     def agreeing(self) -> list[Member]:
-        """Return the sites with tables, or those with arrays of the most common shape; in order of name."""
+        """Return the sites that can take part together, in order of name: with tables or the most common shape."""
         kinds = Counter(member.kind for member in self.members.values())
         most = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
         return [self.members[name] for name in sorted(self.members) if self.members[name].kind == most]
 
     def differing(self) -> list[str]:
-        """Return why each other site cannot take part."""
+        """Return, for each site whose data differ from the others', why it cannot take part."""
         agreeing = self.agreeing()
         return [
             f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
@@ -213,7 +213,9 @@ class Roster:
         ]
 
     def gather(self, wanted: int, patience: float) -> list[Member]:
-        """Wait until `wanted` sites with tables, or arrays of one shape, are connected; return them in order of name.
+        """Wait until `wanted` sites whose data agree are connected; return them in order of name.
+
+        Their data agree if all are tables, or arrays of one shape.
 
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
         over; the others are missing until they come back. Forgotten sites are not waited for.
@@ -262,13 +264,13 @@ class Roster:
         return members
 
     def _enough(self, wanted: int) -> int:
-        """Of the sites that a run begins with, how many are not forgotten."""
+        """Return how many of the sites that a run begins with are not forgotten."""
         begun = list(self.known or self.listed)
         gone = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
         return max(1, wanted - len(gone))
 
     def _with_those_away(self, there: list[Member]) -> list[Member]:
-        """Add the sites that took part before and are away; in order of name."""
+        """Add the sites that took part before and are not connected; return all in order of name."""
         names = {member.name for member in there}
         away = [
             replace(there[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)

@@ -1,4 +1,4 @@
-"""Flower's simulation, with its grid available in this thread."""
+"""Flower's simulation, run in a background thread so that its grid is available in this one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedkin.core import FedkinError
 
 @contextmanager
 def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
-    """A grid of simulated nodes that run `app`, for as long as the context lasts.
+    """Yield a grid of simulated nodes that run `app`, for as long as the context lasts.
 
     Flower's simulation wants to be the caller of the server's code; here it runs in a thread beside it, so that a
     simulated run shows its progress and is interrupted like any other.
@@ -37,7 +37,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
     nodes : int
         Their number; ``node_config["partition-id"]`` counts them from 0.
     workers : int
-        Processes of Ray's that do the nodes' work.
+        Number of Ray processes that do the nodes' work.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Flower's log but for errors."""
+    """Silence Flower's log except for errors."""
     logger = logging.getLogger("flwr")
     before = logger.level
     logger.setLevel(logging.ERROR)

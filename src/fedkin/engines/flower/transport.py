@@ -1,4 +1,4 @@
-"""Messages over a Flower grid: pushes them, and polls for replies far more often than Flower's own three seconds."""
+"""Messages over a Flower grid: sends them, and polls for replies more often than Flower's own three seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def push(grid: Grid, messages: Mapping[Key, Message]) -> dict[str, Key]:
-    """Send messages, given by any key; the keys of those that were sent, by Flower's message id."""
+    """Send messages, given by any key; return the keys of those that were sent, by Flower's message id."""
     sent = set(grid.push_messages(list(messages.values())))
     return {m.metadata.message_id: key for key, m in messages.items() if m.metadata.message_id in sent}
 
@@ -24,7 +24,7 @@ def push(grid: Grid, messages: Mapping[Key, Message]) -> dict[str, Key]:
 def poll(
     grid: Grid, waiting: dict[str, Key], timeout: float, between: Callable[[bool], None] = lambda arrived: None
 ) -> Iterator[tuple[Key, Message]]:
-    """Yield (key, reply) as replies come in, until there are none to wait for or the time is up.
+    """Yield (key, reply) as replies arrive, until all have arrived or the time is up.
 
     Parameters
     ----------

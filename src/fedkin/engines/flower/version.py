@@ -1,4 +1,4 @@
-"""The versions of Flower that fedkin works with."""
+"""Versions of Flower that fedkin works with."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BROKEN: dict[str, str] = {}
 
 
 class FlowerError(FedkinError, ImportError):
-    """Flower is not installed, or this version of it does not work here."""
+    """Error of a missing or incompatible version of Flower."""
 
 
 def check_flower() -> str:
-    """Return the version of the Flower that is installed.
+    """Return the installed version of Flower, after checking that it works with fedkin.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def check_flower() -> str:
 
 @contextmanager
 def importing_flower() -> Iterator[None]:
-    """Explain an import that fails because Flower has changed.
+    """Explain import errors inside the context that are due to an incompatible version of Flower.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""fedkin's messages as Flower carries them: plain text, and one safetensors file for everything else.
+"""Encoding of messages for Flower: plain values as strings and numbers, everything else in one safetensors file.
 
 A message holds a ConfigRecord ``fedkin`` with strings and numbers, and may hold an ArrayRecord ``payload`` whose one
 Array is the payload as safetensors with JSON in its header. Nothing in it is ever unpickled, by either side.
@@ -17,14 +17,14 @@ HELLO, TASK, KEEP = "hello", "task", "keep"
 """Kinds of messages to a site: introduce yourself; do a task; save this as your result."""
 
 TYPE = "query"
-"""Flower's type of all of them; not "train", for which Flower's own mods expect something else."""
+"""Flower's message type of all of them; not "train", for which Flower's own mods expect something else."""
 
 _FACTS, _PAYLOAD, _STYPE = "fedkin", "payload", "safetensors"
 
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a message.
+    """Content of a message: plain values and a payload.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Content:
     payload: bytes | None = None
 
     def tree(self) -> Payload:
-        """The payload; empty if there is none.
+        """Return the payload as a tree; empty if there is none.
 
         Raises
         ------
@@ -51,13 +51,13 @@ class Content:
         return tree
 
     def text(self, name: str) -> str:
-        """A fact that is a string; empty if it is absent or something else."""
+        """Return a fact that is a string; empty if it is absent or something else."""
         value = self.facts.get(name, "")
         return value if isinstance(value, str) else ""
 
 
 def content(payload: Payload | bytes | None = None, **facts: str | int | float) -> RecordDict:
-    """Return the content of a message, of `facts` and a payload, which may be packed into bytes already."""
+    """Encode facts and a payload, which may be packed into bytes already, as the content of a message."""
     records = RecordDict({_FACTS: ConfigRecord(dict(facts))})
     if payload is not None:
         data = payload if isinstance(payload, bytes) else to_bytes(payload)
@@ -66,7 +66,7 @@ def content(payload: Payload | bytes | None = None, **facts: str | int | float) 
 
 
 def read(records: RecordDict) -> Content:
-    """Return what `content` was given.
+    """Decode the content of a message that `content` has encoded.
 
     Raises
     ------
@@ -85,5 +85,5 @@ def read(records: RecordDict) -> Content:
 
 
 def in_one_line(text: str, most: int) -> str:
-    """A site's sentence as it may be printed and recorded: of `most` letters, and without what a terminal obeys."""
+    """Return a text from a site on one line of at most `most` characters, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:most]).strip()
