@@ -1,4 +1,4 @@
-"""Tracking of a run after it was made."""
+"""Send a finished or stopped run's steps to trackers afterwards."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fedkin.experiment.tracking import Trackers, check_installed
 
 
 def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), anew: bool = False) -> int:
-    """Send a run to trackers: the steps that they do not have yet, and the result.
+    """Send the steps of a run to trackers that do not have them yet, and the result.
 
     Parameters
     ----------
     folder : Path
         The run's.
     to : sequence of str
-        Names of trackers; by default those of the experiment.
+        Names of trackers; by default those of the run's configuration.
     settings : sequence of str
-        ``"tracking.key=value"``, overrides of the experiment's.
+        ``"tracking.key=value"``, which override the run's configuration.
     anew : bool
         Whether to start a new tracked run where a tracker knows the run already.
 

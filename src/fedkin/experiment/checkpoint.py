@@ -21,7 +21,7 @@ FORMAT = 2
 
 
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
-    """Everything a run needs to resume, as an `owned` tree.
+    """Return everything a run needs to resume, as a tree that shares no memory with it (`owned`).
 
     That is the method's state, the exchange counter, traffic and, with the local engine, what the clients remember;
     other clients keep that on their own disks.
@@ -43,7 +43,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """The tree that a run in `path`'s folder resumes from; ``None`` if there is none yet.
+    """Load the checkpoint at `path` as a tree; ``None`` if the file does not exist.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
-    """Refuse what another version of fedkin wrote to `folder`.
+    """Check that a file in `folder` was written in this version's format.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
 
 
 def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """Put `fed` where the snapshot `tree` was taken and return the method's state; both own the tree's tensors then.
+    """Restore `fed` to the snapshot `tree`, and return the method's state; both take over the tree's tensors.
 
     A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
     gives back, including order of keys and memory layout, and resuming is exact by construction.
@@ -92,7 +92,7 @@ def settle(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
 
 
 def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """A `state_type` from the tree of its fields.
+    """Build a state of class `state_type` from the tree of its fields.
 
     Raises
     ------

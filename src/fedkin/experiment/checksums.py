@@ -1,4 +1,4 @@
-"""Checksums of the files of a run's folder, by which a damaged one is seen before it is used.
+"""Checksums of the files in a run's folder, which reveal damaged files before they are used.
 
 They are in the form of ``sha256sum``, so that ``sha256sum -c SHA256SUMS`` checks a folder as well.
 """
@@ -17,14 +17,14 @@ SUMS = "SHA256SUMS"
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of the files in `folder` that these names or patterns match, in place of any before."""
+    """Write the checksums of the files in `folder` that match these names or patterns, replacing earlier ones."""
     paths = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     write_atomically(folder / SUMS, "".join(lines))
 
 
 def check_sum(folder: Path, name: str, remedy: str = "") -> None:
-    """See that the file `name` of `folder` is as it was when its checksum was written; absent ones are not compared.
+    """Check the file `name` in `folder` against its checksum; a file without a checksum, or an absent one, passes.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     name : str
         Path of the file from there.
     remedy : str, optional
-        What to do about a file that is not; the end of the error's sentence.
+        What to do about a damaged file; the end of the error message.
 
     Raises
     ------
     FedkinError
-        If it is another, or the checksums cannot be read.
+        If the checksum differs, or the checksums cannot be read.
     """
     path, known = folder / name, _sums_of(folder).get(name)
     if known is None or not path.is_file():
@@ -52,7 +52,7 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
 
 
 def _sums_of(folder: Path) -> dict[str, str]:
-    """Checksums by name of file; none where there is no file of them, as in a folder of an earlier version."""
+    """Read the checksums by file name; empty without a file of checksums, as in folders of earlier versions."""
     path = folder / SUMS
     check_regular(path)
     try:
@@ -72,6 +72,6 @@ def _unreadable(path: Path) -> FedkinError:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 digest of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Clusters of a table in words: which columns distinguish them, a sentence for each, and what stands in each cell."""
+"""Clusters of a table described in words: distinguishing columns, a sentence per cluster, and texts of table cells."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _CLIENTS = 5
 
 
 def sentences(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """Each cluster in a sentence: its samples, what distinguishes it from all, and the clients that hold it.
+    """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
     Parameters
     ----------
     profile : ClusterProfile
     names : sequence of str
-        What the clients are called, in order of id; without, by their ids.
+        The clients' names, in order of id; by default their ids.
     """
     return _sentences(profile, described(profile), names)
 
 
 def sentences_and_remarks(profile: ClusterProfile, names: Sequence[str], most: int) -> list[str]:
-    """The first `sentences`, `most` at most, and all `remarks`."""
+    """Return the first `most` of the `sentences`, and all `remarks`."""
     columns = described(profile)
     return [*_sentences(profile, columns, names)[:most], *_remarks(profile, columns, names)]
 
 
 def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterDescriptions:
-    """The clusters of a profile as a run's page shows them."""
+    """Return the descriptions of a profile's clusters for a run's page."""
     columns = described(profile)
     return ClusterDescriptions(
         range(len(profile.samples)),
@@ -55,7 +55,7 @@ def descriptions(profile: ClusterProfile, names: Sequence[str] = ()) -> ClusterD
 
 
 def remarks(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """Sentences on what to know of the profile: one column that explains the clusters, and clients without a part."""
+    """Return caveats of the profile as sentences: a single column that explains the clusters, and missing clients."""
     return _remarks(profile, described(profile), names)
 
 
@@ -73,7 +73,7 @@ def _remarks(profile: ClusterProfile, columns: Sequence[DescribedColumn], names:
 
 
 def who_is_missing(profile: ClusterProfile, names: Sequence[str] = ()) -> list[str]:
-    """A sentence for each client whose samples are not in the profile."""
+    """Return a sentence for each client whose samples are not in the profile."""
     return [
         f"The descriptions of clusters are without {_called(client, names)} ({reason.rstrip('.')})."
         for client, reason in profile.missing.items()
@@ -97,7 +97,7 @@ def _sentence(profile: ClusterProfile, columns: Sequence[DescribedColumn], clust
 
 
 def _held_by(profile: ClusterProfile, cluster: int, names: Sequence[str]) -> str:
-    """The clients with samples of a cluster, those with the most first; empty where that is not known."""
+    """List the clients with samples in a cluster, the largest number first; an empty text where that is not known."""
     own = {client: int(members[cluster]) for client, members in profile.members.items()}
     holders = sorted((client for client, count in own.items() if count), key=lambda client: -own[client])
     if not holders:

@@ -1,4 +1,4 @@
-"""Columns of a table over its clusters, in words: how far each distinguishes them, and what stands in each cell."""
+"""Columns of a table described by cluster: effect sizes, texts of table cells, and phrases."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class DescribedColumn:
-    """A column over the clusters of a profile.
+    """Description of one column of a table over all clusters.
 
     Attributes
     ----------
     name : str
     effect : float
-        In [0, 1], how far clusters differ: the share of the variance that lies between them, adjusted for chance
-        (epsilon squared), or the square of Cramér's V, corrected for bias.
+        Effect size of the differences between clusters, in [0, 1]: epsilon squared (the share of the variance that
+        lies between them, corrected for chance), or the bias-corrected square of Cramér's V.
     cells : list of str
         By cluster, the mean with the standard deviation, or the most frequent category and its share.
     values : list of (float or str or None)
         By cluster, the mean, or the most frequent category; ``None`` if unknown.
     phrases : list of (float, str)
-        By cluster, how far it stands out, 0 if not, and the words for it.
+        By cluster, how far it differs from the others, 0 if little, and the phrase that says so.
     shifts : list of float
         By cluster, how many standard deviations its mean lies above that of all; of a category, how the share of that
         in the cell differs.
@@ -75,7 +75,7 @@ class DescribedColumn:
 
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
-    """The columns of a profile, those that distinguish its clusters most first."""
+    """Describe the columns of a profile, in descending order of effect size."""
     lengths, moments = count_lengths(profile.columns), _Moments(profile)
     columns = [
         _categories(profile, at) if lengths[at] else _numbers(profile, moments, at) for at in range(len(lengths))
@@ -84,7 +84,7 @@ def described(profile: ClusterProfile) -> list[DescribedColumn]:
 
 
 class _Writer:
-    """Writes means of a column in its units, to the digits that its standard deviation justifies."""
+    """Format means of a column in its own unit, with the digits that its standard deviation justifies."""
 
     def __init__(self, kind: str, levels: Sequence[str], spread: float) -> None:
         self.kind, self.levels, self.spread = kind, levels, spread
@@ -104,7 +104,7 @@ class _Writer:
 
 
 class _Moments:
-    """Means and spreads of all columns at once, as lists by column; those of categories mean nothing."""
+    """Means and standard deviations of all columns, as lists by column; meaningless for categorical columns."""
 
     def __init__(self, profile: ClusterProfile) -> None:
         n = profile.filled.double()
@@ -149,7 +149,7 @@ def _numbers(profile: ClusterProfile, moments: _Moments, at: int) -> DescribedCo
 
 
 def _typical_numbers(profile: ClusterProfile, moments: _Moments, at: int, write: _Writer) -> list[str]:
-    """The values of a typical sample of each cluster: of booleans and levels the nearest there is."""
+    """Return the value of each cluster's typical sample; for booleans and ordinal levels the nearest level."""
     if not profile.has_typical:
         return []
     column, texts = profile.columns[at], []
@@ -175,7 +175,7 @@ def _true(levels: Sequence[str]) -> str:
 
 
 def _rounded(value: float, spread: float) -> str:
-    """A number with the digits that a spread justifies, two of the spread's own; all of a column are written alike."""
+    """Round a number to the digits that a standard deviation justifies: two significant ones of the deviation."""
     if spread <= 0 or not math.isfinite(spread):
         return f"{value:,.0f}" if value == round(value) and abs(value) < _MANY_DIGITS else f"{value:.6g}"
     exponent = math.floor(math.log10(spread))
@@ -219,7 +219,7 @@ def _categories(profile: ClusterProfile, at: int) -> DescribedColumn:
 def _category_phrase(
     name: str, names: Sequence[str], shares: Tensor, overall: Tensor, count: float, total: float
 ) -> tuple[float, str]:
-    """How far a cluster's categories are off those of all, and words for the one that is the furthest off."""
+    """Return how far a cluster's category shares differ from the overall ones, and a phrase on the largest one."""
     away = shares - overall
     at = int(torch.where(away > 0, 1.001 * away, -away).argmax())  # of two mirrored, the one there is more of
     share, usual = float(shares[at]), float(overall[at])
@@ -237,19 +237,19 @@ def _how_often(share: float, usual: float) -> str:
 
 
 def _one_against_rest(count: float, total: float, shift: float) -> float:
-    """Share of the variance between a cluster and all others, by how many standard deviations its mean is shifted."""
+    """Share of the variance between a cluster and all others, for a mean shifted by `shift` standard deviations."""
     return count / max(total - count, 1e-9) * shift * shift if count < total else 0.0
 
 
 def _adjusted(between: float, whole: float, samples: float, clusters: int) -> float:
-    """Epsilon squared: the share of the variance between clusters less that which chance gives, in [0, 1]."""
+    """Return epsilon squared: the share of the variance between clusters, corrected for chance, in [0, 1]."""
     if whole <= 0 or samples <= clusters or clusters < 2:
         return 0.0
     return max(0.0, 1 - (1 - between / whole) * (samples - 1) / (samples - clusters))
 
 
 def _cramer(counts: Tensor) -> float:
-    """The square of Cramér's V of a table ``(clusters, categories)``, corrected for bias (Bergsma 2013), in [0, 1]."""
+    """Return the bias-corrected square of Cramér's V of a contingency table ``(clusters, categories)`` (Bergsma)."""
     counts = counts[counts.sum(1) > 0][:, counts.sum(0) > 0]
     rows, columns = counts.shape
     total = float(counts.sum())

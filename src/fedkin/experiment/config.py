@@ -1,4 +1,4 @@
-"""One TOML file is one experiment.
+"""Configuration of an experiment: read from one TOML file, checked and completed with defaults.
 
 ``[method]`` and ``[scenario]`` take the fields of the dataclass that their `name` stands for, so a new method needs no
 code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
@@ -38,7 +38,7 @@ from fedkin.experiment.sections import (
 
 @dataclass(frozen=True)
 class Config:
-    """An experiment, checked and complete.
+    """Configuration of an experiment, checked, with all defaults filled in.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Config:
     scenario, method
         Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
     tables : dict
-        All of it as plain values, every default included.
+        The whole configuration as plain values, defaults included.
     """
 
     seed: int
@@ -69,27 +69,27 @@ class Config:
 
     @property
     def data_seed(self) -> int:
-        """The seed by which the data are partitioned, which is ``data.seed`` or else the seed of the run."""
+        """Seed of the data partition: ``data.seed``, or the seed of the run."""
         return self.seed if self.data.seed is None else self.data.seed
 
     def population(self) -> Population:
-        """The clients, of which some are absent or forgotten.
+        """Build the experiment's clients, some of which may be absent or forgotten.
 
         Raises
         ------
         FedkinError
-            If the data are refused, or a client that is to be forgotten is not there.
+            If the data are refused, or a client that is to be forgotten does not exist.
         """
         everybody: Population = self.scenario.build(self.data_seed)
         return everybody.forgetting(self.engine.forgotten).without(self.engine.absent, self.data_seed)
 
     def to_toml(self) -> str:
-        """The experiment as TOML text; reading it gives the same experiment."""
+        """Write the configuration as TOML text, from which the same configuration can be read."""
         return tomli_w.dumps(self.tables)
 
 
 def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read an experiment from a TOML file, or take a method's defaults.
+    """Read an experiment's configuration from a TOML file, or build the default one of a method.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = ()) -> Config
 
 
 def config_of(tables: dict[str, Any]) -> Config:
-    """The experiment whose `Config.tables` these are."""
+    """Build a configuration from plain values, as `Config.tables` holds them."""
     return _resolve(tables, {})
 
 
 def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
-    """A method from hyper-parameters given in Python, checked as those of a file are.
+    """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """`value` with NumPy's scalars and arrays as plain numbers and lists."""
+    """Convert NumPy scalars and arrays in `value` to plain numbers and lists."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -157,7 +157,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     Raises
     ------
     FedkinError
-        If it is written otherwise, or a part of the path is no section.
+        If `override` has another form, or a part of the path is not a section.
     """
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
@@ -214,7 +214,7 @@ def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
 
 @functools.cache
 def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[BaseModel]:
-    """A pydantic model of a whole experiment; made once, as that takes longer than all checks by it."""
+    """Build the pydantic model of a whole experiment; cached, as building it takes longer than all checks."""
     return create_model(
         "Experiment",
         __config__=STRICT,
@@ -231,7 +231,7 @@ def _experiment(scenario: type[Any], default: str, method: type[Any]) -> type[Ba
 
 
 def _check_pace(method: type[Any], checked: Any) -> None:
-    """Refuse sites that join late and rounds that close early where nothing makes use of them."""
+    """Check that late joining and early closing of rounds are only set where the method supports them."""
     engine = checked.engine
     given = [name for name, used in (("newcomers", engine.newcomers > 0), ("quorum", engine.quorum < 1)) if used]
     if not given:
@@ -248,7 +248,7 @@ def _check_pace(method: type[Any], checked: Any) -> None:
 
 
 def _check_sums(method: type[Any], checked: Any) -> None:
-    """Refuse secure sums by name where sums are not enough."""
+    """Check that ``engine.secure_sums`` is only set for methods which need nothing but sums over clients."""
     needed = method.sums_suffice
     if needed is None:
         raise FedkinError(
@@ -267,12 +267,12 @@ def _check_sums(method: type[Any], checked: Any) -> None:
 
 
 def check_section(tables: dict[str, Any], section: str, place: str) -> None:
-    """Refuse a value where a section should be.
+    """Check that the value under `section` is a table of settings, not a single value.
 
     Raises
     ------
     FedkinError
-        In a sentence that says where it stands, as `place` has it: ``"in a.toml"``.
+        If it is not; `place` says in the message where it was written, such as ``"in a.toml"``.
     """
     if not isinstance(table := tables.get(section, {}), dict):
         raise FedkinError(f"'{section}' is {table!r} {place}; it should be a section, [{section}].")
@@ -290,7 +290,7 @@ def _has_files_of_clients(tables: dict[str, Any]) -> bool:
 
 
 def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:
-    """Fields of a scenario that ``[data]`` gives; one of a user's own may have no use for a table's columns."""
+    """Return the fields of a scenario that section ``[data]`` provides, of those that the scenario has."""
     given = dict(zip(FROM_DATA, (data.source, data.label, data.table), strict=True))
     known = {field.name for field in dataclasses.fields(scenario)}
     return {name: value for name, value in given.items() if name in known}

@@ -1,4 +1,4 @@
-"""Cutting the clusters of a finished run again, coarser or finer, into a folder of their own."""
+"""Cut the clusters of a finished run again, coarser or finer, and write them to a new folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cut(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> RunOutcome | None:
-    """Cut the clusters of the run in `folder` again, and write them to `out` as a run of its own.
+    """Cut the clusters of the run in `folder` again, and write them to `out` as a new run.
 
     Clients are sent their new clusters and asked for nothing. With the same number of clusters, `out` holds the labels
     of a run that was given it from the start. `folder` stays as it is.
@@ -47,9 +47,9 @@ def cut(
     resolution : float, optional
         Resolution of the clusters instead of their number, greater than 0.
     progress : Progress, optional
-        Shows how far it is.
+        Shows the progress.
     callbacks : sequence of Callback, optional
-        Follow the last step, too.
+        Called at the last step, too.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def cut(
 
 
 def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> Config:
-    """The experiment of the run, with the number or the resolution given."""
+    """Return the run's configuration with the given number of clusters or resolution."""
     if (n_clusters is None) == (resolution is None):
         raise FedkinError("Give either a number of clusters or a resolution.")
     method = run_config(folder).method
@@ -91,7 +91,7 @@ def _changed(folder: Path, n_clusters: int | None, resolution: float | None) -> 
 
 
 def _copy(folder: Path, out: Path, config: Config) -> None:
-    """Make `out` a copy of the run as it was before its last step; all of it, or nothing."""
+    """Copy the run, as it was before its last step, to `out`; on an error `out` is left as it was."""
     checkpoint, method = finished_checkpoint(folder), config.method
     state = method.uncut(restore(method.state_type, checkpoint["state"]))  # type: ignore[attr-defined]
     reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))

@@ -1,4 +1,4 @@
-"""Callbacks that end a run: when it no longer gets better, or has reached its target."""
+"""Callbacks that end a run early: when a metric stops improving, or reaches its target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedkin.experiment.words import number
 
 
 class EarlyStopping(Callback):
-    """Ends a run, or a fit, after `patience` rounds without a better value of a metric.
+    """Callback that ends a run or fit after `patience` rounds without improvement of a metric.
 
-    The models of the last round are kept, those after the best.
+    The models of the last round are kept, not those of the best one.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class EarlyStopping(Callback):
 
 
 class TargetStop(Callback):
-    """Ends a run when its target is reached, where the experiment says so."""
+    """Callback that ends a run when its target metric is reached, if the configuration says so (``target.stop``)."""
 
     def __init__(self, target: TargetSection) -> None:
         self.target = target

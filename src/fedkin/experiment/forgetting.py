@@ -1,4 +1,4 @@
-"""Forgetting a client: a finished run without its part, exactly where the method can, else by running again."""
+"""Forget clients: remove their contribution from a finished run, exactly where the method can, else by retraining."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def forget(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> RunOutcome:
-    """Write the run in `folder` without some clients to `out`, as a run of its own, with a certificate.
+    """Write the run in `folder` without some clients to `out`, as a new run with a certificate.
 
-    Where the method keeps apart what each client has sent, clusters are formed again of what the others have sent
-    (`Method.without`): the labels of a run that these clients sent nothing to. Else the run is done again without them,
-    from the last checkpoint before they took part, or from the start: the bytes of a run with ``engine.forgotten``.
+    Where the method stores each client's contribution separately, clusters are formed again from those of the others
+    (`Method.without`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise the
+    run is repeated without them, from the last checkpoint before they took part or from the start; its files equal
+    those of a run with ``engine.forgotten``.
 
     Parameters
     ----------
@@ -55,14 +56,14 @@ def forget(
     out : Path or None
         Empty or absent; ``None`` puts the new run in the place of the old one.
     progress : Progress, optional
-        Shows how far it is.
+        Shows the progress.
     callbacks : sequence of Callback, optional
-        Follow the steps that are done again.
+        Called at the steps that are repeated.
 
     Returns
     -------
     RunOutcome
-        Of a real federation without a word to its sites: they get their new clusters when its server runs the
+        For a real federation, its sites are not contacted: they get their new clusters when the server runs the
         experiment of `out`, into `out`.
 
     Raises
@@ -76,7 +77,7 @@ def forget(
 def carry_out(
     plan: ForgettingPlan, out: Path | None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
 ) -> RunOutcome:
-    """Do what `plan_forgetting` has found; see `forget`."""
+    """Carry out a plan of `plan_forgetting`; parameters and result are those of `forget`."""
     folder = plan.folder
     if out is not None:
         check_out(out)
@@ -100,7 +101,7 @@ def carry_out(
 
 
 def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequence[Callback]) -> RunOutcome:
-    """Make the run without the clients."""
+    """Repeat the run without the forgotten clients."""
     if plan.checkpoint is None:
         return execute(plan.config, out, progress, callbacks)
     gone = {str(at) for at in plan.clients}
@@ -116,7 +117,7 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequenc
 
 
 def _without_sites(plan: ForgettingPlan, out: Path, progress: Progress, callbacks: Sequence[Callback]) -> RunOutcome:
-    """Form the clusters of a real federation's run here, and leave its last step to be done with its sites."""
+    """Form the clusters of a real federation's run without its sites, whose last step the server does later."""
     found = load_found(plan.folder)
     population = Population([], None, found.classes, names=found.clients).forgetting(plan.config.engine.forgotten)
     fed = LocalFederation([], plan.config.seed)
@@ -128,7 +129,7 @@ def _without_sites(plan: ForgettingPlan, out: Path, progress: Progress, callback
 
 
 def _certificate(plan: ForgettingPlan, out: Path, before: dict[str, str], replaced: bool) -> dict[str, Any]:
-    """What was done, but for the hashes of the new files."""
+    """Build the certificate of a forgetting, without the hashes of the new files."""
     preparation = None
     if plan.checkpoint is not None and plan.way == "exact":
         preparation = Preparation.from_tree(plan.checkpoint["preparation"])

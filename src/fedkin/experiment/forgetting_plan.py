@@ -1,4 +1,4 @@
-"""What forgetting a client will do, and what it costs, found before anything is changed."""
+"""Plan of forgetting clients: how it will be done and what it costs, before anything is changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Way = Literal["exact", "retrained"]
 
 @dataclass(frozen=True)
 class ForgettingPlan:
-    """What forgetting will do, and what it costs, known before it begins.
+    """Plan of forgetting clients: how it will be done, and what it costs.
 
     Attributes
     ----------
@@ -41,22 +41,22 @@ class ForgettingPlan:
     config : Config
         The experiment of the run without the clients.
     clients : tuple of int
-        Positions of those that are forgotten now, in order.
+        Positions of the clients to forget, in order.
     names : list of str
-        What all clients are called; empty where positions are all there is.
+        Names of all clients; empty if they have positions only.
     way : {"exact", "retrained"}
     begins : int
         Steps that are kept as they are.
     steps : int
-        Steps that are done again.
+        Steps that are repeated.
     others : int
         How many clients are left.
     checkpoint : dict or None
-        Where the run begins again; ``None`` from the start.
+        Checkpoint from which the run is repeated; ``None`` for the start.
     seconds : float
-        What the steps that are done again took before.
+        Time that the repeated steps took in the original run.
     traffic : int
-        Bytes that they took, in both directions.
+        Bytes that these steps sent and received.
     """
 
     folder: Path
@@ -72,7 +72,7 @@ class ForgettingPlan:
     traffic: int
 
     def sentence(self) -> str:
-        """What will be done, and what it costs."""
+        """Describe in a sentence what will be done, and what it costs."""
         each = [client_name(at, self.names) for at in self.clients]
         called = f"Client{'' if len(each) == 1 else 's'} {join_words(each)}"
         others = f"the other {pluralize(self.others, 'client')}" if self.others > 1 else "the other client"
@@ -91,7 +91,7 @@ class ForgettingPlan:
 
 
 def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = False) -> ForgettingPlan:
-    """Find out how clients can be forgotten, and what it costs; nothing is changed.
+    """Plan how clients can be forgotten, and what it costs, without changing anything.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = 
     Raises
     ------
     FedkinError
-        If `folder` holds no finished run, a client is not there, has taken no part or is forgotten already, nobody
-        would be left, or a real federation's run would have to be run again.
+        If `folder` holds no finished run, a client does not exist, took no part or is forgotten already, no client
+        would be left, or a real federation's run would have to be repeated.
     """
     before, checkpoint = run_config(folder), finished_checkpoint(folder)
     is_real = (folder / LEDGER).is_file()
@@ -143,7 +143,7 @@ def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = 
 
 
 def _taking_part(folder: Path, client: int | str, population: Population, count: int, config: Config, last: int) -> int:
-    """The position of a client that has taken part."""
+    """Return the position of a client, and check that it took part in the run."""
     names = population.names
     at = position_of(client, names, count)
     if at is None:
@@ -157,7 +157,7 @@ def _taking_part(folder: Path, client: int | str, population: Population, count:
 
 
 def _without(config: Config, checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any] | None:
-    """The fields of the method's state before its last step without these clients; ``None`` if it cannot tell them."""
+    """Return the method's state before its last step without these clients; ``None`` if they cannot be separated."""
     method = config.method
     if not type(method).forgets:
         return None
@@ -168,7 +168,7 @@ def _without(config: Config, checkpoint: dict[str, Any], clients: Sequence[int])
 def _kept_before(
     folder: Path, population: Population, clients: Sequence[int], last: int
 ) -> tuple[int, dict[str, Any] | None]:
-    """The last step whose checkpoint was kept before any of the clients took part, and the checkpoint."""
+    """Return the last step kept before any of the clients took part, and its checkpoint."""
     steps = [int(path.stem) for path in (folder / KEPT).glob("*.safetensors") if path.stem.isdecimal()]
     for step in sorted((one for one in steps if one < last), reverse=True):
         if set(clients) <= population.away(step):
@@ -177,7 +177,7 @@ def _kept_before(
 
 
 def _cleared(checkpoint: dict[str, Any], clients: Sequence[int]) -> dict[str, Any]:
-    """A checkpoint without what clients remember, their keys, and why they were left out."""
+    """Return a checkpoint without the clients' own states, keys and reasons for being left out."""
     gone = {str(at) for at in clients}
     cleared = dict(checkpoint)
     for name in ("keys", "signed", "left_out"):

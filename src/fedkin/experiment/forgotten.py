@@ -1,4 +1,4 @@
-"""The certificate of what was forgotten: what was removed, how, what still holds something, and what is not covered."""
+"""Certificate of forgetting: what was removed and how, which files still hold something, and what is not covered."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NOT_COVERED = [
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of the files of a run in which something of a client can be."""
+    """Return the SHA-256 of those files of a run that can contain something of a client."""
     return {name: sha256_of(folder / name) for name in _HASHED if (folder / name).is_file()}
 
 
 def certificates_of(folder: Path) -> list[dict[str, Any]]:
-    """The certificates in a run's folder, the first first; none where nothing was forgotten.
+    """Read the certificates in a run's folder, the oldest first; empty if no client was forgotten.
 
     Raises
     ------
@@ -50,14 +50,14 @@ def write_certificate(out: Path, earlier: Sequence[dict[str, Any]], certificate:
 
 
 def not_covered(before: str, replaced: bool) -> list[str]:
-    """What no certificate covers; the run in the folder `before` among it, unless the new one has taken its place."""
+    """List what no certificate covers, such as the old run in the folder `before` unless it was replaced."""
     return [*([] if replaced else [f"the run {before}, which holds all it held"]), *_NOT_COVERED]
 
 
 def remains(
     out: Path, config: Config, clients: Sequence[int], names: Sequence[str], steps: int, preparation: Preparation | None
 ) -> list[dict[str, str]]:
-    """What the files in `out` still hold of `clients`.
+    """List what the files in `out` still hold of `clients`.
 
     Parameters
     ----------
@@ -68,11 +68,11 @@ def remains(
     clients : sequence of int
         Their positions.
     names : sequence of str
-        What all clients are called.
+        Names of all clients.
     steps : int
-        Steps that were not done again.
+        Steps that were kept, not repeated.
     preparation : Preparation or None
-        How samples were prepared where the clients took part in it, and in these steps.
+        How samples were prepared, if the forgotten clients took part in that and in the kept steps.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def remains(
 
 
 def kept_of(method: type[Any], preparation: Preparation) -> list[str]:
-    """What stays of a client that a method has left out exactly, in words."""
+    """Describe what remains of a client that the method has left out exactly."""
     kept = [method.keeps] if method.keeps else []
     if preparation.mode in ("standard", "common"):
         kept.append("how samples are scaled and encoded, found from sums over all clients' samples")

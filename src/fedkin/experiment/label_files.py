@@ -1,4 +1,4 @@
-"""The clusters of samples as CSV files, one for each client, called after what the client's data came from."""
+"""CSV files with the cluster of each sample, one file per client, named after the client's data file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _UNSAFE = re.compile(r"[^\w.@+ -]")
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
-    """The file of a client's clusters in the run's `folder`: ``labels/north.csv`` of ``north.csv``.
+    """Return the path of a client's clusters in the run's `folder`: ``labels/north.csv`` for ``north.csv``.
 
-    It is ``labels/client-3.csv`` where clients have no names, or these do not distinguish files. What cannot stand in a
-    file's name becomes a line below.
+    It is ``labels/client-3.csv`` if clients have no names, or their names do not make distinct file names. Characters
+    that a file name cannot hold become underscores.
     """
     safe = [_UNSAFE.sub("_", name).strip(". ") for name in short_names(names)]
     unique = client < len(safe) and Counter(map(str.lower, safe))[safe[client].lower()] == 1
@@ -40,7 +40,7 @@ def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] =
 
 
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
-    """A client's clusters as CSV text, see `csv_of_clusters`, from what it remembers; ``None`` if it has none."""
+    """Return a client's clusters as CSV text (see `csv_of_clusters`); ``None`` if it has none."""
     if (clusters := state.get("clusters")) is None:
         return None
     confidence = state.get("confidence")
@@ -59,7 +59,7 @@ def csv_of_clusters(
     id_column: str | None = None,
     memberships: Tensor | None = None,
 ) -> str:
-    """The clusters of rows as CSV text.
+    """Write the clusters of rows as CSV text.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def csv_of_clusters(
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[object]]:
-    """The column of clusters and, if it is known, of confidence, each beginning with its head."""
+    """Return the columns of clusters and, if known, confidence, each beginning with its heading."""
     columns: list[list[object]] = [["cluster", *clusters.tolist()]]
     if confidence is not None:
         columns.append(["confidence", *(f"{value:.4f}" for value in confidence.tolist())])
@@ -91,7 +91,7 @@ def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[ob
 
 
 def membership_columns(memberships: Tensor | None) -> list[list[object]]:
-    """A column for each cluster of `memberships` ``(n, k)``, each beginning with its head; none without."""
+    """Return a column per cluster of `memberships` ``(n, k)``, each beginning with its heading; empty without."""
     if memberships is None:
         return []
     return [
@@ -101,7 +101,7 @@ def membership_columns(memberships: Tensor | None) -> list[list[object]]:
 
 
 def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:
-    """Columns that name rows, each beginning with its head: their numbers, and the id if the `table` has it."""
+    """Return the columns that name rows, each beginning with its heading: numbers, and ids if the `table` has them."""
     columns: list[list[object]] = [["row", *range(rows)]]
     if table is not None and id_column in table.names and len(table) == rows:
         is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
@@ -111,7 +111,7 @@ def row_names(rows: int, table: Table | None, id_column: str | None) -> list[lis
 
 
 def id_texts(table: Table, name: str) -> list[str]:
-    """The values of a column as texts, empty where a cell is: whole numbers without decimals, names as they are."""
+    """Return the values of a column as texts: whole numbers without decimals, empty cells as empty texts."""
     column = next(column for column in table.columns if column.name == name)
     texts = []
     for value in table.of(name).tolist():
@@ -125,7 +125,7 @@ def id_texts(table: Table, name: str) -> list[str]:
 
 
 def as_objects(rows: Iterable[Sequence[object]]) -> str:
-    """Rows below a head as JSON text, a list of objects; an empty cell is ``null``, and parts are numbers."""
+    """Write rows below a heading as JSON text: a list of objects, with ``null`` for empty cells."""
     head, *below = rows
     fractions = [str(name) == "confidence" or str(name).startswith("membership_") for name in head]
     objects = [
@@ -139,7 +139,7 @@ def as_objects(rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV text, names with commas, quotes or line breaks quoted."""
+    """Write rows as CSV text, with quotes around names that contain commas, quotes or line breaks."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""Opens what a run works on: the population, read and partitioned, and the engine that reaches its clients."""
+"""Open an experiment: read and partition its data, and start the engine that reaches its clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.experiment.config import Config
 def open_federation(
     config: Config, folder: Path, progress: Callback, read_only: bool = False
 ) -> Iterator[tuple[Population, Federation]]:
-    """The population of an experiment and the federation that reaches it, for as long as the context lasts.
+    """Open the population of an experiment and the federation that reaches it, as a context manager.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def open_federation(
     folder : Path
         The run's.
     progress : Callback
-        Gets `phase` and `part`.
+        Receives `phase` and `part`.
     read_only : bool
-        Whether no client is asked anything: Flower's simulation is not started, and no device is needed.
+        Whether no client is contacted: Flower's simulation is not started, and no device is needed.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def open_federation(
 def _reached(
     config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
 ) -> AbstractContextManager[Federation]:
-    """The federation that reaches the population's clients, by the engine of the experiment."""
+    """Connect to the population's clients with the engine of the configuration."""
     engine = config.engine
     if engine.name != "flower":
         local = LocalFederation(
@@ -72,7 +72,7 @@ def _reached(
 
 
 def forget_clients(folder: Path) -> None:
-    """Delete what simulated clients have left in a run's folder."""
+    """Delete the files of simulated clients in a run's folder."""
     from fedkin.experiment.simulated_clients import SITES
 
     shutil.rmtree(folder / SITES, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Dataclasses as pydantic models: what a user writes is checked, and a mistake becomes a sentence."""
+"""Pydantic models made from dataclasses, which check users' settings and turn errors into sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROM_DATA = ("data", "label", "table")
 
 
 def model_of(made: type[Any], name: str) -> type[BaseModel]:
-    """A pydantic model of the fields of the dataclass `made`, less those that ``[data]`` or only Python can give."""
+    """Build a pydantic model of the dataclass `made`, without fields that only ``[data]`` or Python can set."""
     hints = get_type_hints(made, include_extras=True)
     fields: dict[str, Any] = {"name": (str, name)}
     for field in dataclasses.fields(made):
@@ -33,12 +33,12 @@ def model_of(made: type[Any], name: str) -> type[BaseModel]:
 
 
 def built(made: type[Any], options: BaseModel, **more: Any) -> Any:
-    """The dataclass `made` of checked options, and of `more` fields."""
+    """Build an instance of the dataclass `made` from checked options and `more` fields."""
     return made(**{**{name: value for name, value in options if name != "name"}, **more})
 
 
 def with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """`tables` with ``None`` for "none" where the field allows it."""
+    """Replace "none" by ``None`` in `tables` where the field allows it."""
     read = dict(tables)
     for name, field in model.model_fields.items():
         kind, value = field.annotation, read.get(name)
@@ -50,7 +50,7 @@ def with_none(tables: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
 
 
 def plain_tables(value: Any) -> Any:
-    """`value` with "none" for ``None``, which TOML lacks."""
+    """Replace ``None`` by "none" in `value`, as TOML has no ``None``."""
     if isinstance(value, dict):
         return {key: plain_tables(item) for key, item in value.items()}
     return "none" if value is None else value
@@ -59,7 +59,7 @@ def plain_tables(value: Any) -> Any:
 def sentence_of(
     error: ValidationError, model: type[BaseModel], tables: dict[str, Any], places: dict[str, str], depth: int = 2
 ) -> FedkinError:
-    """Pydantic's first complaint about `tables`, see `validation_sentence`."""
+    """Convert pydantic's first error about `tables` to a `FedkinError`; see `validation_sentence`."""
     allowed = [*model.model_fields, *_allowed(model)]
     return validation_sentence(
         error, tables, allowed, "on the command line", places, depth, example=", as in --set {path}=value"
@@ -76,7 +76,7 @@ def _allowed(model: type[BaseModel]) -> list[str]:
 
 
 def options_of_section(section: type[BaseModel]) -> list[Option]:
-    """The options of a section that is the same whatever the method and the scenario, in the order of its fields."""
+    """List the options of a configuration section, in the order of its fields."""
     kinds, meanings = get_type_hints(section, include_extras=True), meanings_of(section)
     return [
         Option(name, kinds[name], field.get_default(call_default_factory=True), meanings.get(name, ""))

@@ -1,4 +1,4 @@
-"""What a run found, as files: the clusters of clients, and the models, written and read."""
+"""Results of a run as files, written and read: clusters of clients, and models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
     """Write ``clients.csv``: the cluster of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any.
 
-    Where clients belong to each cluster to a part, `memberships` ``(n, K)`` are columns ``membership_0`` and so on.
+    For soft clusters, `memberships` ``(n, K)`` are added as columns ``membership_0`` and so on.
     """
     clusters = labels.tolist()
     columns = [("client", *range(len(clusters))), ("cluster", *clusters)]
@@ -53,7 +53,7 @@ def write_result(
     population: Population,
     profile: ClusterProfile | None = None,
 ) -> None:
-    """Write a method's result: ``result.json`` for people and programs, its tensors in ``models.safetensors``.
+    """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
 
     ``result.json`` also names the clients, in order of id, and the classes, where there are names; and has the
     `profile` of the clusters, where clients have tables.
@@ -73,14 +73,14 @@ def write_result(
 
 
 def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write ``encoder.safetensors`` for other runs, where a method's result has an ``encoder`` and its ``vector``."""
+    """Write a result's ``encoder`` and its ``vector``, if any, to ``encoder.safetensors`` for use in other runs."""
     if {"encoder", "vector"} <= result.keys():
         Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
 
 
 @dataclass(frozen=True)
 class SavedResult:
-    """What a finished run found, ready for new samples and new clients.
+    """Result of a finished run, ready to predict new samples and new clients.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class SavedResult:
     clients: list[str]
 
     def read(self, source: str, label: str | None, decimal: str | None = None) -> Dataset:
-        """New samples, with columns of the kinds, and by default the decimals, that the clients' had."""
+        """Read new samples, with column types and, by default, decimals as in the clients' data."""
         if decimal is None:
             path = self.folder / "config.toml"  # of a run; a client's share has none
             check_sum(self.folder, path.name)
@@ -114,18 +114,18 @@ class SavedResult:
         return load(source, label, options=replace(self.preparation.reading, decimal=decimal), must_have=False)
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
-        """New samples, read from `source`, as the method sees them."""
+        """Prepare new samples, read from `source`, as the method needs them."""
         columns = None if data.table is None else data.table.columns
         return self.preparation.apply(data.x, columns, f"'{source}'")
 
 
 def load_found(folder: Path) -> SavedResult:
-    """Read what the run in `folder` found.
+    """Load the result of the run in `folder`.
 
     Raises
     ------
     FedkinError
-        If it has no result, or one that is damaged or of another version.
+        If there is no result, or it is damaged or of another version.
     """
     _check_result(folder)
     try:
@@ -143,7 +143,7 @@ def load_found(folder: Path) -> SavedResult:
 
 
 def load_profile(folder: Path) -> ClusterProfile | None:
-    """The profile of the clusters that the run in `folder` found; ``None`` if it has none, or is not finished.
+    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a finished run's models say of new samples and of new clients."""
+"""Predictions of a finished run's models for new samples and new clients."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def predict(
     source : str
         New samples: a name or path, see `fedkin.data.reading.sources.load`; or a folder with one file per client.
     label : str, optional
-        Their column of labels, which is left out; needed where it has none of the usual names.
+        Their column of labels, which is ignored; needed if it does not have one of the usual names.
     client, cluster : int, optional
         Whose samples they are, where a method has a model per cluster of clients: a client of the run, by its name or
         position, or the cluster of a client unseen in training, as `assign` returns it. By default a file in a folder
         is the client's that it is called after.
     decimal : {".", ","}, optional
-        What stands before the decimals of numbers in a CSV file; by default, what stood there in the run's.
+        Decimal separator of numbers in a CSV file; by default that of the run's data.
     memberships : bool
-        Whether to add a column for each cluster, of the part to which a sample belongs to it.
+        Whether to add a column for each cluster with the samples' membership of it.
     as_json : bool
         Whether the text is JSON, a list with an object per sample, in place of CSV.
 
@@ -85,7 +85,7 @@ def predict(
 
 
 def _check_predicts(found: SavedResult, client: int | str | None, cluster: int | None) -> None:
-    """Refuse a run that has nothing to predict with, and options that do not go with it."""
+    """Check that a run can predict, and that the options suit its method."""
     if found.method.clusters == "clients":
         if not found.result["module"]:
             raise FedkinError(
@@ -104,7 +104,7 @@ def _check_predicts(found: SavedResult, client: int | str | None, cluster: int |
 
 
 def _whose(found: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
-    """Whose model predicts, where a method clusters clients."""
+    """Return the client or cluster whose model predicts, for methods that cluster clients."""
     if found.method.clusters != "clients":
         return {}
     if cluster is not None:
@@ -120,7 +120,7 @@ def _columns(
     decimal: str | None,
     memberships: bool,
 ) -> list[list[object]]:
-    """The predictions for one source, by column, each with its head first."""
+    """Predict the samples of one source, as columns that each begin with their heading."""
     data = found.read(source, label, decimal)
     x = found.prepared(data, source)
     predicted = found.method.predict(found.result, x, **whose)
@@ -137,7 +137,7 @@ def _columns(
 
 
 def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:
-    """Rows of all clients below one head; a client without a column has empty cells in it."""
+    """Stack the rows of all clients below one heading; a client without a column gets empty cells."""
     heads = list(dict.fromkeys(column[0] for each in columns.values() for column in each))
     rows: list[list[object]] = [["client", *heads]]
     for name, each in columns.items():
@@ -148,9 +148,10 @@ def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:
 
 
 def assign(folder: Path, source: str, label: str | None = None) -> int:
-    """The cluster of a client that the run in `folder` has never seen, by its samples in `source`.
+    """Assign an unseen client to a cluster of the run in `folder`, by its samples in `source`.
 
-    They need labels, unless the run described clients without: by prototypes of codes, or by one style of all samples.
+    They need labels, unless the run describes clients without labels: by prototypes of codes, or by one style of all
+    samples.
 
     Raises
     ------
@@ -172,7 +173,7 @@ def assign(folder: Path, source: str, label: str | None = None) -> int:
 
 
 def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
-    """Labels of a new client as the run numbers classes."""
+    """Return the labels of a new client, numbered as the run's classes."""
     if data.y is None:
         raise FedkinError(
             f"'{source}' has no labels, which a client needs to find its cluster; name them with --label."
@@ -181,7 +182,7 @@ def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
 
 
 def _in_order_of(known: Sequence[str], y: Tensor, classes: Sequence[str], source: str) -> Tensor:
-    """The labels `y` of `classes` as the run numbers the classes it knows."""
+    """Renumber the labels `y`, positions in `classes`, to positions in the run's `known` classes."""
     number = {name: at for at, name in enumerate(known)}
     for label in y.unique().tolist():
         if classes[label] not in number:

@@ -1,4 +1,4 @@
-"""What can be known before a run begins: trackers, device, engine, data and partition, without asking a client."""
+"""Checks before a run begins: trackers, device, engine, data and partition, without contacting a client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECIDED_BY = ("data", "scenario", "engine", "tracking")
 
 
 def check_experiment(config: Config) -> None:
-    """Refuse an experiment that could not begin here.
+    """Check that an experiment can begin on this machine, including reading and partitioning its data.
 
     Its data are read and partitioned.
 
@@ -31,7 +31,7 @@ def check_experiment(config: Config) -> None:
 
 
 def check_machine(config: Config) -> None:
-    """Refuse an experiment for which a tracker, the device or the engine is not there.
+    """Check that the trackers, the device and the engine of an experiment are available.
 
     Raises
     ------
@@ -44,16 +44,16 @@ def check_machine(config: Config) -> None:
 
 
 def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
-    """Refuse many experiments at once, before the first begins.
+    """Check many experiments before the first begins.
 
-    Those that differ in method or seed alone are checked once.
+    Experiments that differ in method or seed alone are checked once.
 
     Parameters
     ----------
     experiments : iterable of mapping
         As `Config.tables`.
     on_part : callable, optional
-        Called with how many of how many are checked.
+        Called with the number of checked experiments and the total.
 
     Raises
     ------

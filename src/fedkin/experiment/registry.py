@@ -1,6 +1,6 @@
-"""The names a user may write, and where each one's code is; nothing heavy is imported before it is used.
+"""Registry of the names of methods and scenarios; their modules are imported when first used.
 
-Besides these names, ``package.module:Class`` stands for a method or a scenario of a user's own.
+Besides these names, ``package.module:Class`` stands for a user's own method or scenario.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Kind = Literal["method", "scenario"]
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """What a name stands for: ``module:Class``, and one line about it."""
+    """Entry of the registry: ``module:Class``, and a one-line summary."""
 
     target: str
     summary: str
@@ -121,17 +121,17 @@ _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": 
 
 
 def is_known(kind: Kind, name: str) -> bool:
-    """Whether `name` is in the table, or a dotted path, which `resolve` follows."""
+    """Return whether `name` is registered, or a dotted path that `resolve` can follow."""
     return name in _TABLES[kind] or ":" in name
 
 
 def target_of(kind: Kind, name: str) -> str:
-    """The ``module:Class`` that `name` stands for.
+    """Return the ``module:Class`` that `name` stands for.
 
     Raises
     ------
     FedkinError
-        If no `kind` has this name; the nearest one that exists is offered.
+        If no `kind` has this name; the message suggests the nearest one.
     """
     if not is_known(kind, name):
         from fedkin.core.errors import unknown_name
@@ -141,12 +141,12 @@ def target_of(kind: Kind, name: str) -> str:
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:
-    """The dataclass that `name` stands for, a name of the table or ``package.module:Class``.
+    """Import the dataclass that `name` stands for, a registered name or ``package.module:Class``.
 
     Raises
     ------
     FedkinError
-        If no `kind` has this name; if a path leads nowhere, or to something else than a `kind`.
+        If no `kind` has this name, or the path does not lead to a `kind`.
     """
     from fedkin.core import FedkinError, Method
     from fedkin.core.trusted_packages import named_object, trusted_packages
@@ -162,7 +162,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 
 
 def summary_of(kind: Kind, name: str) -> str:
-    """One line about the `kind` of this name; for ``package.module:Class`` its docstring's first.
+    """Return a one-line summary of a method or scenario; for ``package.module:Class`` its docstring's first line.
 
     Raises
     ------
@@ -175,17 +175,17 @@ def summary_of(kind: Kind, name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """`name` as a part of a file's name, which holds no colon."""
+    """Return `name` with the colon replaced, for use in a file name."""
     return name.replace(":", ".")
 
 
 def as_setting(value: object) -> str:
-    """`value` as a setting says it: true, false, or as Python does."""
+    """Format `value` as in a setting: true and false in lower case, all else as Python does."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def methods_of_sums() -> list[str]:
-    """Names of methods for which sums over clients suffice, and what to set besides the defaults; imports them all."""
+    """List the methods that need nothing but sums over clients, with the settings for it; imports all methods."""
     found = []
     for name in METHODS:
         made = resolve("method", name)

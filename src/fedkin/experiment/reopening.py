@@ -1,4 +1,4 @@
-"""A finished run opened again: a copy of its folder with another experiment, at an earlier checkpoint."""
+"""Reopen a finished run: copy its folder with another configuration and an earlier checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LeftOut = Callable[[str, list[str]], set[str]]
 
 
 def check_out(out: Path) -> None:
-    """Refuse a folder that is not empty.
+    """Check that an output folder is empty or absent.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def check_out(out: Path) -> None:
 
 
 def finished_checkpoint(folder: Path) -> dict[str, Any]:
-    """The last checkpoint of a finished run.
+    """Load the last checkpoint of a finished run.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def finished_checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
-    """Make `out` a copy of the run in `folder` with this experiment and checkpoint; all of it, or nothing.
+    """Copy the run in `folder` to `out` with another configuration and checkpoint; on an error `out` is left as it was.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any
     checkpoint : mapping
         As `fedkin.experiment.checkpoint.load_checkpoint` gives it.
     left_out : callable
-        What is not copied.
+        Returns the names that are not copied, as the `ignore` of `shutil.copytree`.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))

@@ -1,4 +1,4 @@
-"""A run: the loop from a configuration to a folder of results.
+"""Run an experiment from its configuration to a folder of results.
 
 The folder holds ``config.toml`` (complete), ``records.jsonl`` (one line per step), ``checkpoint.safetensors`` (replaced
 after every step), and at the end ``labels/<client>.csv``, ``result.json`` with ``models.safetensors``, ``SHA256SUMS``
@@ -39,9 +39,9 @@ def execute(
     folder : Path
         Empty or absent.
     progress : Progress, optional
-        Shows how far the run is.
+        Shows the progress.
     callbacks : sequence of Callback, optional
-        Follow the run, too.
+        Called as the run proceeds, too.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def execute(
 
 
 def check(config: Config, folder: Path) -> None:
-    """Refuse an experiment that could not begin into `folder`, as `execute` would; nothing is written.
+    """Check that an experiment can begin in `folder`, as `execute` would; nothing is written.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def check(config: Config, folder: Path) -> None:
 
 
 def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = ()) -> RunOutcome:
-    """Resume the run in `folder` from its last checkpoint; a finished one has its results written again.
+    """Resume the run in `folder` from its last checkpoint; the results of a finished run are written again.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def resume(folder: Path, progress: Progress | None = None, callbacks: Sequence[C
 
 
 def report(folder: Path) -> Path:
-    """Write ``report.html`` of the run in `folder` again, as of its last step; returns the page's path.
+    """Write ``report.html`` of the run in `folder` again, as of its last step, and return its path.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def report(folder: Path) -> Path:
 def _opened(
     folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
 ) -> Iterator[Run]:
-    """The run in `folder`, with an engine whose clients answer unless it is read-only."""
+    """Open the run in `folder` as a context manager; if read-only, without contacting clients."""
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
     try:
@@ -131,7 +131,7 @@ def _opened(
 
 
 def _check_empty(folder: Path) -> None:
-    """See that `folder` holds nothing, except a lock and half-written files, which a killed process leaves."""
+    """Check that `folder` is empty but for a lock and half-written files, which a killed process leaves."""
     if not folder.exists():
         return
     if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
@@ -139,7 +139,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Delete what a run that has not made its first step wrote into its folder, which was empty."""
+    """Delete what a run wrote into its empty folder before it failed in its first step."""
     for name in (CONFIG, SUMS, TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
     forget_clients(folder)

@@ -1,4 +1,4 @@
-"""Files of a run's folder: their names, how they are appended to, and how they are read."""
+"""Files of a run's folder: their names, and how they are read, written and appended to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECONDS = ("seconds", "client_seconds")
 
 
 class RunFiles(Callback):
-    """Keeps a run's records, timing and checkpoints in its folder; a step costs the same however many came before.
+    """Callback that writes a run's records, timing and checkpoints to its folder; its cost per step is constant.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ class RunFiles(Callback):
     steps : int or None
         Steps of the checkpoint that the run resumes from; ``None`` if it starts from the beginning.
     on_damage : callable, optional
-        Called with a sentence if times were lost, which nothing else depends on.
+        Called with a sentence if ``timing.jsonl`` is incomplete, which affects nothing else.
     every : int
-        A checkpoint is kept after each so many steps; 0 keeps the last one alone.
+        Interval, in steps, of the checkpoints that are kept; 0 keeps the last one only.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RunFiles(Callback):
         self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
 
     def begin(self) -> None:
-        """Drop what was written after the checkpoint.
+        """Remove what was written after the checkpoint.
 
         Raises
         ------
@@ -91,25 +91,25 @@ class RunFiles(Callback):
 
 
 def kept_checkpoint(folder: Path, step: int) -> Path:
-    """Where the run in `folder` keeps its checkpoint after `step`."""
+    """Return the path of the checkpoint that the run in `folder` keeps after `step`."""
     return folder / KEPT / f"{step}.safetensors"
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write ``config.toml`` with its checksum, before the first step."""
+    """Write ``config.toml`` and its checksum, before the first step."""
     write_atomically(folder / CONFIG, config.to_toml())
     write_sums(folder, [CONFIG])
 
 
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
-    """Lines of ``records.jsonl``, up to step `last`; none if the file is absent.
+    """Read the lines of ``records.jsonl``, up to step `last`; empty if the file is absent.
 
-    A line that a killed process has left half-written is left out.
+    A half-written last line, as a killed process leaves it, is ignored.
 
     Raises
     ------
     FedkinError
-        If a line is not JSON, or not of a step; or in a finished run if the file is not the one it left.
+        If a line is not JSON or has no step, or the file of a finished run was changed.
     """
     lines = []
     for number, text in enumerate(_whole_lines(path), 1):
@@ -124,7 +124,7 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
 
 
 def read_timing(folder: Path) -> list[Timing]:
-    """The seconds of the steps of the run in `folder`, as far as they can be read."""
+    """Read the seconds of the steps of the run in `folder`, as far as they are intact."""
     found = []
     for text in _whole_lines(folder / TIMING):
         line = _parsed(text)
@@ -135,7 +135,7 @@ def read_timing(folder: Path) -> list[Timing]:
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
-    """Records of the first `steps` steps of the run in `folder`.
+    """Read the records of the first `steps` steps of the run in `folder`.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
 
 
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
-    """The experiment of the run in `folder`, whose file says everything, so that no default takes its place.
+    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in.
 
     Raises
     ------
@@ -177,18 +177,21 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the run in `folder` has ended; what it writes last is its page, which unfinished runs may have, too."""
+    """Return whether the run in `folder` has ended.
+
+    The last file that a run writes is its page, which unfinished runs may have, too.
+    """
     return all((folder / name).is_file() for name in TRACKED)
 
 
 def no_run(folder: Path) -> FedkinError:
-    """The error that `folder` holds no run."""
+    """Return the error for a `folder` without a run."""
     meant = "" if folder.exists() else similar_path(folder)
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent{f'; {meant}' if meant else '.'}")
 
 
 def _cut(path: Path, last: int) -> None:
-    """Cut off half a line and those of steps after `last`."""
+    """Truncate a file of lines after step `last`, without a half-written line."""
     if path.exists():
         os.truncate(
             path, sum(len(line) for line in _whole_lines(path) if (_parsed(line) or {"step": 0})["step"] <= last)
@@ -196,7 +199,7 @@ def _cut(path: Path, last: int) -> None:
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
-    """A line as an object with the number of a step; ``None`` if it is none."""
+    """Parse a line as a JSON object with a step number; ``None`` if it is not one."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):

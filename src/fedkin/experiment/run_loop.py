@@ -1,4 +1,4 @@
-"""The loop of a run: prepare the clients' data, make steps, and write what is found."""
+"""Loop of a run: prepare the clients' data, make steps, and write the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from fedkin.secure.sums import secure
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The results of a run.
+    """Results of a run.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RunOutcome:
 
     @property
     def report(self) -> Path:
-        """The page that shows it all."""
+        """Path of the run's HTML page."""
         return self.folder / REPORT
 
 
@@ -75,7 +75,7 @@ def prepare(
     progress: Progress,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Prepare a run: its clients' data, or load the checkpoint that the run resumes from.
+    """Prepare a run: its clients' data, or the checkpoint from which it resumes.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def prepare(
 
 @dataclass
 class Run:
-    """The loop of a run, made by `prepare`.
+    """Loop of a run, made by `prepare`.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class Run:
         self.method = with_oracle(method, self._truth, self.fed) if known else method
 
     def finish(self) -> RunOutcome:
-        """Step until the method has finished, then write what it found."""
+        """Make steps until the method has finished, then write the results."""
         state = self.last_state()
         if self.config.tracking.to:
             self.callbacks.phase("Opening the trackers")
@@ -194,14 +194,14 @@ class Run:
         return state
 
     def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
-        """What the clusters look like, asked after the last step, so that nothing of the run depends on it."""
+        """Compute the clusters' profile after the last step, so that it cannot affect the run."""
         encoding = self.preparation.encoding
         if encoding is None or not self.fed.present or self.method.clusters != "samples" or self.method.is_private():
             return None
         return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
 
     def last_state(self) -> State | None:
-        """Put everything where the last checkpoint was taken; ``None`` if there is no checkpoint yet."""
+        """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""
         if self.checkpoint is None:
             return None
         state = settle(self.fed, self.method.state_type, self.checkpoint)
@@ -213,7 +213,7 @@ class Run:
         return state
 
     def write_report(self, state: State) -> list[RecordLine]:
-        """Write the page that shows the run as of its last step, which left `state`; returns the records it shows."""
+        """Write the page of the run after its last step, which left `state`, and return the records shown."""
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
         profile = load_profile(self.folder) if state.finished else None
@@ -241,12 +241,12 @@ class Run:
         return state
 
     def _advance(self, step: int) -> None:
-        """Bring the population to `step`: who has joined, and what data everyone has."""
+        """Advance the population to `step`: clients that have joined, and data that have drifted."""
         self.population = population_at(self.population, step)
         welcome(self.fed, self.population, step, self.preparation)
 
     def _truth(self, client: int) -> Tensor:
-        """The true classes of a client's samples now: those of clients that drift change."""
+        """Return the current true classes of a client's samples, which drift can change."""
         assert self.population.truth is not None
         return self.population.truth[client]
 
@@ -275,12 +275,12 @@ class Run:
 
 
 def _timing(step: int, seconds: float, computed: float) -> Timing:
-    """How long a step took, and how long all clients together computed in it."""
+    """Return the seconds that a step took, and those that all clients together computed in it."""
     return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(computed, 6)}
 
 
 def _finite(value: Any) -> Any:
-    """`value` with ``None`` for numbers that JSON cannot hold."""
+    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The sections of an experiment that are the same whatever the method and the scenario."""
+"""Sections of the configuration that do not depend on the method and the scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Name = Annotated[str, MinLen(1)]
 
 
 class DataSection(BaseModel):
-    """Section ``[data]``: what is read, which column is the hidden label, and how values are prepared.
+    """Section ``[data]``: the data set, its label column, and how values are prepared.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class DataSection(BaseModel):
     label : str or None
         The column or array of labels, where it does not have a usual name.
     scaling : {"auto", "standard", "none"}
-        How numbers are scaled: "standard" standardises each column; with "auto", columns in one unit have one
+        How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
         scale.
     drop : list of str
         Columns of tables that are left out.
@@ -45,10 +45,10 @@ class DataSection(BaseModel):
     indicator : bool
         Whether empty cells get a column of their own.
     min_members : int
-        Samples of one client that a category needs for its name to leave the client.
+        Minimum number of one client's samples in a category for the category's name to leave the client.
     seed : int or None
-        Decides how samples are partitioned and which clients are absent; by default the run's. With the same one,
-        runs have the same clients, whatever their own seed.
+        Seed of the partition of samples and of the choice of absent clients; by default the run's. Runs with the
+        same one have the same clients.
     """
 
     model_config = STRICT
@@ -67,12 +67,12 @@ class DataSection(BaseModel):
 
     @property
     def table(self) -> TableOptions:
-        """How the columns of tables are read."""
+        """Options for reading the columns of tables."""
         return TableOptions(self.drop, self.id, self.categorical, self.ordinal, self.decimal, self.lacking)
 
     @property
     def preparing(self) -> PreparingOptions:
-        """How the clients' data are prepared."""
+        """Options for preparing the clients' data."""
         return PreparingOptions(self.scaling, self.id, self.lacking, self.indicator, self.min_members)
 
 
@@ -84,31 +84,31 @@ class EngineSection(BaseModel):
     name : {"local", "flower"}
         Whether clients run in this process, or as nodes of Flower.
     device : str
-        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one. A real
-        site's own file says it there.
+        Where networks compute: "cpu", what torch calls a GPU, such as "cuda", or "auto", a GPU if there is one. On a
+        real site, its own file sets the device.
     tf32 : bool
         Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
         they take most of the time, and models differ from the third digit on.
     workers : int or "auto"
-        Clients that compute at once; "auto" is one per core.
+        Number of clients that compute in parallel; "auto" is one per core.
     chunk : int or "auto"
-        Clients whose models train as one stack; on the local engine only.
+        Number of clients whose models train as one stack; on the local engine only.
     drop_rate : float
         Probability that a client does not reply; on the local engine only.
     absent : float
         Fraction of the clients that never takes part.
     forgotten : list of int or str
-        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike the data of
-        absent ones, theirs are used for nothing.
+        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
+        absent clients, their data are not used at all.
     keep_checkpoints : int
-        A checkpoint is kept after each so many steps, so that a client that joined later can be forgotten without
-        starting anew; 0 keeps the last one alone.
+        Interval, in steps, of the checkpoints that are kept, from which a client that joined later can be forgotten
+        without starting anew; 0 keeps the last one only.
     failures : list of (int, int)
         Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
     secure_sums : bool
         Whether the server learns sums over clients only.
     timeout : float
-        On Flower, seconds after which a client that has not replied is missing.
+        On Flower, seconds after which a client that has not replied counts as missing.
     patience : float
         Seconds that a real federation waits for its sites to connect.
     sites : int or None
@@ -120,8 +120,8 @@ class EngineSection(BaseModel):
     late : {"refuse", "count"}
         Whether a reply that comes after its round was closed is refused, or counts in the next round.
     min_clients : int
-        Where a step needs a reply of every client, a client without a usable one is left out of the run, as long as at
-        least so many others have replied.
+        Minimum number of replies with which a step that needs all clients continues; clients without a usable
+        reply are then left out of the run.
     """
 
     model_config = STRICT
@@ -146,15 +146,15 @@ class EngineSection(BaseModel):
 
 
 class FederationSection(BaseModel):
-    """Section ``[federation]``: the clients that a real federation takes; everybody else is refused.
+    """Section ``[federation]``: the clients that a real federation admits; all others are refused.
 
     Attributes
     ----------
     clients : list of str
-        Their names. Without any, those that have keys are the clients; without keys, whoever comes is taken, until
-        `engine.sites` are there.
+        Names of the clients; by default those with keys. Without names and keys, the first `engine.sites` clients that
+        connect are admitted.
     keys : dict of str to str
-        Public keys by name, the lines of the clients' ``site.key.pub``: a client is taken only with its own.
+        Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
     """
 
     model_config = STRICT
@@ -163,16 +163,17 @@ class FederationSection(BaseModel):
 
     @property
     def listed(self) -> dict[str, str]:
-        """Every client that is listed, with its key without the comment; empty where no key is listed."""
+        """Return the public key of every listed client by name, without comment; empty where none is listed."""
         return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
 
     def check(self, sites: int | None) -> None:
-        """Refuse lists that contradict themselves or the number of sites.
+        """Check that the lists agree with each other and with the number of sites.
 
         Raises
         ------
         FedkinError
-            If a client is listed twice, a key is of nobody, of two, or no public key, or `sites` are more than listed.
+            If a client is listed twice, a key belongs to no client or to two or is not a public key, or `sites` exceeds
+            the number listed.
         """
         if twice := [name for name in self.clients if self.clients.count(name) > 1]:
             raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
@@ -192,7 +193,7 @@ class EvaluationSection(BaseModel):
     Attributes
     ----------
     every : int
-        Models are tested after each so many steps; clusters are scored after each step.
+        Interval, in steps, at which models are tested; clusters are scored after each step.
     map : {"tsne", "pca", "none"}
         How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
     """
@@ -203,16 +204,16 @@ class EvaluationSection(BaseModel):
 
 
 class TargetSection(BaseModel):
-    """Section ``[target]``: what a run should reach.
+    """Section ``[target]``: the metric that a run should reach.
 
     Attributes
     ----------
     metric : str or None
         A metric of the records, such as ``personal_accuracy``.
     reach : float or None
-        What it should be at least.
+        Value at which the target is reached.
     stop : bool
-        Whether the run ends when it is reached.
+        Whether the run ends when the target is reached.
     """
 
     model_config = STRICT
@@ -222,7 +223,7 @@ class TargetSection(BaseModel):
 
 
 class TrackingSection(BaseModel):
-    """Section ``[tracking]``: tools that records are sent to, see `fedkin.experiment.tracking`.
+    """Section ``[tracking]``: the tracking tools that receive the records; see `fedkin.experiment.tracking`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""An experiment's clients as simulated nodes of Flower's, each with a folder of its own inside the run's."""
+"""Clients of an experiment as nodes of Flower's simulation, each with a private folder inside the run's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RUN = "0"
 def simulated(
     config: Config, population: Population, folder: Path, on_progress: Callable[[int, int], None]
 ) -> Iterator[Federation]:
-    """A federation whose clients are nodes of Flower's simulation, for as long as the context lasts.
+    """Open a federation whose clients are nodes of Flower's simulation, as a context manager.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def simulated(
 
 
 def unreachable(seed: int, population: Population, folder: Path) -> Federation:
-    """A federation that shows what the clients of a simulated run remember; none of them answers."""
+    """Build a federation that gives access to the stored states of a simulated run's clients, without running them."""
     return _Unreachable(seed, _watched(population, folder))
 
 
@@ -90,7 +90,7 @@ class _Unreachable(Federation):
 
 @dataclass(frozen=True)
 class _Clients:
-    """Makes the client that a simulated node stands for; pickled to Ray's processes."""
+    """Factory of the client of a simulated node; pickled to Ray's processes."""
 
     tables: dict[str, Any]
     folder: Path
@@ -104,7 +104,7 @@ class _Clients:
 
 
 def simulated_site(population: Population, at: int, name: str, folder: Path) -> Site:
-    """Return client `at` of a population as a site of this name, with this private folder."""
+    """Return client `at` of a population as a site with this name and private folder."""
     client = population.clients[at]
     return Site(
         name,
@@ -124,7 +124,7 @@ _built: dict[str, Population] = {}
 
 
 def _population(config: Config) -> Population:
-    """The experiment's population, built once per process for all nodes there."""
+    """Build the experiment's population, once per process for all nodes there."""
     text = config.to_toml()
     if text not in _built:
         _built.clear()
@@ -142,12 +142,12 @@ def _folder(run: Path, client: int) -> Path:
 
 
 def _name(client: int) -> str:
-    """Names in the order of numbers, since ids are in the order of names."""
+    """Return a client's name with leading zeros, as ids follow the alphabetical order of names."""
     return f"{client:09}"
 
 
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
-    """Nothing to do: the run itself writes the results, for it can see its clients."""
+    """Ignore results sent to a simulated site: the run itself writes them."""
 
 
 def _check(engine: EngineSection, population: Population, scenario: str) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees during a run and at its end."""
+"""Output on the terminal during a run and at its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_SENTENCES = 12
 
 
 class Bar(Progress):
-    """A live line on stderr with the step, the clients that have answered, and the time; a context manager."""
+    """Progress bar on stderr with the step, the clients that have answered, and the time; a context manager."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -72,7 +72,7 @@ class Bar(Progress):
 
 
 class Quiet(Progress):
-    """Shows warnings only, for output that is not a terminal; a context manager like `Bar`."""
+    """Progress that shows warnings only, for output that is not a terminal; a context manager like `Bar`."""
 
     def __enter__(self) -> Quiet:
         return self
@@ -85,12 +85,12 @@ class Quiet(Progress):
 
 
 def show_progress(quiet: bool = False) -> Bar | Quiet:
-    """A bar if stderr is a terminal and nobody wants `quiet`, else silence but for warnings."""
+    """Return a progress bar if stderr is a terminal and not `quiet`, else one that shows warnings only."""
     return Bar() if sys.stderr.isatty() and not quiet else Quiet()
 
 
 def show_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
-    """Print what a run came to, as JSON, in words or not at all."""
+    """Print the outcome of a run as JSON or as text, or print nothing."""
     if as_json:
         print(json.dumps(outcome_tree(outcome)))
     elif not quiet:
@@ -98,7 +98,7 @@ def show_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
 
 
 def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
-    """A run's last record as plain values, with where the run is, its method, seed, seconds and report."""
+    """Return a run's last record as plain values, with its folder, method, seed, seconds and report."""
     last = outcome.records[-1] if outcome.records else {"step": 0}
     return {
         "run": str(outcome.folder),
@@ -111,7 +111,7 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def print_outcome(outcome: RunOutcome) -> None:
-    """Print a small table of the last step and where the report is; with lines and colour on a terminal only."""
+    """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
     print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
     profile = load_profile(outcome.folder)
     if profile is not None:
@@ -139,7 +139,7 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """When clusters were formed, and when the target was reached, where that is known."""
+    """Return table rows for the round in which clusters were formed and the step that reached the target."""
     rows = []
     if (when := formed(outcome.records)) is not None:
         rows.append(("Clusters formed", f"round {when}"))
@@ -152,7 +152,7 @@ def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _reached_at(outcome: RunOutcome, step: int, traffic: int) -> str:
-    """When a target was reached: the step, and the rounds of training until then where there are other phases."""
+    """Describe when a target was reached: step, bytes, and rounds of training if there are other phases."""
     rounds = training_rounds(outcome.records, step)
     training = f", {pluralize(rounds, 'round')} of training" if phases(outcome.records) else ""
     return f"step {step}{training}, after {format_bytes(traffic)}"
@@ -165,7 +165,7 @@ def _headlines(line: RecordLine) -> list[tuple[str, str]]:
 
 
 def _time(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """How long the steps took, where that is known; step 0, what came before the first, is left out."""
+    """Return a table row with the training time, if known; the preparation, step 0, is not included."""
     seconds = _seconds(outcome)
     return [] if seconds is None else [("Training time", f"{seconds:.1f} s")]
 

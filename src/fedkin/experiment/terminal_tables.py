@@ -1,4 +1,4 @@
-"""Tables and sentences on standard output, which fit a terminal's width."""
+"""Tables and sentences on standard output, wrapped to the terminal's width."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 
 
 def terminal_width() -> int | None:
-    """Characters of a line, where standard output is a terminal."""
+    """Return the width of the terminal in characters; ``None`` if standard output is not a terminal."""
     return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table_text(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
-    """Rows of equally many cells as aligned columns, see `fitted`; of any length where no terminal reads them."""
+    """Format rows of equally many cells as aligned columns (see `fitted`); not wrapped without a terminal."""
     return fitted(rows, left, terminal_width())
 
 
 def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) -> str:
-    """A sentence in lines between words, those below the first indented by `hanging`.
+    """Wrap a sentence; all lines but the first are indented by `hanging`.
 
     Parameters
     ----------
     text : str
     hanging : str
     elsewhere : int, optional
-        Characters of a line where no terminal reads it; by default all of it is one line.
+        Width without a terminal; by default the sentence then stays one line.
     """
     width = terminal_width() or elsewhere
     if width is None:
@@ -42,15 +42,15 @@ def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) ->
 def print_table(
     rows: Sequence[Sequence[str]], heads: Sequence[str] = (), left: Collection[int] = (0,), bold: bool = False
 ) -> None:
-    """Print rows of equally many cells; with lines on a terminal that is wide enough, else as aligned columns.
+    """Print rows of equally many cells: with rules on a terminal that is wide enough, else as aligned columns.
 
     Parameters
     ----------
     rows : sequence of sequence of str
     heads : sequence of str
-        Above the columns; without any, there is no line for them.
+        Column headings; without any, the line of headings is omitted.
     left : collection of int
-        Columns that are flush left. On a terminal the last of these breaks where the width does not suffice.
+        Columns that are flush left. On a terminal that is too narrow the last of these is wrapped.
     bold : bool
         Whether the first column is bold on a terminal.
     """
@@ -74,7 +74,7 @@ def print_table(
 
 
 def _least(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
-    """Characters that a table with lines needs, if words of the last column in `left` go on below."""
+    """Return the minimum width of a table with rules whose last column in `left` is wrapped."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if left:
         widths[max(left)] = min(widths[max(left)], _ROOM)

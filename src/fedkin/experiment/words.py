@@ -1,4 +1,4 @@
-"""Titles, units and explanations of a run's numbers, for the report's page and the terminal.
+"""Titles, units and explanations of a run's numbers, for its page and the terminal.
 
 `MEASURES` lists the known ones in order of importance; any other number is shown under its own name.
 """
@@ -19,7 +19,7 @@ TRAINING = "training"
 
 @dataclass(frozen=True)
 class Measure:
-    """Words for one number.
+    """Title, unit and explanation of a number in the records.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Measure:
 
     @property
     def in_sentence(self) -> str:
-        """The title as it stands within a sentence: in lower case, except for acronyms and names."""
+        """Title for use within a sentence: in lower case, except for acronyms and names."""
         keeps_case = self.title[:2].isupper() or self.title.startswith("Cohen")
         return self.title if keeps_case else self.title[:1].lower() + self.title[1:]
 
@@ -176,7 +176,7 @@ MEASURES = {
 
 
 def measures(*lines: RecordLine) -> dict[str, Measure]:
-    """Words for every single number in any of these records, the known ones first."""
+    """Return the `Measure` of every scalar in the records, the known ones first."""
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
     named.pop("fired", None)  # a moment, not a measure; see `formed`
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
@@ -185,25 +185,25 @@ def measures(*lines: RecordLine) -> dict[str, Measure]:
 
 
 def number(line: RecordLine, name: str) -> float | None:
-    """The single number of this name in a record; a metric wins over a value that the method reports."""
+    """Return the scalar of this name in a record; a metric takes precedence over a value that the method reports."""
     value = line["metrics"].get(name, line["values"].get(name))
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def scaled(line: RecordLine, name: str, measure: Measure) -> float | None:
-    """A record's number in its `Measure.unit`; percent instead of a fraction."""
+    """Return a record's number in its `Measure.unit`; fractions as percent."""
     value = number(line, name)
     return value if value is None or measure.unit != "percent" else 100 * value
 
 
 def written(line: RecordLine, name: str, measure: Measure) -> str:
-    """A record's number with its unit and, where it is a part, the whole; a dash where there is none."""
+    """Format a record's number with its unit and, where it is a part, the total; a dash where it is missing."""
     text, whole = shown(scaled(line, name, measure), measure.unit), number(line, measure.total)
     return text if whole is None else f"{text} of {shown(whole, measure.unit)}"
 
 
 def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[int, int] | None:
-    """The first step at which a metric is at least `reach`, and the bytes sent and received up to it, or ``None``."""
+    """Return the first step at which a metric is at least `reach`, and the traffic up to it in bytes; or ``None``."""
     for record in records:
         value = number(record, metric)
         if value is not None and value >= reach:
@@ -212,32 +212,32 @@ def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[i
 
 
 def phase_of(record: RecordLine) -> str:
-    """The phase of a record: its value ``phase``, by default training."""
+    """Return the phase of a record: its value ``phase``, by default training."""
     return str(record["values"].get("phase", TRAINING))
 
 
 def training_rounds(records: Iterable[RecordLine], step: int) -> int:
-    """Number of steps of training in `records` up to and including `step`; other phases do not count."""
+    """Count the steps of training in `records` up to and including `step`, without other phases."""
     return sum(record["step"] <= step and phase_of(record) == TRAINING for record in records)
 
 
 def phases(records: Iterable[RecordLine]) -> dict[str, int]:
-    """Number of steps of each phase, in order of first appearance; empty where records name none."""
+    """Count the steps of each phase, in order of first appearance; empty if records name no phases."""
     return dict(Counter(phase_of(record) for record in records if "phase" in record["values"]))
 
 
 def phased(records: Sequence[RecordLine]) -> str:
-    """Phases in words, such as ``"3 of pre-training, 1 of embedding and 30 of training"``; empty without phases."""
+    """Describe phases, such as ``"3 of pre-training, 1 of embedding and 30 of training"``; empty without phases."""
     return join_words([f"{count:,} of {phase}" for phase, count in phases(records).items()])
 
 
 def warnings_of(records: Iterable[RecordLine]) -> list[str]:
-    """The method's warnings, each once."""
+    """Return the method's warnings, each once."""
     return list(dict.fromkeys(str(record["values"]["warning"]) for record in records if "warning" in record["values"]))
 
 
 def formed(records: Sequence[RecordLine]) -> int | None:
-    """The step at which a method's trigger fired and clusters were formed, or ``None``.
+    """Return the step at which a method's trigger fired and clusters were formed, or ``None``.
 
     It is that of the first record whose value ``fired`` is true, or ``fired`` itself where that is a number.
     """
@@ -249,7 +249,7 @@ def formed(records: Sequence[RecordLine]) -> int | None:
 
 
 def join_words(names: Sequence[str], most: int | None = None) -> str:
-    """Names in a sentence: "a", "a and b", "a, b and c"; beyond `most`, "a, b and 3 more"."""
+    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `most`, "a, b and 3 more"."""
     if most is not None and len(names) > most:
         names = [*names[:most], f"{len(names) - most} more"]
     *others, last = names or [""]

@@ -27,19 +27,19 @@ class ClusterDescriptions:
     columns : sequence of str
         Columns of the table, most distinctive first.
     effects : sequence of float
-    By column, its effect size: how far it distinguishes the clusters, in [0, 1].
+        By column, its effect size: how far it distinguishes the clusters, in [0, 1].
     cells : sequence of sequence of str
-    By column and cluster, the text of the table's cell.
+        By column and cluster, the text of the table's cell.
     shifts : sequence of sequence of float
         By column and cluster, how many standard deviations the cells lie above those of all samples.
     notes : sequence of str
-    Sentences on clients that are not described.
+        Sentences on clients that are not described.
     least_effect : float
         Columns with an effect below are shown separately, as they distinguish nothing.
     typical : sequence of sequence of str
-    By column and cluster, the value of a typical sample; empty if none are known.
+        By column and cluster, the value of a typical sample; empty if none are known.
     typical_rows : sequence of int
-    By cluster, the number of rows over which its typical sample is averaged.
+        By cluster, the number of rows over which its typical sample is averaged.
     """
 
     clusters: Sequence[int]

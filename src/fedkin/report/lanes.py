@@ -52,8 +52,6 @@ def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) ->
 
     The lanes are omitted with too many clients. Marks of the timeline are drawn; phases are not, as lanes without a
     cluster show them.
-
-    Of the timeline the marks are drawn; phases show by themselves, as lanes without a cluster.
     """
     if not clusters.clients or not clusters.steps:
         return element("p", "No clusters yet.", class_="empty")

@@ -28,7 +28,7 @@ def page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], section
     Parameters
     ----------
     title, lead : str
-    Plain text. In the lead, text in backticks is shown as code, and each line is a paragraph, the first the
+        Plain text. In the lead, text in backticks is shown as code, and each line is a paragraph, the first the
         largest.
     summary : sequence of (label, value, explanation)
         Headline numbers, shown as cards.

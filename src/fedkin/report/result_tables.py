@@ -30,9 +30,6 @@ def result_table(table: ResultTable) -> str:
 
     The text beside a cell is left out where a user selects and copies cells by hand; the copy button puts it in columns
     of its own.
-
-    What stands beside a cell is left out where cells are marked and copied by hand, and has columns of its own where
-    the whole table is copied by its button.
     """
     heading = element("figcaption", element("h3", text(table.title)), element("p", prose(table.caption)))
     looks = [_look(table, at) for at in range(len(table.columns))]

@@ -39,7 +39,7 @@ class Bars:
     line : float or None
         Value of a dashed line, labelled `line_name`.
     errors : sequence of (float or None)
-    Half-width of each error bar, at least 0; ``None`` where it is not known, and empty if none is known.
+        Half-width of each error bar, at least 0; ``None`` where it is not known, and empty if none is known.
     """
 
     title: str
@@ -108,9 +108,9 @@ class ClusterTable:
     counts : ndarray of int, shape (clients, clusters)
     caption : str
     keys : sequence of str
-    The clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights both.
+        The clients' names in graphs, where they are shorter than those of the rows; hovering over one highlights both.
     mostly : sequence of str
-    By cluster, its most frequent true class and that class's share of the samples; empty without true classes.
+        By cluster, its most frequent true class and that class's share of the samples; empty without true classes.
     """
 
     clients: Sequence[str]
@@ -263,7 +263,7 @@ class RunView:
     bars : sequence of Bars
         Criteria by which they were found.
     scales : ScaleTree or None
-    Clusters at coarser and finer resolutions than those found.
+        Clusters at coarser and finer resolutions than those found.
     changes : sequence of ClientEvent
         In order of step.
     timeline : Timeline

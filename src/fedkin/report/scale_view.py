@@ -19,7 +19,7 @@ class Scale:
     parents : sequence of int
         For each cluster, the one of the scale before that it is part of; empty in the first scale.
     stability : float or None
-    Stability of the partition when some micro-clusters are left out, at most 1.
+        Stability of the partition when some micro-clusters are left out, at most 1.
     chosen : bool
         Whether these are the clusters found; exactly one scale of a tree.
     """

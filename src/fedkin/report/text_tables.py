@@ -29,10 +29,6 @@ def fitted(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: i
     Where that does not suffice, the last column is wrapped if it is in `left`; otherwise the table is split into
     several, one below the other, each of which repeats the leading columns of `left`. A cell that is wider than a line
     is not broken.
-
-    Where that does not suffice, words of a last column in `left` go on below; else the table is parted into several,
-    one below the other, each with the columns of `left` that the table begins with. A cell that is wider than a line
-    stays whole.
     """
     widths = _widths(rows)
     if width is None or _line(widths) <= width:

@@ -1,4 +1,4 @@
-"""Comparing what a method found with the truth that only a scenario knows."""
+"""Evaluation of clusters and models against the ground truth that only a scenario knows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
 def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
-    """The function ``(method, population, federation, state) -> metrics`` for a method; ``None`` if it has none.
+    """Return the function ``(method, population, federation, state) -> metrics`` for a method; ``None`` without one.
 
     Parameters
     ----------
     method : Method
-        Its class attributes `clusters` and `has_local_clusters` say what is judged.
+        Its class attributes `clusters` and `has_local_clusters` say what is evaluated.
     models_too : bool
-        Whether models are tried on test samples, too; it takes time, and clusters can be judged without.
+        Whether models are evaluated on test samples, too, which takes time.
     """
     if method.has_local_clusters:
         return evaluate_associations
@@ -47,14 +47,14 @@ def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | N
 
 
 def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federation) -> Method[Any]:
-    """`method` with the true classes of local clusters, if it is an upper bound that asks for them; else as it is.
+    """Give an upper-bound method the true classes of local clusters; other methods are returned unchanged.
 
     Parameters
     ----------
     method : Method
     truth : callable
-        Given a client's id, the true classes of its samples as they are when it is asked, int64 ``(n,)``.
+        Returns the current true classes, int64 ``(n,)``, of a client's samples by its id.
     fed : Federation
-        Its clients' local clusters are those that the oracle judges.
+        Its clients hold the local clusters.
     """
     return method.with_oracle(lambda client: classes_of(truth(client), fed.clients[client].state["labels"]))

@@ -1,4 +1,4 @@
-"""Judging clusters of clients, and the models that the clusters share."""
+"""Evaluation of client clusters and of the models that clusters share."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ PredictClasses = Callable[[int, Tensor], Tensor]
 def evaluate_clusters(
     method: Any, population: Population, fed: Federation, state: ClientMethodState, models_too: bool = True
 ) -> dict[str, Any]:
-    """Agreement of the clusters with the hidden ones, and how good their models are.
+    """Score client clusters against the hidden clusters, and their models on test samples.
 
-    A model is tried once on the tests of all its clients together, and once on the common test: the official one. Where
-    there is none that is the tests of all clients together, and a model is tried once on all.
+    A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
+    official test set or, without one, the tests of all clients together.
 
     Parameters
     ----------
     method
-        Not looked at; every evaluator takes one.
+        Ignored; part of every evaluator's signature.
     population : Population
-        Knows the hidden clusters and the tests, as of the step judged, who has drifted or is to drift, and who joins.
+        Knows hidden clusters and tests as of the evaluated step, and which clients drift or join late.
     fed : Federation
-        Knows who is away.
+        Knows which clients are away.
     state : ClusterState
-        The clusters and their models; clients that are labelled -1 or away are left out of everything.
+        Clusters and their models; clients that are labelled -1 or away are not evaluated.
     models_too : bool
-        Whether to try the models; it takes time.
+        Whether to evaluate the models, which takes time.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def evaluate_clusters(
 
 
 def _changed(population: Population) -> dict[str, list[int]]:
-    """Clients that drift, now or later, and those that join late, where the scenario has any."""
+    """Return the clients that drift at any step, and those that join late, where the scenario has any."""
     drift, arrivals = population.drift, population.arrivals
     return {
         "drifted": [] if drift is None else drift.clients.tolist(),
@@ -114,7 +114,7 @@ def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> 
 
 
 def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Tensor) -> bool:
-    """Whether more than half of its cluster, without those that `changed` themselves, are of its hidden cluster."""
+    """Return whether most members of a client's cluster that never `changed` share its hidden cluster."""
     stayed = torch.ones_like(labels, dtype=torch.bool)
     stayed[changed] = False
     if not (clusters[stayed] == clusters[client]).any():
@@ -124,7 +124,7 @@ def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Ten
 
 
 def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
-    """Mean accuracy of the clients that something happens to."""
+    """Return the mean accuracy of drifting clients and of late joiners, separately."""
     found = {}
     for name, clients in _changed(population).items():
         own = [score for score in (scores[i] for i in clients) if score is not None]
@@ -142,7 +142,7 @@ def _agreement(clusters: Tensor | None, labels: Tensor) -> dict[str, float]:
 
 
 def _soft(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
-    """Scores of the clients' memberships, where there are some."""
+    """Score soft clusters by the clients' memberships; empty for hard clusters."""
     known = labels >= 0
     if not isinstance(state, SoftState) or clusters is None or not known.any():
         return {}
@@ -171,9 +171,10 @@ def _quality(population: Population, state: ClientMethodState, labels: Sequence[
 
 
 def predicted_classes(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[int, Tensor]:
-    """Classes, int64 ``(n,)``, that each client's own test is given by its cluster's model, by client in order of id.
+    """Predict the classes, int64 ``(n,)``, of each client's test by its cluster's model, by client id.
 
-    Of soft clusters, by all models, as it belongs to them. Clients without a cluster or a test are left out.
+    Soft clusters predict by all models, weighted by the client's memberships. Clients without a cluster or a test are
+    left out.
     """
     tests, clients = population.tests, _tested(population, labels)
     if isinstance(state, SoftState):
@@ -194,7 +195,7 @@ def _predictor(state: ClientMethodState) -> PredictClasses:
 
 
 def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int]]:
-    """Clients with a test, by cluster."""
+    """Return the clients that have a test, by cluster."""
     return {
         cluster: [i for i, own in enumerate(labels) if own == cluster and len(population.tests[i][1])]
         for cluster in sorted({label for label in labels if label >= 0})
@@ -202,7 +203,7 @@ def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int
 
 
 def _common(population: Population, state: ClientMethodState, clusters: Iterable[int]) -> dict[int, Tensor]:
-    """Classes that the models of `clusters` give to the common test, by cluster; nothing without a test."""
+    """Predict the classes of the common test by the models of `clusters`, by cluster; empty without a test."""
     predict, (x, y) = _predictor(state), _common_test(population)
     return {cluster: predict(cluster, x) for cluster in clusters} if len(y) else {}
 

@@ -1,4 +1,4 @@
-"""The representation in which a method found its clusters, for some of the samples; for a picture of it."""
+"""Samples in the latent representation in which a method clusters them, for the report's map of samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SAMPLES = 600
 
 @dataclass(frozen=True)
 class LatentSample:
-    """Some samples of all clients.
+    """Subset of all clients' samples in a method's latent representation, with clusters and classes.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class LatentSample:
 def latents_of(
     method: Any, population: Population, result: Mapping[str, Any], limit: int = MAX_SAMPLES
 ) -> LatentSample | None:
-    """At most `limit` samples that have a cluster, spread evenly over those of all clients; ``None`` if there are none.
+    """Embed at most `limit` clustered samples, spread evenly over all clients; ``None`` if no sample has a cluster.
 
-    The points are what `SampleMethod.embed` makes of them; of other methods the samples themselves.
+    The embedding is `SampleMethod.embed`; for other methods the samples themselves are returned.
     """
     holders = [client for client in population.clients if "clusters" in client.state]
     count = sum(map(len, holders))

@@ -1,4 +1,4 @@
-"""Judging clusters of samples, and FedCRef's local clusters and associations that clusters are made of."""
+"""Evaluation of sample clusters, and of FedCRef's local clusters and their associations."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fedkin.methods.samples.sample_method import SampleMethod
 def evaluate_samples(
     method: SampleMethod, population: Population, fed: Federation, state: Any, models_too: bool = True
 ) -> dict[str, Any]:
-    """Agreement of the samples' clusters with their classes, over all clients (CCFC, section 4.2).
+    """Score the samples' clusters against their classes, over all clients (CCFC, section 4.2).
 
-    A client's samples are in the clusters that it keeps; where it keeps none yet, or never took part, in those that the
-    method's present result gives them.
+    The clusters are those that a client keeps; a client that keeps none yet, or never took part, gets those that the
+    method's present result predicts.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def evaluate_samples(
     state : State
         The method's.
     models_too : bool
-        Whether to judge now; it takes time where a result is a network.
+        Whether to evaluate at all, which takes time where the result is a network.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def evaluate_samples(
 
 
 def _soft(method: SampleMethod, population: Population, result: Mapping[str, Any]) -> dict[str, float]:
-    """Scores of memberships, where the method has some and all clients know theirs."""
+    """Score soft clusters by the samples' memberships; empty if the method has none or a client lacks them."""
     if not getattr(method, "soft", False) or population.truth is None:  # a method of one's own may be another class
         return {}
     there = [client for client in population.clients if client.id not in population.forgotten]
@@ -79,7 +79,7 @@ def _soft(method: SampleMethod, population: Population, result: Mapping[str, Any
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:
-    """Score local clusters and their associations by FedCRef's metrics (section 5.5), and clusters over all clients.
+    """Score FedCRef's local clusters and associations (section 5.5 of its paper), and the clusters over all clients.
 
     Returns
     -------
@@ -125,6 +125,6 @@ def _agreement(truth: Sequence[Tensor], clusters: Sequence[Any]) -> dict[str, fl
 
 
 def classes_of(truth: Tensor, labels: Tensor) -> list[int]:
-    """The class that each of a client's local clusters stands for, in order of cluster."""
+    """Return the class that each of a client's local clusters is matched with, in order of cluster."""
     match = match_labels(truth, labels)
     return [match[cluster] for cluster in sorted(match)]

@@ -1,4 +1,4 @@
-"""Trackers: a run's records sent to TensorBoard, MLflow and Weights & Biases."""
+"""Trackers that send a run's records to TensorBoard, MLflow and Weights & Biases."""
 
 from fedkin.experiment.tracking.trackers import NOTES, Trackers, check_installed
 

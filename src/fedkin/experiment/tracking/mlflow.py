@@ -1,4 +1,4 @@
-"""MLflow: a run in an experiment of its server, or of a database in a file."""
+"""MLflow tracker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEFAULTS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIE
 
 
 class MLflow:
-    """Metrics by step, the experiment as parameters, tags, and files as artifacts.
+    """Tracker that logs metrics, parameters, tags and artifacts to an MLflow server or database.
 
-    ``tracking.uri`` and ``tracking.project`` say where; else the environment, as ``MLFLOW_TRACKING_URI`` and
-    ``MLFLOW_EXPERIMENT_NAME``; else the experiment "fedkin" in MLflow's own default place, ``mlflow.db``.
+    ``tracking.uri`` and ``tracking.project`` say where; by default the environment, as ``MLFLOW_TRACKING_URI`` and
+    ``MLFLOW_EXPERIMENT_NAME``, or else the experiment "fedkin" in MLflow's own default place, ``mlflow.db``.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -37,7 +37,7 @@ class MLflow:
         self._has: set[int] = set()
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Create the run with all parameters, or resume one that stopped."""
+        """Create the tracked run with all parameters, or resume one that stopped."""
         import mlflow
         from mlflow.tracking import MlflowClient
 
@@ -54,7 +54,7 @@ class MLflow:
         return {"run": self._run} | ({"uri": uri} if uri.startswith(_FILE) else {})
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send a step's numbers, unless they arrived just before an earlier process died."""
+        """Send a step's numbers, unless an earlier process sent them just before it stopped."""
         from mlflow.entities import Metric
 
         if step in self._has:
@@ -64,7 +64,7 @@ class MLflow:
         self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Upload the files and close the run."""
+        """Upload the files and close the tracked run."""
         for file in files:
             self._client.log_artifact(self._run, str(file))
         self._client.set_terminated(self._run, status=_STATUS[status])
@@ -83,5 +83,5 @@ class MLflow:
 
 
 def _key(name: str) -> str:
-    """A name in the characters that MLflow allows."""
+    """Replace characters in a name that MLflow does not allow."""
     return re.sub(r"[^\w\-. :/]", "_", name)

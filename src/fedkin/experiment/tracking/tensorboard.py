@@ -1,4 +1,4 @@
-"""TensorBoard: an event file in the run's folder, or below ``tracking.folder``."""
+"""TensorBoard tracker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard:
-    """Scalars by step, the experiment as hyper-parameters and the tags as text. It keeps no files.
+    """Tracker that writes scalars, hyper-parameters and tags to a TensorBoard event file.
 
-    Nothing is written before the first step. A process that resumes writes a file of its own, which makes TensorBoard
-    ignore this step and later ones of older files.
+    The file is in the run's folder or below ``tracking.folder``. Nothing is written before the first step. A process
+    that resumes writes a file of its own, which makes TensorBoard ignore this step and later ones of older files.
     """
 
     def __init__(self, subject: Subject) -> None:

@@ -1,4 +1,4 @@
-"""The interface of a tracker, and what it learns about a run."""
+"""Interface of trackers, and the description of a run that they get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True)
 class Subject:
-    """The run that is tracked.
+    """Description of the run that is tracked.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Subject:
 
 
 class Tracker(Protocol):
-    """One tool, made from a `Subject`; any exception of its methods means that the tool could not be reached."""
+    """Interface of a tracking tool; any exception that a method raises means that the tool could not be reached."""
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Start a tracked run, or resume the one that an earlier process began.
@@ -61,5 +61,5 @@ class Tracker(Protocol):
         ...
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Close the tracked run, and keep `files` with it where the tool can."""
+        """Close the tracked run, and upload `files` if the tool can store them."""
         ...

@@ -1,8 +1,8 @@
 """All trackers of one run.
 
 They get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
-``tracking.json`` in the run's folder holds the name by which each tool knows the run, and the last step it got. A run
-that resumes is therefore resumed there too, and a tool first gets what it missed.
+``tracking.json`` in the run's folder holds the id by which each tool knows the run, and the last step it got. A run
+that resumes is therefore resumed there too, and a tool first gets the steps it missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTES = "tracking.json"
 
 @dataclass(frozen=True)
 class Note:
-    """What ``tracking.json`` says of a tool: by what it knows the run, and the last step it got."""
+    """Entry of a tool in ``tracking.json``: the run's id there, and the last step that was sent."""
 
     known: dict[str, str]
     step: int
@@ -36,7 +36,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: its title, the package it needs, and ``module:Class`` of its tracker."""
+    """Supported tracking tool: its title, the package it needs, and ``module:Class`` of its tracker."""
 
     title: str
     package: str
@@ -63,7 +63,7 @@ def check_installed(settings: TrackingSection) -> None:
 
 
 class Trackers(Callback):
-    """Sends a run to the tools of ``tracking.to``; a run that has begun continues without one that fails.
+    """Callback that sends a run to the tools of ``tracking.to``; once begun, a failing tool does not stop the run.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Trackers(Callback):
     folder : Path
         The run's.
     lost : callable
-        Called once for a tool that could not be reached, with a sentence without a full stop.
+        Called once per tool that could not be reached, with a sentence without a full stop.
     anew : bool
         Whether to start new tracked runs instead of resuming those of ``tracking.json``.
     """
@@ -83,12 +83,12 @@ class Trackers(Callback):
         self._notes: dict[str, Note] = {}
 
     def begin(self) -> None:
-        """Open all tools and send the steps they missed.
+        """Open all tools, and send the steps they missed.
 
         Raises
         ------
         FedkinError
-            If a tool that did not know the run yet cannot be opened, or ``tracking.json`` is not as fedkin wrote it.
+            If a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
         """
         if not self.config.tracking.to:
             return
@@ -110,7 +110,7 @@ class Trackers(Callback):
                 self._note(name, replace(self._notes[name], step=line["step"]))
 
     def end(self, status: Status) -> None:
-        """Close all tools, with the result if there is one."""
+        """Close all tools; upload the result if there is one."""
         if status == "finished" and not (self.folder / TRACKED[0]).exists():
             status = "interrupted"  # tracked afterwards, before the run has finished
         found = [self.folder / file for file in TRACKED] if self.config.tracking.artifacts else []
@@ -139,7 +139,7 @@ class Trackers(Callback):
                 self._lose(tool, error)
 
     def _lose(self, name: str, error: Exception) -> None:
-        """Continue without a tool."""
+        """Warn that a tool failed, and continue without it."""
         self._live.pop(name, None)
         step = self._notes[name].step
         self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({_reason(error)})")
@@ -165,6 +165,6 @@ def _refusal(tool: Tool, error: Exception) -> FedkinError:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of a tool's error, cut after 300 characters."""
+    """Return the first line of a tool's error message, at most 300 characters."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"

@@ -1,4 +1,4 @@
-"""A run's records and its experiment as flat names and numbers, as trackers need them."""
+"""Records and configuration of a run as flat names and numbers for trackers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALWAYS = "traffic/received_bytes"
 
 
 def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
-    """The single numbers of a step, by name.
+    """Return the scalar values of a step by name.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
 
 
 def parameters(config: Config) -> dict[str, Scalar]:
-    """The experiment with keys such as ``"method.local_epochs"``; lists as JSON; without the section ``[tracking]``."""
+    """Return the configuration with flat keys such as ``"method.local_epochs"``; lists as JSON, no ``[tracking]``."""
     return _flat({name: table for name, table in config.tables.items() if name != "tracking"})
 
 
 def tags(config: Config) -> dict[str, str]:
-    """What distinguishes runs."""
+    """Return the tags that tell runs apart: method, data, scenario, engine, seed and version."""
     return {
         "method": config.method_name,
         "data": config.data.source,

@@ -1,4 +1,4 @@
-"""Weights & Biases: a run in a project, on its servers, one's own, or in files for later (``WANDB_MODE=offline``)."""
+"""Weights & Biases tracker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from fedkin.experiment.tracking.tracker import Subject
 
 
 class WandB:
-    """Numbers by step, the experiment as the run's configuration, tags, and files as an artifact.
+    """Tracker that logs numbers, configuration, tags and an artifact to Weights & Biases (W&B).
 
-    ``tracking.project`` says where, else ``WANDB_PROJECT``, else the project is "fedkin". Its own files are in the
-    folder ``wandb`` in ``tracking.folder``, by default where it puts them. It is otherwise configured by its own means.
+    The project is ``tracking.project``, by default ``WANDB_PROJECT`` or "fedkin". W&B's own files are in the folder
+    ``wandb`` in ``tracking.folder``, by default where it puts them. All else is configured by W&B's own variables, such
+    as ``WANDB_MODE=offline`` for files that are uploaded later.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -24,7 +25,7 @@ class WandB:
         self._run: Any = None
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Start the run, or resume it."""
+        """Start the tracked run, or resume it."""
         import wandb
 
         subject = self.subject
@@ -49,7 +50,7 @@ class WandB:
         self._run.log(dict(numbers), step=step)
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Keep the files as one artifact and close the run."""
+        """Upload the files as one artifact, and close the tracked run."""
         import wandb
 
         if files:

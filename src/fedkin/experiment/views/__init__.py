@@ -1,4 +1,4 @@
-"""What the report of a run shows, whatever the method."""
+"""Content of a run's report, whatever the method."""
 
 from fedkin.experiment.views.run_views import view_of, view_of_rounds
 

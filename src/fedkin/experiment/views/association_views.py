@@ -1,10 +1,10 @@
 """Graphs of matched local clusters, from records whose values hold a ``graph``.
 
-That of the first and that of the last step are drawn. A graph holds:
+The graphs of the first and of the last step are drawn. A graph holds:
 
 * ``nodes``: ``[client, local cluster, samples]`` each; ``edges``: pairs of positions in them.
 * ``communities``: lists of such positions; all other nodes are unmatched.
-* ``clusters``: the cluster that each community has become by the end of the step, or ``None``.
+* ``clusters``: the final cluster of each community at the end of the step, or ``None``.
 * ``next``: by client, as text, the cluster of each local cluster it continues with, the next step's nodes.
 
 With the last two, both drawings use the clusters' final numbers.
@@ -26,7 +26,7 @@ Number = TypeVar("Number", int, int | None)
 
 
 def graphs(records: Sequence[RecordLine], names: Sequence[str] = ()) -> list[GraphView]:
-    """The graphs of the first and of the last step, with the clients by name, if they have `names`."""
+    """Build the graphs of the first and of the last step; clients are named by `names`, or by their ids without."""
     steps = [record["step"] for record in records if "graph" in record["values"]]
     found = [record["values"]["graph"] for record in records if "graph" in record["values"]]
     numbers = _final_numbers(found)
@@ -46,7 +46,7 @@ def graphs(records: Sequence[RecordLine], names: Sequence[str] = ()) -> list[Gra
 
 
 def _final_numbers(graphs: Sequence[RecordLine]) -> list[list[int]]:
-    """For every graph, the final cluster of each of its communities; an empty list if graphs do not hold ``clusters``.
+    """Return the final cluster of each community of every graph; empty if graphs do not hold ``clusters``.
 
     A community without a final cluster gets a number that no cluster has.
     """
@@ -62,14 +62,14 @@ def _final_numbers(graphs: Sequence[RecordLine]) -> list[list[int]]:
 
 
 def _by_node(graph: RecordLine, numbers: Sequence[Number]) -> dict[int, Number]:
-    """The number of each node's community; unmatched nodes have none."""
+    """Return the number of each node's community, without unmatched nodes."""
     return {a: number for number, members in zip(numbers, graph["communities"], strict=True) for a in members}
 
 
 def _heir(
     cluster: int | None, went: Mapping[str, list[int]], nodes: Sequence[list[int]], number_of: Mapping[int, int | None]
 ) -> int | None:
-    """The number under which most samples of a step's `cluster` are found among the next step's nodes."""
+    """Return the next step's number for a step's `cluster`: that of most of its samples; ``None`` without one."""
     votes: Counter[int | None] = Counter()
     for a, (client, local_cluster, samples) in enumerate(nodes):
         if cluster is not None and went.get(str(client), [])[local_cluster : local_cluster + 1] == [cluster]:

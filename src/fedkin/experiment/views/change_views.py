@@ -1,8 +1,7 @@
-"""Events of a run: phases, data that change, clients that join or change their cluster.
+"""Events of a run: phases, drifting data, and clients that join or change their cluster.
 
 They come from the scenario, and from the values of a method's records: ``phase``; ``moved``, lists of client and the
-clusters from and to;
-``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters.
+clusters from and to; ``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LISTED_STEPS = 8
 
 
 def changes(records: Sequence[RecordLine], population: Population) -> list[ClientEvent]:
-    """Events up to the last record, in order of step; those of the scenario before those of the method."""
+    """List the events up to the last record in order of step, those of the scenario before those of the method."""
     last = records[-1]["step"] if records else 0
     found = [change for change in _in_scenario(population) if change.step <= last]
     for record in records:
@@ -41,7 +40,7 @@ def changes(records: Sequence[RecordLine], population: Population) -> list[Clien
 
 
 def timeline(records: Sequence[RecordLine], events: Sequence[ClientEvent], unit: str) -> Timeline:
-    """Phases and changes as bands and marks over the steps, which are called `unit`."""
+    """Build the timeline of phases and events over the steps, which are called `unit`."""
     bands = _bands(records)
     counts: Counter[tuple[float, str]] = Counter()
     for event in events:
@@ -62,7 +61,7 @@ def timeline(records: Sequence[RecordLine], events: Sequence[ClientEvent], unit:
 
 
 def _list(record: RecordLine, name: str) -> list[Any]:
-    """A list in a record's values; empty where a method uses the name for something else, such as a count."""
+    """Return a list in a record's values; empty where a method uses the name for another type, such as a count."""
     value = record["values"].get(name)
     return value if isinstance(value, list) else []
 
@@ -76,7 +75,7 @@ def _in_scenario(population: Population) -> Iterable[ClientEvent]:
 
 
 def _together(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
-    """Moves by clusters from and to, with the clients of each."""
+    """Group moves by the clusters from and to, with the clients of each."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for client, before, after in moves:
         ways.setdefault((before, after), []).append(client)
@@ -103,7 +102,7 @@ def _bands(records: Sequence[RecordLine]) -> list[Band]:
 
 
 def _phases(bands: Sequence[Band], unit: str) -> str:
-    """The steps of each phase, as a sentence."""
+    """Describe the steps of each phase in a sentence."""
     parts = [
         f"{unit} {band.first:g}: {band.phase}"
         if band.first == band.last

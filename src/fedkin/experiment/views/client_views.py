@@ -18,12 +18,12 @@ _SPREAD = {"10th percentile": 10, "median": 50, "90th percentile": 90}
 
 
 def has_client_clusters(records: Sequence[RecordLine]) -> bool:
-    """Whether any record holds clusters of clients."""
+    """Return whether any record holds clusters of clients."""
     return any("labels" in record["values"] for record in records)
 
 
 def client_clusters(records: Sequence[RecordLine], population: Population, unit: str) -> ClientClusters | None:
-    """The cluster of each client at every step, a step being called `unit`; ``None`` where no record holds any."""
+    """Build the chart of the cluster of each client at every step, called `unit`; ``None`` without such records."""
     own = [record for record in records if "labels" in record["values"]]
     if not own:
         return None
@@ -41,7 +41,7 @@ def client_clusters(records: Sequence[RecordLine], population: Population, unit:
 
 
 def client_spread(records: Sequence[RecordLine], unit: str) -> list[Curve]:
-    """The spread of the accuracy over clients, step by step; empty where fewer than two records hold it."""
+    """Build the curve of the spread of accuracy over clients; empty if fewer than two records hold it."""
     own = [record for record in records if "client_accuracy" in record["metrics"]]
     known = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in own]
     if len(own) < 2:
@@ -71,7 +71,7 @@ def _caption(when: str, labels: Sequence[int], hidden: bool, drifted: bool) -> s
 
 
 def _sizes(sizes: Sequence[int]) -> str:
-    """Numbers of clients, listed or, where that is long, as a range."""
+    """List numbers of clients or, where the list is long, their range."""
     if not sizes:
         return ""
     if len(set(sizes)) == 1:
@@ -82,7 +82,7 @@ def _sizes(sizes: Sequence[int]) -> str:
 
 
 def _scores(labels: Sequence[int], accuracy: Sequence[float | None]) -> dict[int, float]:
-    """Mean accuracy of the clients of each cluster, where any of them has one."""
+    """Return the mean accuracy of each cluster's clients, without clusters where none is known."""
     scores: dict[int, list[float]] = {}
     for cluster, score in zip(labels, accuracy, strict=False):
         if score is not None and cluster >= 0:
@@ -91,5 +91,5 @@ def _scores(labels: Sequence[int], accuracy: Sequence[float | None]) -> dict[int
 
 
 def _letter(cluster: int) -> str:
-    """A to Z, then AA to ZZ: letters, so that true clusters are not mistaken for those found."""
+    """Return A to Z, then AA to ZZ, for a hidden cluster, to distinguish it from numbered clusters."""
     return chr(ord("A") + cluster % 26) * (cluster // 26 + 1)

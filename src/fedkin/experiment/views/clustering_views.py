@@ -1,12 +1,12 @@
-"""How clusters were found, in sentences and bar charts, from the values of a method's records.
+"""Explanations and bar charts of how clusters were found, from the values of a method's records.
 
 Clusters of clients: ``clustering``, a mapping with ``mode``; for messages of bits with ``bits``, ``flip`` (a
 probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of sums
 with ``numbers``, ``epsilon`` and ``delta``; and with the greatest merge ``heights`` of a dendrogram and its ``cut``, or
 ``silhouettes`` by number of clusters.
 
-Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each
-and the ``resolution`` chosen; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
+Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
+the ``resolution`` chosen; and ``scales``, coarser and finer clusters, see `fedkin.report.ScaleTree`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RULES = {
 
 
 def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
-    """Sentences on how clusters were found and how private that was, and bar charts of the criterion."""
+    """Explain how clusters were found and how private that was, with bar charts of the criterion."""
     for record in records:
         found = record["values"].get("clustering")
         if isinstance(found, Mapping):
@@ -39,7 +39,7 @@ def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]
 
 
 def scales_of(records: Sequence[RecordLine]) -> ScaleTree | None:
-    """The tree of coarser and finer clusters, where a method has found any."""
+    """Build the tree of coarser and finer clusters; ``None`` if the method reports none."""
     for record in records:
         scales = record["values"].get("scales", [])
         if len(scales) > 1:
@@ -54,7 +54,7 @@ def scales_of(records: Sequence[RecordLine]) -> ScaleTree | None:
 
 
 def _found(record: RecordLine, found: Mapping[str, Any]) -> str:
-    """What clients sent, and the number of clusters found in it."""
+    """Describe what clients sent, and the number of clusters found in it."""
     sent = "one message each"
     if "bits" in found:
         sent = f"{found['bits']:,} bits each, {_flips(found['flip'])}"
@@ -77,7 +77,7 @@ def _flips(flip: float | Sequence[float]) -> str:
 
 
 def _privacy(found: Mapping[str, Any]) -> str:
-    """The privacy guarantee of the messages, in plain words."""
+    """Describe the privacy guarantee of the messages in plain words."""
     if "epsilon" not in found:
         return "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md."
     if "delta" in found:
@@ -96,7 +96,7 @@ def _privacy(found: Mapping[str, Any]) -> str:
 
 
 def _privacy_of_sums(found: Mapping[str, Any]) -> str:
-    """The privacy guarantee of messages of sums, which is one for single samples."""
+    """Describe the privacy guarantee of sums with noise, which holds for single samples."""
     budget = f"epsilon {_short(found['epsilon'])} and delta {found['delta']:g}"
     kept = f"{budget} for one sample" if found["epsilon"] <= MEANINGFUL_EPSILON else (
         f"no meaningful guarantee for one sample ({budget})"
@@ -154,7 +154,7 @@ def _silhouettes(record: RecordLine, scores: Mapping[str, float]) -> Bars:
 
 
 def _cut(record: RecordLine) -> str:
-    """The size of the graph of micro-clusters, and the clusters found in it."""
+    """Describe the size of the graph of micro-clusters, and the number of clusters found in it."""
     values = record["values"]
     nodes, clusters = pluralize(values["nodes"], "micro-cluster"), pluralize(values["clusters"], "cluster")
     clients = pluralize(len(record["answered"]), "client")
@@ -176,5 +176,5 @@ def _stability(values: Mapping[str, Any]) -> Bars:
 
 
 def _short(epsilon: float) -> str:
-    """Three significant digits at most, without an exponent."""
+    """Format an epsilon with at most three significant digits and no exponent."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}" if epsilon >= 1 else f"{epsilon:.3g}"

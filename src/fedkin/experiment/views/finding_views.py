@@ -1,4 +1,4 @@
-"""What a run found, in a sentence or two that stand first on its page."""
+"""Summary sentences at the top of a run's page: what was found, and in which data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sample_finding(
     mixtures: Mapping[int, ClusterMixture],
     records: Sequence[RecordLine],
 ) -> str:
-    """How many clusters of samples there are, how far they run across clients, and whether they are the classes."""
+    """Summarise the clusters of samples: number, spread across clients, and agreement with the classes."""
     if not clusters:
         return ""
     ari, mixed = _last(records, "ari"), mixed_in_words(list(mixtures.values()))
@@ -45,7 +45,7 @@ def sample_finding(
 
 
 def client_finding(found: ClientClusters, population: Population, records: Sequence[RecordLine]) -> str:
-    """How many clusters of clients there are, whether they are the true ones, and what their models are worth."""
+    """Summarise the clusters of clients: number, agreement with the true ones, and accuracy of their models."""
     clusters = len({cluster for cluster in found.clusters[:, -1].tolist() if cluster >= 0})
     if not clusters:
         return ""
@@ -63,7 +63,7 @@ def client_finding(found: ClientClusters, population: Population, records: Seque
 
 
 def data_sentence(method: Method[Any], population: Population, steps: str) -> str:
-    """How many samples there are, and what left their clients."""
+    """Describe the number of samples, and what left their clients."""
     if not population.clients:  # in a real federation the number of samples is not known here
         return f"{pluralize(len(population.names), 'client')} took part; {_stayed('their samples', method)}. {steps}"
     samples = sum(len(client) for client in population.clients)
@@ -73,7 +73,7 @@ def data_sentence(method: Method[Any], population: Population, steps: str) -> st
 
 
 def forgotten_note(population: Population) -> list[str]:
-    """A sentence on clients that take no part any more."""
+    """Return a sentence on forgotten clients; empty if there are none."""
     gone = [client_name(at, population.names) for at in population.forgotten]
     called = f"client{'' if len(gone) == 1 else 's'} {join_words(gone)}"
     return [f"Forgotten, and part of nothing here: {called}."] if gone else []
@@ -88,7 +88,7 @@ def _stayed(samples: str, method: Method[Any]) -> str:
 
 
 def _across(clusters: Sequence[int], clients: Sequence[Client]) -> str:
-    """At how many clients the clusters are."""
+    """Describe at how many clients the clusters have samples."""
     if len(clients) < 2:
         return ""
     holders = [sum(bool((client.state["clusters"] == cluster).any()) for client in clients) for cluster in clusters]
@@ -104,7 +104,7 @@ def _matched(what: str, ari: float) -> str:
 
 
 def _worth(accuracy: float, population: Population) -> str:
-    """The accuracy of the clients' models, beside that of always guessing a client's most frequent class."""
+    """Describe the accuracy of the clients' models, beside that of always guessing the most frequent class."""
     said = f"A client's model is right for {100 * accuracy:.0f} % of its own test samples"
     guess = _guess(population)
     if guess is None:
@@ -114,7 +114,7 @@ def _worth(accuracy: float, population: Population) -> str:
 
 
 def _guess(population: Population) -> float | None:
-    """Mean accuracy over clients of guessing the most frequent class of their own; ``None`` where it is not known."""
+    """Return the mean accuracy of guessing each client's most frequent class; ``None`` where it is not known."""
     if population.drift is not None or not population.tests:
         return None
     scores = []
@@ -126,6 +126,6 @@ def _guess(population: Population) -> float | None:
 
 
 def _last(records: Sequence[RecordLine], name: str) -> float | None:
-    """The last number of this name."""
+    """Return the last value of a number in the records."""
     known = [number(record, name) for record in records]
     return next((value for value in reversed(known) if value is not None), None)

@@ -1,4 +1,4 @@
-"""A map of the samples: their representation in two dimensions."""
+"""Map of the samples: their latent representation projected to two dimensions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAPTIONS = {
 
 
 class MapPoints(Protocol):
-    """Samples as `fedkin.experiment.evaluation.representation.LatentSample` holds them."""
+    """Interface of latent samples, as `fedkin.experiment.evaluation.representation.LatentSample` holds them."""
 
     @property
     def points(self) -> Tensor: ...
@@ -35,7 +35,7 @@ class MapPoints(Protocol):
 
 
 def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) -> SampleMap | None:
-    """Places of `latents` in the plane, with their clusters and, where known, their classes."""
+    """Project `latents` to the plane, with their clusters and, where known, their classes."""
     if layout == "none":
         return None
     points = latents.points.double().numpy()
@@ -51,7 +51,7 @@ def sample_map(latents: MapPoints, layout: MapLayout, classes: Sequence[str]) ->
 
 
 def _colours(truth: NDArray[Any], clusters: NDArray[Any]) -> dict[int, int]:
-    """By class, the cluster matched with it one to one; classes that are left over get numbers beyond all clusters."""
+    """Return the cluster matched one to one with each class; unmatched classes get numbers beyond all clusters."""
     classes = np.unique(truth)
     known = np.unique(clusters[clusters >= 0])
     counts = np.array([[int(((truth == one) & (clusters == other)).sum()) for other in known] for one in classes])

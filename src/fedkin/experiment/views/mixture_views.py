@@ -1,4 +1,4 @@
-"""Which true classes the clusters of samples hold, and which clusters mix several."""
+"""True classes within the clusters of samples, and clusters that mix several classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_CLUSTERS = 3
 
 @dataclass(frozen=True)
 class ClusterMixture:
-    """The true classes of one cluster's samples.
+    """Composition of a cluster: the true classes of its samples.
 
     Attributes
     ----------
@@ -33,29 +33,29 @@ class ClusterMixture:
 
     @property
     def is_pure(self) -> bool:
-        """Whether nearly all of its samples are of one class."""
+        """Whether nearly all samples of the cluster are of one class."""
         return self.fractions[0][1] >= PURE
 
     @property
     def is_mixed(self) -> bool:
-        """Whether much of it is of other classes than the most frequent one."""
+        """Whether many samples of the cluster are not of its most frequent class."""
         return self.fractions[0][1] < MIXED
 
     @property
     def mostly(self) -> str:
-        """The most frequent class and its fraction, such as ``'8: 64 %'``."""
+        """Most frequent class and its fraction, such as ``'8: 64 %'``."""
         name, fraction = self.fractions[0]
         return f"{name}: {100 * fraction:.0f} %"
 
     @property
     def in_words(self) -> str:
-        """Its classes, such as ``'class 8 (64 %) and class 1 (21 %)'``; those of less than a tenth only if first."""
+        """Classes in words, such as ``'class 8 (64 %) and class 1 (21 %)'``; only the first may be below a tenth."""
         worth = [own for own in self.fractions[1:_NAMED_CLASSES] if own[1] >= _WORTH_NAMING]
         return join_words([f"class {name} ({100 * part:.0f} %)" for name, part in (self.fractions[0], *worth)])
 
 
 def mixtures_of(clients: Sequence[Client], population: Population) -> dict[int, ClusterMixture]:
-    """The classes of every cluster that `clients` keep, by cluster; empty without a truth."""
+    """Return the composition of every cluster that `clients` keep, by cluster; empty without a truth."""
     if population.truth is None or not clients:
         return {}
     truth = torch.cat([population.truth[client.id] for client in clients])
@@ -66,7 +66,7 @@ def mixtures_of(clients: Sequence[Client], population: Population) -> dict[int, 
 
 
 def mixed_in_words(mixtures: Sequence[ClusterMixture]) -> str:
-    """A clause on the clusters that mix classes, the worst first; empty if there are none."""
+    """Write a clause on the clusters that mix classes, the worst first; empty if there are none."""
     mixed = sorted((each for each in mixtures if each.is_mixed), key=lambda each: each.fractions[0][1])
     if not mixed:
         return ""

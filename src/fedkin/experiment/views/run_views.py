@@ -1,4 +1,4 @@
-"""The report of a run: everything its page shows, made from the run's records and the clients' state."""
+"""Content of a run's page, built from its records and its clients' state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def view_of(
     latents: MapPoints | None = None,
     profile: ClusterProfile | None = None,
 ) -> RunView:
-    """Make the content of a run's page from its records and its clients' state.
+    """Build the content of a run's page from its records and its clients' state.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def view_of(
     records : sequence of dict
         The lines of ``records.jsonl``.
     latents : MapPoints, optional
-        Some samples in the representation that clusters were found in.
+        Some samples in the latent representation of the method.
     profile : ClusterProfile, optional
-        What the clusters of a table look like.
+        Profile of the clusters of a table.
     """
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
@@ -113,7 +113,7 @@ def view_of(
 
 
 def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[str]) -> RunView:
-    """Make the content of a page about rounds of clients that are known by name and by their replies alone.
+    """Build the content of a page of rounds whose clients are known by name and replies alone.
 
     Parameters
     ----------
@@ -144,13 +144,13 @@ def view_of_rounds(title: str, records: Sequence[RecordLine], names: Sequence[st
 
 
 def _steps(records: Sequence[RecordLine], unit: str) -> str:
-    """The number of steps, and their phases."""
+    """Return the number of steps and of each phase as text."""
     steps, parts = pluralize(len(records), unit), phased(records)
     return f"{steps} ({parts})" if parts else steps
 
 
 def _lead(found: str, config: Config, population: Population, steps: str) -> str:
-    """What was found, then in which data, and in how many steps."""
+    """Write the page's lead: the finding, then the data and the number of steps."""
     taken = f"It took {steps}." if found else f"So far: {steps}."
     return f"{found}\n{data_sentence(config.method, population, taken)}".lstrip()
 
@@ -178,7 +178,7 @@ def _summary(
 def _explained(
     known: Mapping[str, Measure], name: str, own: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
 ) -> str:
-    """What a number means, the one beside it, and its first value."""
+    """Explain a headline number: its meaning, its companion number, and its first value."""
     first, last, measure = own[0], own[-1], known[name]
     text = measure.meaning
     if number(last, measure.beside) is not None:
@@ -193,22 +193,22 @@ def _explained(
 
 
 def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
-    """The records that hold a number, since models are not evaluated in every step.
+    """Return the records that hold a number, since models are not evaluated in every step.
 
-    Records with no cluster at all count only if there are no others.
+    For the number of clusters, records with no cluster at all count only if there are no others.
     """
     own = [record for record in records if name in record["metrics"] or name in record["values"]]
     return [record for record in own if name != "clusters" or number(record, name) != 0] or own
 
 
 def _in_its_phases(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
-    """The records of those phases in which a number is known at all."""
+    """Return the records of those phases in which a number is known at all."""
     known = {phase_of(record) for record in records if number(record, name) is not None}
     return [record for record in records if phase_of(record) in known]
 
 
 def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
-    """When the trigger of a method that waits for one fired."""
+    """Return a headline on when the method's trigger fired; empty if the method has none."""
     if not any("fired" in record["values"] for record in records):
         return []
     step = formed(records)
@@ -218,7 +218,7 @@ def _trigger(records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, s
 
 
 def _target(target: TargetSection | None, records: Sequence[RecordLine], unit: str) -> list[tuple[str, str, str]]:
-    """When the experiment's target was reached."""
+    """Return a headline on when the experiment's target was reached; empty without a target."""
     if target is None or target.metric is None or target.reach is None:
         return []
     metric, reach = target.metric, target.reach
@@ -235,7 +235,7 @@ def _target(target: TargetSection | None, records: Sequence[RecordLine], unit: s
 
 
 def _rounds(records: Sequence[RecordLine], unit: str) -> str:
-    """The number of steps that could have reached a target."""
+    """Return the number of steps that could have reached a target, as text."""
     if not phases(records):
         return pluralize(len(records), unit)
     return f"{pluralize(training_rounds(records, records[-1]['step']), 'round')} of training"
@@ -265,7 +265,7 @@ def _increments(totals: Sequence[float]) -> list[float]:
 
 
 def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Sequence[str]) -> list[str]:
-    """What metrics are compared with, and what happened."""
+    """Return notes on what metrics are compared with, and on events."""
     notes = _happened(records, unit, names)
     if not records or not records[-1]["metrics"]:
         return notes
@@ -275,14 +275,14 @@ def _notes(records: Sequence[RecordLine], unit: str, of_clients: bool, names: Se
 
 
 def _happened(records: Sequence[RecordLine], unit: str, names: Sequence[str]) -> list[str]:
-    """A method's warnings, and who was refused or missing."""
+    """Return the method's warnings, and notes on refused and missing clients."""
     missing = [f"{unit.capitalize()} {record['step']}: {who}." for record in records for who in _missing(record, names)]
     refused = [f"Refused: {reason}" for record in records for reason in record.get("refused", [])]
     return [*warnings_of(records), *dict.fromkeys(refused), *missing]
 
 
 def _missing(record: RecordLine, names: Sequence[str]) -> list[str]:
-    """The clients missing in a step, by reason."""
+    """Describe the clients missing in a step, by reason."""
     clients: dict[str, list[str]] = {}
     for client, reason in record["missing"].items():
         clients.setdefault(reason, []).append(client_name(int(client), names))

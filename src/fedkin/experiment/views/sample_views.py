@@ -1,4 +1,4 @@
-"""Clusters of samples as tables and pictures, from the clients' ``state["clusters"]``."""
+"""Tables and pictures of sample clusters, from the clients' ``state["clusters"]``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROUNDING = 1e-3
 def cluster_table(
     clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture]
 ) -> ClusterTable:
-    """Samples of each client by cluster, how sure a few clusters are, and each one's most frequent class."""
+    """Build the table of samples by client and cluster, with confidence and the most frequent classes."""
     counts = torch.stack([_count(client.state["clusters"], clusters) for client in clients])
     rows = [client_name(client.id, names) for client in clients]
     caption = f"Samples of each client by cluster.{_sureness(clients, clusters)}"
@@ -36,7 +36,7 @@ def cluster_table(
 
 
 def _sureness(clients: Sequence[Client], clusters: Sequence[int]) -> str:
-    """A sentence on the mean confidence in each cluster, where it is known of every sample and clusters are few."""
+    """Describe the mean confidence in each cluster, if it is known of every sample and clusters are few."""
     known = [
         client.state for client in clients if len(client.state.get("confidence", ())) == len(client.state["clusters"])
     ]
@@ -57,7 +57,7 @@ def _count(labels: Tensor, clusters: Sequence[int]) -> Tensor:
 def cluster_pictures(
     clients: Sequence[Client], clusters: Sequence[int], scaling: Scaling, mixtures: Mapping[int, ClusterMixture]
 ) -> list[ClusterPictures]:
-    """Mean and members of clusters of images, as they came; where they leave [0, 1], all on one common scale."""
+    """Build the pictures of clusters of images in original values, rescaled together if beyond [0, 1]."""
     cards = [_pictures_of(clients, cluster, scaling) for cluster in clusters]
     if mixtures:
         cards = [replace(card, mostly=_classes(mixtures[card.cluster])) for card in cards]
@@ -74,7 +74,7 @@ def cluster_pictures(
 
 
 def _classes(mixture: ClusterMixture) -> str:
-    """The classes of a cluster, on its card."""
+    """Describe the true classes of a cluster for its card."""
     return f"A mixture: {mixture.in_words}" if mixture.is_mixed else mixture.in_words.capitalize()
 
 
@@ -90,7 +90,7 @@ def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> C
 
 
 def cluster_profiles(clients: Sequence[Client], clusters: Sequence[int], columns: Sequence[str]) -> Profiles:
-    """Standardised means of each cluster; of many columns, those in which clusters differ most."""
+    """Return the standardised feature means by cluster; of many columns, those that differ most."""
     x = torch.cat([client.x for client in clients]).double()
     labels = torch.cat([client.state["clusters"] for client in clients])
     spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
